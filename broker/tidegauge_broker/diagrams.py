@@ -1,7 +1,7 @@
-"""The states of groups and of their partitions as Mermaid diagrams, drawn from the tables that the coordinator obeys.
+"""The states of groups, transactional ids and their partitions as Mermaid diagrams, from the coordinators' tables.
 
-``python -m tidegauge_broker.diagrams docs/groups.md`` (``make diagrams``) renews the text between a table's markers in
-the page; a test checks that it is up to date.
+``python -m tidegauge_broker.diagrams PAGE...`` (``make diagrams``) renews the text between a table's markers in the
+pages; a test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidegauge.page_sections import with_section
-from tidegauge_broker.coordinator.group.states import TRANSITIONS, Transition
-from tidegauge_broker.coordinator.shard import SHARD_TRANSITIONS, ShardTransition
+from tidegauge_broker.coordinator import shard
+from tidegauge_broker.coordinator.group import states as group_states
+from tidegauge_broker.coordinator.led_partitions import ShardTransition
+from tidegauge_broker.coordinator.transaction import states as transaction_states
+
+Row = group_states.Transition | transaction_states.Transition | ShardTransition
 
 
-def mermaid(rows: Iterable[Transition | ShardTransition]) -> str:
+def mermaid(rows: Iterable[Row]) -> str:
     """Return a state diagram with one arrow for each pair of states."""
     lines = ["```mermaid", "stateDiagram-v2"]
     for row in rows:
@@ -25,33 +29,36 @@ def mermaid(rows: Iterable[Transition | ShardTransition]) -> str:
     return "\n".join([*lines, "```"])
 
 
-def table(rows: Iterable[Transition | ShardTransition]) -> str:
+def table(rows: Iterable[Row]) -> str:
     """Return the transitions as a table: a row for each."""
     lines = ["| from | to | when |", "|---|---|---|"]
     lines += [f"| {'' if row.old is None else row.old.value} | {row.new.value} | {row.when} |" for row in rows]
     return "\n".join(lines)
 
 
-def sections() -> dict[str, str]:
-    """Return the text between the markers, by the name of what has the states."""
-    return {
-        "group": f"{mermaid(TRANSITIONS)}\n\n{table(TRANSITIONS)}",
-        "shard": f"{mermaid(SHARD_TRANSITIONS)}\n\n{table(SHARD_TRANSITIONS)}",
-    }
+TABLES: dict[str, dict[str, Iterable[Row]]] = {
+    "groups.md": {"group": group_states.TRANSITIONS, "shard": shard.SHARD_TRANSITIONS},
+    "transactions.md": {
+        "transaction": transaction_states.TRANSITIONS,
+        "transaction shard": transaction_states.SHARD_TRANSITIONS,
+    },
+}
+"""By page and by the name of what has the states."""
 
 
-def renewed(page: str) -> str:
+def renewed(page: str, name_of_page: str) -> str:
     """Return the page with its generated parts renewed.
 
     Raises:
         ValueError: a marker is missing.
     """
-    for name, text in sections().items():
+    for name, rows in TABLES[name_of_page].items():
+        text = f"{mermaid(rows)}\n\n{table(rows)}"
         begin, end = f"<!-- {name} states: generated -->", f"<!-- {name} states: end -->"
         page = with_section(page, begin, end, text)
     return page
 
 
 if __name__ == "__main__":
-    file = Path(sys.argv[1])
-    file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in map(Path, sys.argv[1:]):
+        file.write_text(renewed(file.read_text(encoding="utf-8"), file.name), encoding="utf-8")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.wire_responses.absent_settings import ABSENT, OUR_OWN
 from tests.wire_responses.probe import Facts
 
 RECORDING = Path(__file__).with_name("kafka-3.9.1.json")
@@ -36,6 +37,12 @@ LEGAL_VALUES = re.compile(r"; it must be .*?(?=\)\]$|, -1, -1, False\)\]$)")
 LISTS = re.compile(r"(?:ArrayBuffer|HashSet|Set|List)\(([^()]*)\)")
 """Kafka's sentences show Scala's collections; ours show lists."""
 ANYTHING = r"[\s\S]*"
+
+
+def _settings(names: Iterable[str]) -> str:
+    """Return the expression for the facts about broker settings of these names."""
+    return f"broker setting ({'|'.join(map(re.escape, names))})"
+
 
 KNOWN: tuple[Known, ...] = (
     Known(
@@ -91,20 +98,11 @@ KNOWN: tuple[Known, ...] = (
         "the sentence names the kind that is not known",
         ours=".*42.*",
     ),
-    Known(
-        "(ApiVersions )?(AddPartitionsToTxn|AddOffsetsToTxn|EndTxn|WriteTxnMarkers|TxnOffsetCommit|"
-        "DescribeTransactions|ListTransactions|transaction:|"
-        "OffsetFetch of a pending offset|OffsetFetch of the committed offset).*",
-        "transactions are not served (docs/not-emulated.md)",
-        ours="(absent)?",
+    *(
+        Known(_settings(names.split()), f"settings that are absent: {why} (docs/not-emulated.md)", ours="")
+        for why, names in ABSENT.items()
     ),
-    Known(
-        "(ApiVersions )?AlterReplicaLogDirs.*",
-        "replicas do not move between log directories (docs/not-emulated.md)",
-        ours="(absent|closed)",
-    ),
-    Known("broker setting .*", "a setting of what is not emulated (docs/not-emulated.md)", ours=""),
-    Known("broker setting .*", "a setting of our own (docs/configuration.md)", theirs=""),
+    Known(_settings(OUR_OWN), "a setting of our own (docs/configuration.md)", theirs=""),
 )
 
 

@@ -5,8 +5,18 @@ Source: GroupCoordinator (doCommitOffsets), GroupMetadataManager (storeOffsets, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import FetchedOffset, OffsetCommit, OffsetCommitResult, OffsetFetch, OffsetFetchResult
+from tidegauge.groups import (
+    FetchedOffset,
+    OffsetCommit,
+    OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchResult,
+    OffsetToCommit,
+    TxnOffsetCommit,
+)
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.coordinator.group.checks import member_error
 from tidegauge_broker.coordinator.group.group import Group
@@ -14,8 +24,9 @@ from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import COMPLETING, DEAD, EMPTY
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.offsets import CommittedOffset
-from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, Record, batch_of, offset_key, offset_value
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.record_codec import Record, batch_of
+from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, offset_key, offset_value
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 _DEFAULT = -1
 _NOTHING = FetchedOffset()
@@ -25,7 +36,7 @@ _UNSTABLE = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 class Committing:
     """Handles the offsets of the groups of a coordinator."""
 
-    def __init__(self, runtime: Runtime, phases: Phases) -> None:
+    def __init__(self, runtime: GroupRuntime, phases: Phases) -> None:
         self._runtime = runtime
         self._phases = phases
 
@@ -38,7 +49,7 @@ class Committing:
         if group.state is not EMPTY:
             self._phases.restart_session(group, group.members[request.member_id])
         results: dict[TopicPartition, ErrorCode] = {}
-        commits = self._accepted(request, results)
+        commits = accepted(request.offsets, self._runtime, results, request.retention_time_ms)
         if not commits:
             self._runtime.respond(token, OffsetCommitResult(results))
             return
@@ -51,39 +62,56 @@ class Committing:
                     group.offsets.complete(commits, base_offset)
             elif group.state is not DEAD:
                 group.offsets.fail(commits)
-            answer = _client_error(error)
+            response = client_error(error)
             self._runtime.respond(
                 token,
-                OffsetCommitResult({partition: results.get(partition, answer) for partition in results | commits}),
+                OffsetCommitResult({partition: results.get(partition, response) for partition in results | commits}),
             )
 
-        records = [
-            Record(offset_key(group.group_id, topic_partition), offset_value(committed))
-            for topic_partition, committed in commits.items()
-        ]
-        compression = self._runtime.settings.offsets_topic_compression_codec
-        batch = batch_of(records, self._runtime.now_ms, OFFSETS_BASE_SEQUENCE, compression)
-        self._runtime.append(group.partition, batch, outcome)
+        self._runtime.append_record(group.partition, commit_batch(self._runtime, group, commits), outcome)
 
-    def _accepted(
-        self, request: OffsetCommit, results: dict[TopicPartition, ErrorCode]
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return what is to be stored, and put the errors of other partitions into ``results``."""
-        now_ms = self._runtime.now_ms
-        retention_ms = request.retention_time_ms
-        expires_ms = None if retention_ms == _DEFAULT else now_ms + retention_ms
-        limit = self._runtime.settings.offset_metadata_max_bytes
-        commits: dict[TopicPartition, CommittedOffset] = {}
-        for one in request.offsets:
-            metadata = one.metadata or ""
-            if not _fits(metadata, limit):
-                results[one.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            committed_ms = now_ms if one.commit_timestamp_ms == _DEFAULT else one.commit_timestamp_ms
-            commits[one.topic_partition] = CommittedOffset(
-                one.offset, one.leader_epoch, metadata, committed_ms, expires_ms
-            )
-        return commits
+
+def commit_batch(
+    runtime: GroupRuntime,
+    group: Group,
+    commits: Mapping[TopicPartition, CommittedOffset],
+    transactional_producer: tuple[int, int] | None = None,
+) -> bytes:
+    """Return the batch with these commits; of a transaction with its producer's id and epoch."""
+    records = [
+        Record(offset_key(group.group_id, topic_partition), offset_value(committed))
+        for topic_partition, committed in commits.items()
+    ]
+    compression = runtime.settings.offsets_topic_compression_codec
+    return batch_of(records, runtime.now_ms, OFFSETS_BASE_SEQUENCE, compression, transactional_producer)
+
+
+def accepted(
+    offsets: Sequence[OffsetToCommit],
+    runtime: GroupRuntime,
+    results: dict[TopicPartition, ErrorCode],
+    retention_time_ms: int = _DEFAULT,
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what is to be stored, and put the errors of other partitions into ``results``.
+
+    Args:
+        offsets: of the request.
+        runtime: for the time and the limit of the metadata.
+        results: taken over: partitions whose metadata is too large.
+        retention_time_ms: of an OffsetCommit v2 to v4; -1: none of its own.
+    """
+    now_ms = runtime.now_ms
+    expires_ms = None if retention_time_ms == _DEFAULT else now_ms + retention_time_ms
+    limit = runtime.settings.offset_metadata_max_bytes
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    for one in offsets:
+        metadata = one.metadata or ""
+        if not _fits(metadata, limit):
+            results[one.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        committed_ms = now_ms if one.commit_timestamp_ms == _DEFAULT else one.commit_timestamp_ms
+        commits[one.topic_partition] = CommittedOffset(one.offset, one.leader_epoch, metadata, committed_ms, expires_ms)
+    return commits
 
 
 def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResult:
@@ -127,12 +155,20 @@ def _commit_error(group: Group, request: OffsetCommit) -> ErrorCode:
         return ErrorCode.NONE
     if not names_member:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    error = member_error(group, request.member_id, request.group_instance_id)
+    error = validation_error(group, request)
     if error is not ErrorCode.NONE:
         return error
-    if request.generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is COMPLETING else ErrorCode.NONE
+
+
+def validation_error(group: Group, request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
+    """Return why a commit that names a member is refused: a group without members takes those of no generation."""
+    if request.generation < 0 and group.state is EMPTY:
+        return ErrorCode.NONE
+    error = member_error(group, request.member_id, request.group_instance_id)
+    if error is ErrorCode.NONE and request.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
 
 
 def _fits(metadata: str, limit: int) -> bool:
@@ -140,8 +176,13 @@ def _fits(metadata: str, limit: int) -> bool:
     return len(metadata) * 2 <= limit or len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= limit
 
 
-def _client_error(error: ErrorCode) -> ErrorCode:
-    """Return the error that a client gets for a failed append (GroupMetadataManager.maybeConvertOffsetCommitError)."""
+def client_error(error: ErrorCode) -> ErrorCode:
+    """Return the error that a client gets for a failed append (GroupMetadataManager.maybeConvertOffsetCommitError).
+
+    NETWORK_EXCEPTION is of a transaction's verification: older clients do not know that it may be repeated.
+    """
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error in UNAVAILABLE_ERRORS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in MOVED_ERRORS:

@@ -8,12 +8,13 @@ Source: GroupCoordinator and GroupMetadataManager of Kafka 3.9.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
+    OFFSETS_TOPIC,
     DeleteGroup,
     DeleteGroupResult,
     DescribeGroup,
@@ -36,63 +37,63 @@ from tidegauge.groups import (
     OffsetFetchResult,
     SyncGroup,
     SyncGroupResult,
+    TxnOffsetCommit,
     partition_of,
 )
 from tidegauge_broker.coordinator.committing import Committing, failed_commit, fetch_offsets
 from tidegauge_broker.coordinator.describing import counted, described, listed, viewed
-from tidegauge_broker.coordinator.effects import Effect, ReadLog
+from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
-    Appended,
-    Elected,
     Event,
-    LoadCompleted,
     PartitionsDeleted,
-    RecordsRead,
     RequestArrived,
-    Resigned,
-    ShutDown,
+    TransactionCompleted,
+    TransactionVerified,
 )
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.joining import Joining
 from tidegauge_broker.coordinator.group.membership import Membership
 from tidegauge_broker.coordinator.group.phases import Phases
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
-from tidegauge_broker.coordinator.shard import Shard, ShardState
+from tidegauge_broker.coordinator.shard import Shard
+from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import Counters, Gauges, GroupView
 
 _MAY_HAVE_EMPTY_ID = (OffsetCommit, OffsetFetch, DescribeGroup, DeleteGroup)
 """Requests that an empty group id does not make invalid: offsets were once kept for it (isValidGroupId)."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(Driven[GroupRuntime, Event]):
     """Coordinates the groups of the partitions of __consumer_offsets that this broker leads."""
 
     def __init__(self, settings: GroupSettings, now_ms: int) -> None:
-        self._runtime = Runtime(settings, now_ms)
-        self._phases = Phases(self._runtime)
-        self._joining = Joining(self._runtime, self._phases)
-        self._membership = Membership(self._runtime, self._phases)
-        self._committing = Committing(self._runtime, self._phases)
-        self._shards: dict[int, Shard] = {}
-        self._epochs: dict[int, int] = {}
-        self._tasks: deque[tuple[Elected | Resigned, int]] = deque()
-        self._loading: Shard | None = None
-        self._problem = ""
-        self._is_active = True
-        self._events: dict[type, Callable[[Any], None]] = {
+        runtime = GroupRuntime(settings, now_ms)
+        self._phases = Phases(runtime)
+        self._led = LedPartitions(
+            runtime,
+            OFFSETS_TOPIC,
+            "offsets and group metadata",
+            partial(Shard, runtime, self._phases),
+            takes_effect_at_once=False,
+        )
+        super().__init__(runtime, self._led)
+        self._joining = Joining(runtime, self._phases)
+        self._membership = Membership(runtime, self._phases)
+        self._committing = Committing(runtime, self._phases)
+        self._shards = self._led.shards
+        self._transactional = TransactionalCommits(self._runtime, self._led)
+        self._events |= {
             RequestArrived: self._on_request,
-            Appended: self._on_appended,
-            RecordsRead: self._on_records,
-            LoadCompleted: self._on_load_completed,
-            Elected: self._on_leadership,
-            Resigned: self._on_leadership,
             PartitionsDeleted: self._on_partitions_deleted,
-            ShutDown: self._on_shut_down,
+            TransactionVerified: self._transactional.verified,
+            TransactionCompleted: self._transactional.completed,
         }
         self._requests: dict[type, Callable[[Shard, Any, object, str], None]] = {
             Heartbeat: self._heartbeat,
             OffsetCommit: self._commit,
+            TxnOffsetCommit: self._commit_transactional,
             OffsetFetch: self._fetch,
             JoinGroup: self._join,
             SyncGroup: self._sync,
@@ -101,43 +102,15 @@ class GroupCoordinator:
             DeleteGroup: self._delete,
             OffsetDelete: self._delete_offsets,
         }
-        self._schedule_expiration(now_ms)
+        interval_ms = settings.offsets_retention_check_interval_ms
+        self._schedule(now_ms, interval_ms, "OffsetsRetention", self._expire_offsets)
 
     # What the shell calls
-
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event and return what is to be done, in order.
-
-        Args:
-            event: what happened.
-            now_ms: the time, which never goes back.
-        """
-        self._runtime.begin(now_ms, type(event).__name__)
-        self._events[type(event)](event)
-        return self._runtime.effects
-
-    def step(self, now_ms: int) -> list[Effect]:
-        """Run the timers that have expired and return what is to be done."""
-        self._runtime.begin(now_ms, "")
-        if self._is_active:
-            while (expired := self._runtime.timers.take_expired(now_ms)) is not None:
-                self._runtime.cause, action = expired
-                action()
-        return self._runtime.effects
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when ``step`` should be called next; None: not before another event."""
-        return self._runtime.timers.next_deadline_ms() if self._is_active else None
 
     @property
     def counters(self) -> Counters:
         """Totals since the start, for the metrics."""
         return self._runtime.counters
-
-    @property
-    def appends_in_flight(self) -> int:
-        """How many appends have no outcome yet."""
-        return self._runtime.appends_in_flight
 
     def gauges(self) -> Gauges:
         """Return what is there now, for the metrics."""
@@ -155,102 +128,24 @@ class GroupCoordinator:
 
     def shard_states(self) -> dict[int, ShardState]:
         """Return the state of every partition that this broker loads or serves."""
-        return {partition: shard.state for partition, shard in self._shards.items() if shard.state is not None}
+        return self._led.states()
 
     def _groups(self) -> Iterator[Group]:
         for shard in self._shards.values():
             yield from shard.groups.values()
 
-    # Leadership
-
-    def _on_leadership(self, event: Elected | Resigned) -> None:
-        self._tasks.append((event, self._runtime.now_ms))
-        self._run_tasks()
-
-    def _run_tasks(self) -> None:
-        """Run loads and unloads in their order; a load holds up those behind it until it is complete."""
-        while self._tasks and self._loading is None:
-            event, since_ms = self._tasks.popleft()
-            name = f"__consumer_offsets-{event.partition}"
-            if not self._is_current(event.partition, event.leader_epoch):
-                self._runtime.log(
-                    f"Ignoring {type(event).__name__} for {name} in epoch {event.leader_epoch} since current epoch is "
-                    f"{self._epochs[event.partition]}"
-                )
-            elif isinstance(event, Resigned):
-                self._runtime.cause = "Resignation"
-                shard = self._shards.pop(event.partition, None)
-                if shard is not None:
-                    shard.unload()
-            elif event.partition in self._shards:
-                self._runtime.log(f"Already loading offsets and group metadata from {name}")
-            else:
-                self._runtime.cause = "Election"
-                self._loading = self._shards[event.partition] = Shard(
-                    self._runtime, self._phases, event.partition, event.leader_epoch, since_ms
-                )
-                self._problem = ""
-                self._runtime.effects.append(ReadLog(event.partition, event.leader_epoch))
-
-    def _is_current(self, partition: int, leader_epoch: int | None) -> bool:
-        """Return whether no later epoch was seen, and keep this one (maybeUpdateCoordinatorEpoch)."""
-        if leader_epoch is None:
-            return True
-        self._epochs[partition] = max(leader_epoch, self._epochs.get(partition, leader_epoch))
-        return self._epochs[partition] == leader_epoch
-
-    def _on_records(self, event: RecordsRead) -> None:
-        shard = self._loading
-        if shard is None or self._problem or not _is_of(shard, event):
-            return
-        try:
-            shard.loader.replay(event.batches)
-        except TidegaugeError as problem:
-            self._problem = problem.message
-
-    def _on_load_completed(self, event: LoadCompleted) -> None:
-        shard = self._loading
-        if shard is None or not _is_of(shard, event):
-            return
-        self._loading = None
-        self._runtime.cause = "Load"
-        for version in sorted(shard.loader.unknown_versions):
-            self._runtime.log(
-                f"Unknown message key with version {version} while loading offsets and group metadata from "
-                f"__consumer_offsets-{shard.partition}. Ignoring it. It could be a left over from an aborted upgrade.",
-                "warning",
-            )
-        shard.activate(self._problem or event.problem)
-        self._run_tasks()
-
-    def _on_shut_down(self, _event: ShutDown) -> None:
-        self._is_active = False
-
     # Outcomes and timers
 
-    def _on_appended(self, event: Appended) -> None:
-        self._runtime.appended(event.append_id, event.error, event.base_offset)
-
     def _on_partitions_deleted(self, event: PartitionsDeleted) -> None:
-        removed = sum(shard.remove_partitions(event.partitions) for shard in self._active_shards())
+        removed = sum(shard.remove_partitions(event.partitions) for shard in self._led.active())
         names = ", ".join(map(str, event.partitions))
         self._runtime.log(f"Removed {removed} offsets associated with deleted partitions: {names}.")
 
-    def _schedule_expiration(self, at_ms: int) -> None:
-        self._runtime.timers.start(at_ms, "OffsetsRetention", lambda: self._expire_offsets(at_ms))
-
-    def _expire_offsets(self, due_ms: int) -> None:
-        """Run the removal of expired offsets, and schedule the next one at a fixed rate."""
-        removed = sum(shard.expire_offsets() for shard in self._active_shards())
+    def _expire_offsets(self) -> None:
+        removed = sum(shard.expire_offsets() for shard in self._led.active())
         self._runtime.counters.offset_expirations += removed
         if removed:
             self._runtime.log(f"Removed {removed} expired offsets.")
-        interval_ms = self._runtime.settings.offsets_retention_check_interval_ms
-        missed = (self._runtime.now_ms - due_ms) // interval_ms
-        self._schedule_expiration(due_ms + (missed + 1) * interval_ms)
-
-    def _active_shards(self) -> list[Shard]:
-        return [shard for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
 
     # Requests
 
@@ -326,6 +221,9 @@ class GroupCoordinator:
         else:
             self._committing.commit(group or shard.group_or_new(request.group_id or ""), request, token)
 
+    def _commit_transactional(self, shard: Shard, request: TxnOffsetCommit, token: object, _uuid: str) -> None:
+        self._transactional.commit(shard, request, token)
+
     def _fetch(self, shard: Shard, request: OffsetFetch, token: object, _uuid: str) -> None:
         self._runtime.respond(token, fetch_offsets(shard.groups.get(request.group_id or ""), request))
 
@@ -342,12 +240,8 @@ class GroupCoordinator:
     def _list(self, request: ListGroups) -> ListGroupsResult:
         if not self._is_active:
             return ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        error = ErrorCode.NONE if self._loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error = ErrorCode.NONE if self._led.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ListGroupsResult(error, listed(self._groups(), request))
-
-
-def _is_of(shard: Shard, event: RecordsRead | LoadCompleted) -> bool:
-    return shard.partition == event.partition and shard.leader_epoch == event.leader_epoch
 
 
 _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
@@ -356,6 +250,7 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     Heartbeat: lambda _, error: HeartbeatResult(error),
     LeaveGroup: lambda _, error: LeaveGroupResult(error),
     OffsetCommit: failed_commit,
+    TxnOffsetCommit: failed_transactional_commit,
     OffsetFetch: lambda _, error: OffsetFetchResult(error),
     OffsetDelete: lambda _, error: OffsetDeleteResult(error),
     DescribeGroup: lambda request, error: DescribeGroupResult(request.group_id or "", error),

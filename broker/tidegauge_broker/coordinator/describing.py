@@ -74,6 +74,7 @@ def viewed(group: Group) -> GroupView:
             for topic_partition, (_, committed) in group.offsets.materialised.items()
         },
         pending_offsets=tuple(group.offsets.pending),
+        in_initial_delay=group.in_initial_delay,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the group coordinator wants done; the shell carries out effects in their order, before the next event.
+"""What a coordinator wants done; the shell carries out effects in their order, before the next event.
 
 The order is always: persist, then notify. A response that depends on a record is emitted by the ``Appended`` that says
 the record is committed, never with the ``Append`` (Kafka's CoordinatorResult: records, and a response for when they are
@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegauge.groups import GroupResult
+from tidegauge.partition import TopicPartition
+from tidegauge.transaction_marker import TransactionMarker
+from tidegauge.transactions import TransactionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Append:
         acks: -1: report when the HW has passed the batch. 0: append to the local log and report nothing; a failure is
             logged only, since the next expiration run repeats the tombstones.
         timeout_ms: after which the outcome is REQUEST_TIMED_OUT; the batch stays in the log.
+        guard: of a transactional batch: what its ``TransactionVerified`` brought, for the check at the append.
     """
 
     append_id: int
@@ -41,6 +45,7 @@ class Append:
     batch: bytes
     acks: int
     timeout_ms: int
+    guard: object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +53,21 @@ class Respond:
     """Respond to the request that came with this token; a token whose connection is closed is ignored."""
 
     token: object
-    result: GroupResult
+    result: GroupResult | TransactionResult
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A change of a group's state for the event log.
+    """A change of a group's or transactional id's state for the event log.
 
     Attributes:
-        kind: ``group``: a transition; ``coordinator``: of a partition of __consumer_offsets.
-        key: the group id, or the partition.
+        kind: ``group``, ``transaction``: a transition; ``coordinator``: of a partition of the internal topic.
+        key: the group id, the transactional id, or the partition.
         cause: the event or timer behind it: JoinGroup, SyncGroup, LeaveGroup, SessionExpiration, Load, ...
         fields: of a group: ``old`` and ``new`` state, ``generation``, ``members``, ``reason`` in Kafka's words; of a
-            partition: ``state`` (loading, active, unloaded), ``leader_epoch``, ``groups``.
+            transactional id: ``old`` and ``new`` state, ``producer_id``, ``producer_epoch``, ``coordinator_epoch``,
+            ``partitions``; of a partition: ``state`` (loading, active, unloaded), ``leader_epoch``, ``groups`` or
+            ``transactions``.
     """
 
     kind: str
@@ -77,4 +84,72 @@ class LogLine:
     text: str
 
 
-Effect = ReadLog | Append | Respond | Note | LogLine
+@dataclass(frozen=True, slots=True)
+class VerifyTransaction:
+    """Verify that a partition of __consumer_offsets is in a transaction, before offsets are appended (KIP-890).
+
+    Report the outcome as ``TransactionVerified``. Where verification is off, or the partition has an open transaction
+    of the producer, that is success without a guard (ReplicaManager.maybeStartTransactionVerificationForPartition).
+
+    Attributes:
+        verification_id: unique within the process.
+        supports_abortable_error: False: TRANSACTION_ABORTABLE is reported as INVALID_TXN_STATE.
+    """
+
+    verification_id: int
+    partition: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    supports_abortable_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerId:
+    """Take the next producer id of the broker's block, and report it as ``ProducerIdAllocated``.
+
+    Attributes:
+        allocation_id: unique within the process.
+    """
+
+    allocation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindLeaders:
+    """Look up the leaders of partitions in the broker's metadata cache, and report them as ``LeadersFound``.
+
+    Attributes:
+        lookup_id: unique within the process.
+    """
+
+    lookup_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersOfTransaction:
+    """One marker, and the partitions of one broker that it goes to."""
+
+    marker: TransactionMarker
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """Send a WriteTxnMarkers request to a broker, this one included, and report its response as ``MarkersWritten``.
+
+    There is one in flight for each broker at a time. Always exactly one ``MarkersWritten`` for each.
+
+    Attributes:
+        request_id: unique within the process.
+    """
+
+    request_id: int
+    broker_id: int
+    markers: tuple[MarkersOfTransaction, ...]
+
+
+Effect = (
+    ReadLog | Append | Respond | Note | LogLine | VerifyTransaction | AllocateProducerId | FindLeaders | WriteMarkers
+)

@@ -1,29 +1,31 @@
-"""What a broker's group coordinator is notified of, in the order in which it happens.
+"""What a broker's coordinators, of groups and transactions, are notified of, in the order in which it happens.
 
-``GroupCoordinator.handle(event, now_ms)`` takes one event at a time and returns effects, which the shell carries out in
-their order before the next event. Partitions are those of __consumer_offsets; times are ms of a clock that never goes
-back.
+``handle(event, now_ms)`` of a coordinator takes one event at a time and returns effects, which the shell carries out in
+their order before the next event. Partitions are those of __consumer_offsets for groups, of __transaction_state for
+transactions; times are ms of a clock that never goes back.
 
 The events of a partition: ``Elected``; the effect ``ReadLog``; any number of ``RecordsRead``, in log order;
-``LoadCompleted``; requests; ``Resigned``. Loads and unloads run one after the other in the order of their events, as on
-the one thread of Kafka's GroupMetadataManager: an election or resignation that arrives during another partition's load
-waits for it.
+``LoadCompleted``; requests; ``Resigned``. Loads run one after the other in the order of their events, as on the one
+thread of Kafka's GroupMetadataManager and of its TransactionStateManager: an election that arrives during another
+partition's load waits for it. So does a resignation for groups; for transactions it takes effect at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge.transaction_marker import Outcome
+from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker became the leader of a partition that it did not lead before (GroupCoordinator.onElection).
+    """This broker became the leader of a partition that it did not lead before (onElection).
 
     A rise of the leader epoch under the same leader is no election: nothing is loaded again.
     """
@@ -34,7 +36,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This broker leads the partition no longer (GroupCoordinator.onResignation).
+    """This broker leads the partition no longer (onResignation).
 
     Attributes:
         leader_epoch: of the request that made it a follower; None where a StopReplica that deletes carries none.
@@ -109,4 +111,106 @@ class ShutDown:
     """The broker shuts down: from now on every request gets COORDINATOR_NOT_AVAILABLE."""
 
 
-Event = Elected | Resigned | RecordsRead | LoadCompleted | Appended | RequestArrived | PartitionsDeleted | ShutDown
+@dataclass(frozen=True, slots=True)
+class TransactionVerified:
+    """The outcome of a ``VerifyTransaction``.
+
+    Attributes:
+        error: NONE: the offsets may be appended; else as the response to AddPartitionsToTxn says, or NETWORK_EXCEPTION.
+        guard: for the ``Append`` of the offsets; None where nothing had to be verified.
+    """
+
+    verification_id: int
+    error: ErrorCode
+    guard: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompleted:
+    """A transaction's marker is committed in partitions of __consumer_offsets: its offsets are moved or dropped.
+
+    The response to WriteTxnMarkers waits for the ``Respond`` with the token (KAFKA-17507).
+    """
+
+    token: object
+    producer_id: int
+    partitions: tuple[int, ...]
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRequestArrived:
+    """A request to the transaction coordinator; its response is the effect ``Respond`` with the same token.
+
+    Attributes:
+        token: anything hashable; unique among requests in flight.
+    """
+
+    token: object
+    request: TransactionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAllocated:
+    """The outcome of an ``AllocateProducerId``.
+
+    Attributes:
+        error: COORDINATOR_LOAD_IN_PROGRESS where the broker has no block of ids yet.
+    """
+
+    allocation_id: int
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+
+
+NO_BROKER = -1
+"""In place of a leader: the partition exists, but its leader is unknown or not alive; it is looked up again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersFound:
+    """The outcome of a ``FindLeaders``.
+
+    Attributes:
+        leaders: broker id by partition; NO_BROKER; a partition that is missing has been deleted, and gets no marker.
+    """
+
+    lookup_id: int
+    leaders: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """The outcome of a ``WriteMarkers``.
+
+    Attributes:
+        errors: by producer id and partition, as in the response; None: the request was not sent, its connection closed,
+            or it timed out.
+    """
+
+    request_id: int
+    errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
+
+
+PartitionEvent = Elected | Resigned | RecordsRead | LoadCompleted
+"""Of a partition of the internal topic."""
+Event = (
+    PartitionEvent
+    | Appended
+    | RequestArrived
+    | PartitionsDeleted
+    | TransactionVerified
+    | TransactionCompleted
+    | ShutDown
+)
+"""Of the group coordinator."""
+TransactionEvent = (
+    PartitionEvent
+    | Appended
+    | TransactionRequestArrived
+    | ProducerIdAllocated
+    | LeadersFound
+    | MarkersWritten
+    | ShutDown
+)
+"""Of the transaction coordinator."""

@@ -16,15 +16,8 @@ from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.offsets import LoggedOffset
-from tidegauge_broker.coordinator.records import (
-    GroupKey,
-    LoadedBatch,
-    OffsetKey,
-    read_batches,
-    read_group,
-    read_key,
-    read_offset,
-)
+from tidegauge_broker.coordinator.record_codec import LoadedBatch, read_batches
+from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 
 _COMMIT_MARKER = b"\x00\x00\x00\x01"
 """Key of the control record that commits a transaction: version 0, type 1 (ControlRecordType)."""

@@ -4,7 +4,8 @@ A commit is pending from its append until the batch is committed. Which of two c
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
 the batch of the commit, not that of the marker.
 Source: the offset part of Kafka's GroupMetadata. One flaw of it is not repeated: Kafka keeps the last pending commit of
-a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not returned.
+a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not returned;
+and of a transaction the first is lost until the next load.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from tidegauge.groups import NO_LEADER_EPOCH
 from tidegauge.partition import TopicPartition
+from tidegauge.transaction_marker import Outcome
 
 
 class CommittedOffset(NamedTuple):
@@ -37,18 +39,35 @@ class LoggedOffset(NamedTuple):
     committed: CommittedOffset
 
 
+class AppendingOffset:
+    """A transactional commit whose batch is being appended; ``outcome``: how its transaction has ended meanwhile."""
+
+    __slots__ = ("committed", "outcome")
+
+    def __init__(self, committed: CommittedOffset) -> None:
+        self.committed = committed
+        self.outcome: Outcome | None = None
+
+
 class Offsets:
-    """The offsets of a group by partition."""
+    """The offsets of a group by partition.
+
+    Attributes:
+        pending: plain commits whose batch is being appended.
+        appending_transactional: transactional ones, by producer id.
+        pending_transactional: those that are in the log, by producer id, until the transaction's marker.
+    """
 
     def __init__(self) -> None:
         self.materialised: dict[TopicPartition, LoggedOffset] = {}
         self.pending: dict[TopicPartition, list[CommittedOffset]] = {}
+        self.appending_transactional: dict[int, dict[TopicPartition, list[AppendingOffset]]] = {}
         self.pending_transactional: dict[int, dict[TopicPartition, LoggedOffset]] = {}
 
     @property
     def has_any(self) -> bool:
         """Whether there is an offset of any kind: such a group is not removed."""
-        return bool(self.materialised or self.pending or self.pending_transactional)
+        return bool(self.materialised or self.pending or self.appending_transactional or self.pending_transactional)
 
     def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Return the materialised offset of a partition."""
@@ -58,7 +77,9 @@ class Offsets:
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Return whether a commit for the partition is in flight, plain or transactional (KIP-447)."""
         return topic_partition in self.pending or any(
-            topic_partition in offsets for offsets in self.pending_transactional.values()
+            topic_partition in offsets
+            for by_producer in (self.appending_transactional, self.pending_transactional)
+            for offsets in by_producer.values()
         )
 
     def prepare(self, commits: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -80,6 +101,49 @@ class Offsets:
         for topic_partition, committed in commits.items():
             self._settle(topic_partition, committed)
 
+    # Transactions
+
+    def prepare_transactional(
+        self, producer_id: int, commits: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, AppendingOffset]:
+        """Take a producer's commits that are being appended, and return them for their outcome."""
+        appending = {topic_partition: AppendingOffset(committed) for topic_partition, committed in commits.items()}
+        offsets = self.appending_transactional.setdefault(producer_id, {})
+        for topic_partition, one in appending.items():
+            offsets.setdefault(topic_partition, []).append(one)
+        return appending
+
+    def log_transactional(
+        self, producer_id: int, appending: Mapping[TopicPartition, AppendingOffset], batch_offset: int
+    ) -> None:
+        """Keep commits whose batch is committed until the marker; one that has come already counts at once.
+
+        A partition whose offsets were deleted meanwhile stays without.
+        """
+        for topic_partition, one in appending.items():
+            logged = LoggedOffset(batch_offset, one.committed)
+            if one.outcome is Outcome.COMMIT:
+                self._materialise(topic_partition, logged)
+            elif one.outcome is None and self._settle_transactional(producer_id, topic_partition, one):
+                offsets = self.pending_transactional.setdefault(producer_id, {})
+                current = offsets.get(topic_partition)
+                if current is None or current.batch_offset < batch_offset:
+                    offsets[topic_partition] = logged
+
+    def fail_transactional(self, producer_id: int, appending: Mapping[TopicPartition, AppendingOffset]) -> None:
+        """Forget commits whose append failed; earlier ones of the transaction stay pending."""
+        for topic_partition, one in appending.items():
+            self._settle_transactional(producer_id, topic_partition, one)
+
+    def complete_transaction(self, producer_id: int, outcome: Outcome) -> None:
+        """Materialise or drop what is pending of a producer: its marker is committed."""
+        for topic_partition, logged in self.pending_transactional.pop(producer_id, {}).items():
+            if outcome is Outcome.COMMIT:
+                self._materialise(topic_partition, logged)
+        for appending in self.appending_transactional.pop(producer_id, {}).values():
+            for one in appending:
+                one.outcome = outcome
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove all offsets of these partitions; return those that had a materialised one, for tombstones."""
         removed: list[TopicPartition] = []
@@ -87,6 +151,8 @@ class Offsets:
             self.pending.pop(topic_partition, None)
             for offsets in self.pending_transactional.values():
                 offsets.pop(topic_partition, None)
+            for appending in self.appending_transactional.values():
+                appending.pop(topic_partition, None)
             if self.materialised.pop(topic_partition, None) is not None:
                 removed.append(topic_partition)
         return removed
@@ -129,6 +195,19 @@ class Offsets:
         pending.remove(committed)
         if not pending:
             del self.pending[topic_partition]
+        return True
+
+    def _settle_transactional(self, producer_id: int, topic_partition: TopicPartition, one: AppendingOffset) -> bool:
+        """Take a transactional commit out of those being appended; return whether it was there."""
+        offsets = self.appending_transactional.get(producer_id, {})
+        appending = offsets.get(topic_partition, [])
+        if one not in appending:
+            return False
+        appending.remove(one)
+        if not appending:
+            del offsets[topic_partition]
+        if not offsets:
+            del self.appending_transactional[producer_id]
         return True
 
     def _materialise(self, topic_partition: TopicPartition, logged: LoggedOffset) -> None:

@@ -1,4 +1,4 @@
-"""What every part of the coordinator works with during one event: the time, the effects, the timers, the settings."""
+"""What every part of a coordinator works with during one event: the time, the effects, the timers, the appends."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupResult
+from tidegauge.transactions import TransactionResult
 from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, Respond
-from tidegauge_broker.coordinator.settings import GroupSettings
+from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
 from tidegauge_broker.coordinator.timers import Timers
-from tidegauge_broker.coordinator.views import Counters
+from tidegauge_broker.coordinator.views import Counters, TransactionCounters
 
 Outcome = Callable[[ErrorCode, int], None]
 """Called with the error of an append and the base offset of its batch."""
 
 
 class Runtime:
-    """The state of a coordinator that belongs to no group."""
+    """The state of a coordinator that belongs to no group and no transactional id."""
 
-    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
-        self.settings = settings
+    def __init__(self, now_ms: int) -> None:
         self.timers = Timers()
-        self.counters = Counters()
         self.now_ms = now_ms
         self.cause = ""
         self.effects: list[Effect] = []
@@ -34,20 +33,20 @@ class Runtime:
         self.cause = cause
         self.effects = []
 
-    def append(self, partition: int, batch: bytes, outcome: Outcome) -> None:
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        outcome: Outcome,
+        *,
+        acks: int,
+        timeout_ms: int,
+        guard: object | None = None,
+    ) -> None:
         """Append a batch, and call back when it is committed or has failed."""
         self._last_append_id += 1
         self._outcomes[self._last_append_id] = outcome
-        settings = self.settings
-        self.effects.append(
-            Append(
-                self._last_append_id,
-                partition,
-                batch,
-                settings.offsets_commit_required_acks,
-                settings.offsets_commit_timeout_ms,
-            )
-        )
+        self.effects.append(Append(self._last_append_id, partition, batch, acks, timeout_ms, guard))
 
     def append_unacknowledged(self, partition: int, batch: bytes) -> None:
         """Append tombstones to the local log: if they are lost, the next expiration run repeats them."""
@@ -65,7 +64,7 @@ class Runtime:
         """How many appends have no outcome yet."""
         return len(self._outcomes)
 
-    def respond(self, token: object, result: GroupResult) -> None:
+    def respond(self, token: object, result: GroupResult | TransactionResult) -> None:
         """Respond to a request."""
         self.effects.append(Respond(token, result))
 
@@ -76,3 +75,33 @@ class Runtime:
     def log(self, text: str, level: str = "info") -> None:
         """Emit a line for the broker's log."""
         self.effects.append(LogLine(level, text))
+
+
+class GroupRuntime(Runtime):
+    """The runtime of the group coordinator."""
+
+    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self.settings = settings
+        self.counters = Counters()
+
+    def append_record(self, partition: int, batch: bytes, outcome: Outcome, guard: object | None = None) -> None:
+        """Append commits or a group's record, as the settings for them say, and call back with the outcome."""
+        settings = self.settings
+        self.append(
+            partition,
+            batch,
+            outcome,
+            acks=settings.offsets_commit_required_acks,
+            timeout_ms=settings.offsets_commit_timeout_ms,
+            guard=guard,
+        )
+
+
+class TransactionRuntime(Runtime):
+    """The runtime of the transaction coordinator."""
+
+    def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self.settings = settings
+        self.counters = TransactionCounters()

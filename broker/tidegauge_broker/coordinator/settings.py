@@ -1,4 +1,4 @@
-"""The settings of a broker that the group coordinator reads."""
+"""The settings of a broker that its coordinators read."""
 
 from __future__ import annotations
 
@@ -27,3 +27,24 @@ class GroupSettings:
     offsets_commit_timeout_ms: int = 5_000
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
+
+
+@dataclass(slots=True)
+class TransactionSettings:
+    """A broker's settings as far as its transaction coordinator needs them; names and defaults are Kafka's.
+
+    Attributes:
+        partitions: of __transaction_state: of the topic where it exists, else transaction.state.log.num.partitions.
+        abort_timed_out_interval_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
+        remove_expired_interval_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
+        max_message_bytes: of __transaction_state: limit of a batch of tombstones (max.message.bytes).
+        request_timeout_ms: timeout of the append of tombstones (request.timeout.ms).
+    """
+
+    partitions: int = 50
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    abort_timed_out_interval_ms: int = 10_000
+    remove_expired_interval_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    request_timeout_ms: int = 30_000

@@ -7,37 +7,23 @@ Source: ownedPartitions, loadingPartitions and groupMetadataCache of Kafka's Gro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroupResult, OffsetDelete, OffsetDeleteResult
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import Buffer
+from tidegauge.transaction_marker import Outcome
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
+from tidegauge_broker.coordinator.led_partitions import LedPartition, ShardState, ShardTransition
 from tidegauge_broker.coordinator.loading import Loader
-from tidegauge_broker.coordinator.records import GROUP_BASE_SEQUENCE, Record, batch_of, group_key, offset_key
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, batch_of
+from tidegauge_broker.coordinator.records import group_key, offset_key
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 Selection = Callable[[Group], Sequence[TopicPartition]]
 """Removes offsets from a group, and returns the partitions of those that were materialised."""
-
-
-class ShardState(Enum):
-    """What a broker can do for the groups of a partition."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    UNLOADED = "unloaded"
-
-
-class ShardTransition(NamedTuple):
-    """One row: ``old`` is None before the first load."""
-
-    old: ShardState | None
-    new: ShardState
-    when: str
 
 
 SHARD_TRANSITIONS = (
@@ -45,35 +31,28 @@ SHARD_TRANSITIONS = (
     ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO, or could not be read"),
     ShardTransition(ShardState.ACTIVE, ShardState.UNLOADED, "resigned"),
 )
-_ALLOWED = frozenset((row.old, row.new) for row in SHARD_TRANSITIONS)
 
 
-class Shard:
+class Shard(LedPartition):
     """A partition that this broker leads.
 
     Attributes:
-        leader_epoch: at which this broker took over; a higher one under the same leader does not change it.
         loader: takes the records while the shard is loading.
-        loading_since_ms: when the load was asked for, for the time that it took.
+        open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
     """
 
-    def __init__(self, runtime: Runtime, phases: Phases, partition: int, leader_epoch: int, since_ms: int) -> None:
+    def __init__(self, runtime: GroupRuntime, phases: Phases, partition: int, leader_epoch: int, since_ms: int) -> None:
         self._runtime = runtime
         self._phases = phases
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.loading_since_ms = since_ms
         self.loader = Loader(partition)
         self.groups: dict[str, Group] = {}
-        self.state: ShardState | None = None
-        self._change_state(ShardState.LOADING)
+        self.open_groups: dict[int, set[str]] = {}
+        super().__init__(runtime, partition, leader_epoch, since_ms, SHARD_TRANSITIONS)
 
-    def _change_state(self, new: ShardState, **fields: object) -> None:
-        assert (self.state, new) in _ALLOWED, f"A shard may not change from {self.state} to {new}"
-        self.state = new
-        self._runtime.note(
-            "coordinator", str(self.partition), state=new.value, leader_epoch=self.leader_epoch, **fields
-        )
+    def replay(self, batches: Buffer) -> None:
+        """Take the next part of the log; see LedPartition."""
+        self.loader.replay(batches)
+        self.unknown_versions |= self.loader.unknown_versions
 
     def activate(self, problem: str) -> None:
         """End the load: enter the groups that were read, none if the log could not be read, and serve them."""
@@ -85,13 +64,15 @@ class Shard:
             runtime.log(f"Error loading offsets from {name}: {problem}", "error")
         for group in loaded:
             self.groups[group.group_id] = group
+            for producer_id in group.offsets.pending_transactional:
+                self.open_groups.setdefault(producer_id, set()).add(group.group_id)
             self._phases.resume(group)
-        took_ms = runtime.now_ms - self.loading_since_ms
+        took_ms = runtime.now_ms - self.since_ms
         runtime.log(
             f"Finished loading offsets and group metadata from {name} in {took_ms} milliseconds for epoch "
             f"{self.leader_epoch}"
         )
-        self._change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
+        self.change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
 
     def unload(self) -> None:
         """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
@@ -102,7 +83,7 @@ class Shard:
             f"Removed {len(self.groups)} cached groups."
         )
         self.groups = {}
-        self._change_state(ShardState.UNLOADED)
+        self.change_state(ShardState.UNLOADED)
 
     def group_for_join(self, group_id: str, member_id: str) -> Group | None:
         """Return a group, or None; a JoinGroup without member id creates it, whatever becomes of the request."""
@@ -114,6 +95,17 @@ class Shard:
         if group is None:
             group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.now_ms)
         return group
+
+    def complete_transaction(self, producer_id: int, outcome: Outcome) -> None:
+        """Materialise or drop the offsets of a producer's transaction in all groups.
+
+        A group that was deleted meanwhile loses them here; they are in the log, so the next load of a committed
+        transaction brings them back, as in Kafka.
+        """
+        for group_id in sorted(self.open_groups.pop(producer_id, ())):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.offsets.complete_transaction(producer_id, outcome)
 
     # Removal
 
@@ -200,6 +192,6 @@ class Shard:
                 tombstones.append(Record(group_key(group.group_id), None))
         if tombstones:
             compression = runtime.settings.offsets_topic_compression_codec
-            batch = batch_of(tombstones, runtime.now_ms, GROUP_BASE_SEQUENCE, compression)
+            batch = batch_of(tombstones, runtime.now_ms, NO_SEQUENCE, compression)
             runtime.append_unacknowledged(self.partition, batch)
         return len(removed)

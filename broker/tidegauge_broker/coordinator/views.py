@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tidegauge.groups import GroupState
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TransactionState
 
 
 class CommittedOffsetView(NamedTuple):
@@ -51,6 +52,7 @@ class GroupView:
         reason: why the last rebalance began, in Kafka's words; "" if there was none since the load.
         pending_members: member ids that were given with MEMBER_ID_REQUIRED and have not joined yet.
         phase_deadline_ms: when the join or sync phase ends at the latest; None outside both.
+        in_initial_delay: whether that phase is the initial delay, which nothing ends early.
         pending_offsets: partitions with a commit that is not committed yet.
     """
 
@@ -68,6 +70,7 @@ class GroupView:
     reason: str
     offsets: Mapping[TopicPartition, CommittedOffsetView]
     pending_offsets: tuple[TopicPartition, ...]
+    in_initial_delay: bool = False
 
 
 @dataclass(slots=True)
@@ -91,3 +94,63 @@ class Gauges:
 
     groups: Mapping[GroupState, int] = field(default_factory=dict[GroupState, int])
     offsets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """The full truth about a transactional id.
+
+    Attributes:
+        partition: of __transaction_state.
+        coordinator_epoch: leader epoch of that partition when this broker took over.
+        pending_state: the state whose record is being written; of a decided transaction the one that follows when all
+            its markers are written. While it is set most requests get CONCURRENT_TRANSACTIONS.
+        partitions: of the transaction; once it is decided those whose marker is not written yet.
+        start_time_ms: when the first partition was added; -1 before any transaction.
+        last_producer_epoch: the epoch before the last InitProducerId of the same producer (KIP-360); not persisted.
+        has_failed_epoch_fence: the epoch was raised, but the record of it could not be written (KAFKA-9666).
+        is_given_up: a marker was refused because of a newer coordinator or producer epoch: no more markers are sent.
+    """
+
+    transactional_id: str
+    partition: int
+    coordinator_epoch: int
+    state: TransactionState
+    pending_state: TransactionState | None
+    producer_id: int
+    producer_epoch: int
+    last_producer_id: int
+    last_producer_epoch: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+    start_time_ms: int
+    last_update_ms: int
+    has_failed_epoch_fence: bool
+    is_given_up: bool
+
+
+@dataclass(slots=True)
+class TransactionCounters:
+    """Totals since the broker started."""
+
+    commits: int = 0
+    aborts: int = 0
+    timeouts: int = 0
+    expirations: int = 0
+    markers_written: int = 0
+    marker_retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionGauges:
+    """What is there now; the last two are Kafka's metrics of TransactionMarkerChannelManager.
+
+    Attributes:
+        transactions: how many transactional ids by state.
+        unknown_destination_queue_size: markers whose partition has no leader that is alive.
+        log_append_retry_queue_size: transactions whose last record could not be written yet.
+    """
+
+    transactions: Mapping[TransactionState, int] = field(default_factory=dict[TransactionState, int])
+    unknown_destination_queue_size: int = 0
+    log_append_retry_queue_size: int = 0

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.future_logs import future_name
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -40,11 +41,16 @@ def at_a_time(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Res
 
 
 class NewLog(NamedTuple):
-    """A log to create. ``topic_id`` may be empty; ``is_new``: no offline directory can hold it already."""
+    """A log to create.
+
+    ``topic_id`` may be empty; ``is_new``: no offline directory can hold it already; ``is_future``: it is the copy of a
+    replica that moves to another log directory.
+    """
 
     topic_partition: TopicPartition
     topic_id: str
     is_new: bool
+    is_future: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +112,9 @@ def build_log(place: Place, now_ms: Callable[[], int]) -> PartitionLog:
     Raises:
         StorageError: the disk refused, and the log directory is offline; or it was offline already.
     """
-    log_directory, (topic_partition, topic_id, _) = place.log_directory, place.wanted
+    log_directory, (topic_partition, topic_id, _, is_future) = place.log_directory, place.wanted
     log_directory.check_online()
-    directory = log_directory.path / str(topic_partition)
+    directory = log_directory.path / (future_name(topic_partition) if is_future else str(topic_partition))
     plan = LoadPlan(
         clean=True,
         recovery_point=0,

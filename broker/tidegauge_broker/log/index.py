@@ -117,7 +117,8 @@ class OffsetIndex(_IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
-        self._load()
+        if not self._loaded:
+            self._load()
         return len(self._offsets) >= self.max_entries
 
     def entries(self) -> list[tuple[int, int]]:
@@ -158,7 +159,8 @@ class OffsetIndex(_IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets must rise."""
-        self._load()
+        if not self._loaded:
+            self._load()
         assert not self._offsets or offset > self._offsets[-1], f"{self.path}: {offset} after {self._offsets[-1]}"
         self._offsets.append(offset)
         self._positions.append(position)
@@ -203,7 +205,9 @@ class TimeIndex(_IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether only the slot kept for the last entry is left."""
-        return len(self) >= self.max_entries - 1
+        if not self._loaded:
+            self._load()
+        return len(self._offsets) >= self.max_entries - 1
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries."""
@@ -223,10 +227,12 @@ class TimeIndex(_IndexFile):
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, last: bool = False) -> None:
         """Add an entry if timestamp and offset grow; ``last`` may use the slot that is kept."""
-        last_timestamp_ms, last_offset = self.last()
-        if timestamp_ms <= last_timestamp_ms or offset < last_offset:
+        if not self._loaded:
+            self._load()
+        offsets = self._offsets
+        if offsets and (timestamp_ms <= self._timestamps[-1] or offset < offsets[-1]):
             return
-        if len(self) >= self.max_entries if last else self.is_full:
+        if timestamp_ms < 0 or len(offsets) >= (self.max_entries if last else self.max_entries - 1):
             return
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset)

@@ -20,13 +20,13 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import StorageError
-from tidegauge_broker.log.log_directory import LogDirectory
+from tidegauge_broker.log.future_logs import FUTURE_SUFFIX
+from tidegauge_broker.log.log_directory import DELETE_SUFFIX, LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log
 
-DELETE_SUFFIX = "-delete"
-_OTHER_SUFFIXES = ("-future", "-stray")
+_STRAY_SUFFIX = "-stray"
 
 _logger = logging.getLogger(__name__)
 
@@ -103,10 +103,10 @@ class LogLoading:
                 raise StorageError(f"The log in {directory} can't be loaded: {again}") from problem
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the partitions' directories; note those that wait to be deleted."""
+        """Return the directories of current and future logs; note those that wait to be deleted."""
         log_directory, found = self._log_directory, []
         for path in sorted(log_directory.path.iterdir()):
-            if not path.is_dir() or path.name.endswith(_OTHER_SUFFIXES):
+            if not path.is_dir() or path.name.endswith(_STRAY_SUFFIX):
                 continue
             if path.name.endswith(DELETE_SUFFIX):
                 topic = path.name.rpartition(".")[0].rpartition("-")[0]
@@ -114,7 +114,8 @@ class LogLoading:
                 log_directory.delete_later([path], self._now_ms() + delay_ms)
                 continue
             try:
-                found.append((TopicPartition.parse(path.name), path))
+                name = path.name.rpartition(".")[0] if path.name.endswith(FUTURE_SUFFIX) else path.name
+                found.append((TopicPartition.parse(name), path))
             except ValueError:
                 raise TidegaugeError(
                     ErrorCode.KAFKA_STORAGE_ERROR,

@@ -14,7 +14,8 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ from tidegauge_broker.log.files import DISK, Disk, StorageError
 if TYPE_CHECKING:
     from tidegauge_broker.log.partition_log import PartitionLog
 
+DELETE_SUFFIX = "-delete"
+_MAX_NAME_LENGTH = 255
+
 _logger = logging.getLogger(__name__)
 
 
@@ -37,6 +41,8 @@ class LogDirectory:
         self.path = path
         self.disk = disk
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Copies of replicas that move here from another log directory (``future_logs.py``)."""
         self.offline = False
         self.was_clean = False
         self.is_trusted = True
@@ -55,6 +61,10 @@ class LogDirectory:
         self._log_start_lock = threading.Lock()
         self._deletions: dict[Path, int] = {}
         self._deletions_lock = threading.Lock()
+
+    def all_logs(self) -> list[PartitionLog]:
+        """Return the future logs and, behind them, the current ones."""
+        return [*self.futures.values(), *self.logs.values()]
 
     # Owning it
 
@@ -151,6 +161,40 @@ class LogDirectory:
         with self._deletions_lock:
             self._deletions.update(dict.fromkeys(paths, at_ms))
 
+    def delete_logs(self, logs: Sequence[PartitionLog], now_ms: int) -> None:
+        """Rename the directories of logs that nothing uses any more, and note them to be removed later.
+
+        The log directory is synced, and its checkpoints are written, once.
+
+        Raises:
+            StorageError: the disk refused; the log directory is offline.
+        """
+        self.check_online()
+        directory = self.path
+        try:
+            for log in logs:
+                directory = log.directory
+                renamed = self.path / deleted_name(log.topic_partition, uuid.uuid4().hex)
+                self.disk.rename(directory, renamed)
+                self.delete_later([renamed], now_ms + log.settings.file_delete_delay_ms)
+                _logger.info(
+                    "Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, renamed
+                )
+            self.disk.sync_directory(self.path)
+        except OSError as error:
+            raise self.failed(error, f"renaming {directory}") from error
+        self.write_recovery_points()
+        self.write_log_start_offsets()
+        for log in logs:
+            self.forget_cleaned(log.topic_partition)
+
+    def directory_renamed(self, former: Path, path: Path) -> None:
+        """Follow the rename of a log's directory: files in it that wait to be removed are now elsewhere."""
+        with self._deletions_lock:
+            self._deletions = {
+                path / file.name if file.parent == former else file: at_ms for file, at_ms in self._deletions.items()
+            }
+
     def remove_due(self, now_ms: int) -> None:
         """Remove what is due. Blocks.
 
@@ -172,6 +216,33 @@ class LogDirectory:
                 continue  # it was removed with its partition's directory
             except OSError as error:
                 raise self.failed(error, f"deleting {path}") from error
+
+    # Closing
+
+    def close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Close all logs, write the checkpoints; and the clean-shutdown mark if every log was closed cleanly."""
+        try:
+            self.write_high_watermarks(high_watermarks)
+            for log in self.all_logs():
+                self._close_log(log)
+            self.write_recovery_points()
+            self.write_log_start_offsets()
+            if self.is_trusted:
+                checkpoints.write_clean_shutdown(self.path, self.disk)
+        except (StorageError, OSError) as error:
+            _logger.error("%s was not closed cleanly: %s", self.path, error)  # noqa: TRY400 - the error says it all
+
+    @staticmethod
+    def _close_log(log: PartitionLog) -> None:
+        if log.is_closed:
+            return
+        try:
+            log.close()
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one log that can't be closed must not keep the others from it
+            _logger.error("The log of %s could not be closed: %r", log.topic_partition, error)  # noqa: TRY400 - as above
+            log.give_up()
 
     # Checkpoints
 
@@ -249,7 +320,7 @@ class LogDirectory:
         which is therefore written first.
         """
         with self._recovery_point_lock:
-            logs = list(self.logs.values())
+            logs = self.all_logs()
             points = {log.topic_partition: log.recovery_point for log in logs}
             if self._starts() != self._written_starts:
                 self.write_log_start_offsets()
@@ -263,7 +334,7 @@ class LogDirectory:
             self._written_starts = starts
 
     def _starts(self) -> dict[TopicPartition, int]:
-        logs = list(self.logs.values())
+        logs = self.all_logs()
         return {log.topic_partition: log.log_start_offset for log in logs if log.starts_inside_a_segment}
 
     def _write(self, checkpoint: OffsetCheckpoint, values: Mapping[TopicPartition, int]) -> None:
@@ -272,3 +343,9 @@ class LogDirectory:
             checkpoint.write(values)
         except OSError as error:
             raise self.failed(error, f"writing {checkpoint.path.name}") from error
+
+
+def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
+    """Return the directory name of a deleted log, at most 255 characters (LocalLog.logDeleteDirName)."""
+    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+    return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending

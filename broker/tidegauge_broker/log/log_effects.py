@@ -41,7 +41,8 @@ class LogEffects:
 
     def append_as_leader(self, effect: AppendAsLeader) -> None:
         """Append one producer batch."""
-        self._log(effect.topic_partition).append_as_leader(effect.records, effect.header, effect.log_append_time_ms)
+        log = self._logs.get(effect.topic_partition) or self._log(effect.topic_partition)
+        log.append_as_leader(effect.records, effect.header, effect.log_append_time_ms)
 
     def append_as_follower(self, effect: AppendAsFollower) -> None:
         """Append the leader's batches."""
@@ -50,10 +51,12 @@ class LogEffects:
     def truncate_to(self, effect: TruncateLog) -> ProducerState:
         """Truncate, after the high watermark's checkpoint was lowered to the new end."""
         self._logs.lower_high_watermark(effect.topic_partition, effect.to_offset)
+        self._logs.futures.note_truncated(effect.topic_partition, effect.to_offset)
         return self._log(effect.topic_partition).truncate_to(effect.to_offset)
 
     def truncate_fully(self, effect: TruncateFully) -> ProducerState:
         """Empty a log, to begin again at another offset."""
+        self._logs.futures.note_truncated(effect.topic_partition, 0)
         return self._log(effect.topic_partition).truncate_fully(effect.start_offset)
 
     def advance_log_start(self, effect: AdvanceLogStart) -> None:

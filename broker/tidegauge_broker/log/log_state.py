@@ -56,7 +56,7 @@ class LogSettings:
     @property
     def max_segment_ms(self) -> int:
         """The age at which a segment is rolled: a compacted log's no later than its records must be compacted."""
-        if self.compacts and self.max_compaction_lag_ms > 0:
+        if "compact" in self.cleanup_policy and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 

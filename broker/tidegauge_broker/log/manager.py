@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import logging
-import uuid
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,18 +24,16 @@ from typing import TypeVar
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.cleaner import Cleaning
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
-from tidegauge_broker.log.loading import DELETE_SUFFIX, LogLoading
+from tidegauge_broker.log.future_logs import FutureLogs, is_future
+from tidegauge_broker.log.loading import LogLoading
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.ports import LoadedLog
-
-_MAX_NAME_LENGTH = 255
 
 _logger = logging.getLogger(__name__)
 
@@ -61,6 +59,7 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._uncleanable: set[TopicPartition] = set()
+        self.futures = FutureLogs(now_ms)
         self.on_directory_failure: Callable[[Path], None] = lambda _path: None
         """Called when a directory goes offline, by whichever thread met the failure."""
 
@@ -113,11 +112,12 @@ class LogManager:
                     log.abandon()
                     del self._logs[topic_partition]
                 log_directory.logs.clear()
+                self.futures.drop_offline()
         if failure is not None and all(log_directory.offline for log_directory in self._log_directories):
             raise failure
 
     def _unlock(self) -> None:
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *self.futures.logs.values()):
             log.abandon()
         for log_directory in self._log_directories:
             log_directory.unlock()
@@ -128,13 +128,18 @@ class LogManager:
         log_directory.on_failure = self._directory_failed
         loading = LogLoading(log_directory, self._broker, self._topic_values, self._now_ms)
         for log in loading.logs():
+            if is_future(log):
+                self.futures.add(log)
+                continue
             other = self._logs.get(log.topic_partition)
             if other is not None:
                 log.abandon()
                 raise TidegaugeError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
-                    f"{log.directory}; move one of them away",
+                    f"{log.directory}. It is likely that the broker ended, or a log directory failed, while it "
+                    "replaced the current replica with the future replica; move one of the two away, that of the log "
+                    "directory that failed",
                 )
             log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
         known = {
@@ -160,6 +165,17 @@ class LogManager:
     def offline_directories(self) -> list[Path]:
         """Log directories that failed."""
         return [log_directory.path for log_directory in self._log_directories if log_directory.offline]
+
+    def directory_at(self, path: str) -> LogDirectory:
+        """Return a log directory by its absolute path, as ``log.dirs`` has it.
+
+        Raises:
+            TidegaugeError: LOG_DIR_NOT_FOUND.
+        """
+        found = next((one for one in self._log_directories if os.path.abspath(one.path) == path), None)  # noqa: PTH100 - no access
+        if found is None:
+            raise TidegaugeError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+        return found
 
     def offline_partitions(self) -> list[TopicPartition]:
         """Partitions whose log directory failed."""
@@ -205,13 +221,13 @@ class LogManager:
         refused: dict[TopicPartition, StorageError] = {}
         offline = self.offline_directories
         numbers = {
-            log_directory: len(log_directory.logs)
+            log_directory: len(log_directory.all_logs())
             for log_directory in self._log_directories
             if not log_directory.offline
         }
         settings = {topic: LogSettings.of(self._topic_values(topic)) for topic in {new[0].topic for new in wanted}}
         for new in {new.topic_partition: new for new in wanted}.values():  # a request may name one twice
-            if new.topic_partition in self._logs:
+            if new.topic_partition in (self.futures.logs if new.is_future else self._logs):
                 continue
             if not new.is_new and offline:
                 names = ", ".join(map(str, offline))
@@ -223,15 +239,18 @@ class LogManager:
                     f"No log directories available for creating log for {new.topic_partition}"
                 )
             else:
-                log_directory = min(numbers, key=lambda candidate: numbers[candidate])
-                numbers[log_directory] += 1
+                wanted_directory = self.futures.wanted_directory(new.topic_partition)
+                log_directory = wanted_directory or min(numbers, key=lambda candidate: numbers[candidate])
+                numbers[log_directory] = numbers.get(log_directory, 0) + 1
                 places.append(Place(new, log_directory, settings[new.topic_partition.topic]))
         return Creation(places, refused, self._now_ms)
 
     def adopt(self, creation: Creation) -> None:
         """Take new logs in, once they are built. Runs on the event loop."""
         for log in creation.built:
-            log.log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
+            self.futures.created(log)
+            if not is_future(log):
+                log.log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
             _logger.info("Created log for partition %s in %s", log.topic_partition, log.directory)
 
     def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
@@ -270,7 +289,7 @@ class LogManager:
 
     def settings_changed(self, topic: str) -> None:
         """Apply a topic's changed settings to its logs."""
-        for topic_partition, log in self._logs.items():
+        for topic_partition, log in (*self._logs.items(), *self.futures.logs.items()):
             if topic_partition.topic == topic:
                 log.settings = LogSettings.of(self._topic_values(topic))
 
@@ -284,11 +303,7 @@ class LogManager:
         """
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
         known = dict(self._high_watermarks)  # the loop may delete a log meanwhile
-        self._each_online(
-            lambda log_directory: log_directory.write_high_watermarks(
-                {tp: known[tp] for tp in list(log_directory.logs) if tp in known}
-            )
-        )
+        self._each_online(lambda log_directory: log_directory.write_high_watermarks(_of_logs(log_directory, known)))
 
     def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
         """Lower a log's replication-offset-checkpoint before a truncation: it must not stand above the log's end.
@@ -303,8 +318,7 @@ class LogManager:
             log_directory = self._existing(
                 topic_partition
             ).log_directory  # the others' disks are not this partition's concern
-            known = self._high_watermarks
-            log_directory.write_high_watermarks({tp: known[tp] for tp in log_directory.logs if tp in known})
+            log_directory.write_high_watermarks(_of_logs(log_directory, self._high_watermarks))
 
     def write_recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint.
@@ -355,8 +369,11 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were flushed.
         """
-        logs = [log for log in list(self._logs.values()) if log.is_dirty and not log.log_directory.offline]
-        self._all(PartitionLog.flush_rolled, logs)
+        self._all(PartitionLog.flush_rolled, [log for log in self._online_logs() if log.is_dirty])
+
+    def _online_logs(self) -> list[PartitionLog]:
+        logs = (*list(self._logs.values()), *list(self.futures.logs.values()))
+        return [log for log in logs if not log.log_directory.offline]
 
     def flush_due(self) -> None:
         """Bring logs wholly to the disk whose flush.ms is over (LogManager.flushDirtyLogs). Blocks.
@@ -364,9 +381,7 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused; the others were flushed.
         """
-        self._all(
-            PartitionLog.flush_if_due, [log for log in list(self._logs.values()) if not log.log_directory.offline]
-        )
+        self._all(PartitionLog.flush_if_due, self._online_logs())
 
     def sync(self, topic_partition: TopicPartition) -> int:
         """Sync one log to the disk, its active segment too: a loss of power leaves all of it. Blocks.
@@ -394,12 +409,13 @@ class LogManager:
         self.delete_all([topic_partition])
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Delete many logs; each log directory is synced, and its checkpoints are written, once.
+        """Delete many logs, and their future logs; each log directory is synced and its checkpoints are written once.
 
         Raises:
             StorageError: the disk of one log directory refused, and it is offline; the logs of the others are deleted.
         """
-        logs = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
+        wanted = set(topic_partitions)
+        logs = [self._logs.pop(at) for at in wanted if at in self._logs]
         by_directory: dict[LogDirectory, list[PartitionLog]] = {}
         for log in logs:
             by_directory.setdefault(log.log_directory, []).append(log)
@@ -407,27 +423,9 @@ class LogManager:
             self._high_watermarks.pop(log.topic_partition, None)
             self._uncleanable.discard(log.topic_partition)
             log.abandon()
-        self._all(lambda item: self._delete_in(*item), by_directory.items())
-
-    def _delete_in(self, log_directory: LogDirectory, logs: Sequence[PartitionLog]) -> None:
-        log_directory.check_online()
-        directory = log_directory.path
-        try:
-            for log in logs:
-                directory = log.directory
-                renamed = log_directory.path / deleted_name(log.topic_partition, uuid.uuid4().hex)
-                log_directory.disk.rename(directory, renamed)
-                log_directory.delete_later([renamed], self._now_ms() + log.settings.file_delete_delay_ms)
-                _logger.info(
-                    "Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, renamed
-                )
-            log_directory.disk.sync_directory(log_directory.path)
-        except OSError as error:
-            raise log_directory.failed(error, f"renaming {directory}") from error
-        log_directory.write_recovery_points()
-        log_directory.write_log_start_offsets()
-        for log in logs:
-            log_directory.forget_cleaned(log.topic_partition)
+        for log in self.futures.remove(wanted):
+            by_directory.setdefault(log.log_directory, []).append(log)
+        self._all(lambda item: item[0].delete_logs(item[1], self._now_ms()), by_directory.items())
 
     def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Let old segments of logs go that are not compacted (the cleaner looks after the others).
@@ -437,13 +435,37 @@ class LogManager:
         Returns:
             New log start offsets. A log directory whose disk refuses is offline afterwards; the others are handled.
         """
-        logs = [log for log in self._logs.values() if not log.settings.compacts]
+        logs = [log for at, log in self._logs.items() if not log.settings.compacts and at not in self.futures.logs]
         return self._delete_old_segments(logs, high_watermarks)
 
     def housekeeping_of_compacted(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete old segments of compacted logs: the cleaner does it (LogCleanerManager.deletableLogs)."""
-        logs = [log for log in self._logs.values() if log.settings.compacts]
+        logs = [log for at, log in self._logs.items() if log.settings.compacts and at not in self.futures.logs]
         return self._delete_old_segments(logs, high_watermarks)
+
+    # Moving between log directories
+
+    def replace_with_future(self, topic_partition: TopicPartition, high_watermark: int) -> None:
+        """Make the future log the partition's log, and delete the former one (``FutureLogs``, rule 3).
+
+        Raises:
+            StorageError: a disk refused, and its log directory is offline: the destination's, then the current log is
+                still the log; or that of the former log, then the replica has moved.
+        """
+        current, home = self._logs[topic_partition], self.futures.logs[topic_partition].log_directory
+        self._high_watermarks[topic_partition] = high_watermark
+        home.write_high_watermarks(_of_logs(home, self._high_watermarks))
+        home.write_recovery_points()
+        home.write_log_start_offsets()
+        first_dirty_offset = current.log_directory.first_dirty_offset(topic_partition)
+        if first_dirty_offset is not None:
+            home.note_cleaned(topic_partition, first_dirty_offset)
+        log = self.futures.promote(current)
+        home.logs[topic_partition] = self._logs[topic_partition] = log
+        del current.log_directory.logs[topic_partition]
+        current.abandon()
+        _logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
+        current.log_directory.delete_logs([current], self._now_ms())
 
     # Compacting
 
@@ -459,7 +481,7 @@ class LogManager:
             last_stable_offset = last_stable_offsets.get(topic_partition)
             if last_stable_offset is None or not log.settings.compacts or log.log_directory.offline:
                 continue
-            if topic_partition in self._uncleanable:
+            if topic_partition in self._uncleanable or topic_partition in self.futures.logs:
                 continue
             try:
                 part = self._cleanable_part(log, last_stable_offset, now_ms)
@@ -548,37 +570,15 @@ class LogManager:
             self._high_watermarks.update((tp, value) for tp, value in high_watermarks.items() if tp in self._logs)
             for log_directory in self._log_directories:
                 if not log_directory.offline:
-                    self._close_log_directory(log_directory)
+                    log_directory.close_logs(_of_logs(log_directory, self._high_watermarks))
         self._unlock()
 
-    def _close_log_directory(self, log_directory: LogDirectory) -> None:
-        try:
-            log_directory.write_high_watermarks(
-                {tp: self._high_watermarks[tp] for tp in log_directory.logs if tp in self._high_watermarks}
-            )
-            for log in log_directory.logs.values():
-                self._close_log(log)
-            log_directory.write_recovery_points()
-            log_directory.write_log_start_offsets()
-            if log_directory.is_trusted:
-                checkpoints.write_clean_shutdown(log_directory.path, log_directory.disk)
-        except (StorageError, OSError) as error:
-            _logger.error("%s was not closed cleanly: %s", log_directory.path, error)  # noqa: TRY400 - the error says it all
 
-    @staticmethod
-    def _close_log(log: PartitionLog) -> None:
-        if log.is_closed:
-            return
-        try:
-            log.close()
-        except StorageError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one log that can't be closed must not keep the others from it
-            _logger.error("The log of %s could not be closed: %r", log.topic_partition, error)  # noqa: TRY400 - as above
-            log.give_up()
-
-
-def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the directory name of a deleted log, at most 255 characters (LocalLog.logDeleteDirName)."""
-    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
-    return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending
+def _of_logs(log_directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the high watermarks of a log directory's logs; that of a future log is at most its end."""
+    futures = {
+        at: min(high_watermarks[at], log.log_end_offset)
+        for at, log in list(log_directory.futures.items())
+        if at in high_watermarks
+    }
+    return futures | {at: high_watermarks[at] for at in list(log_directory.logs) if at in high_watermarks}

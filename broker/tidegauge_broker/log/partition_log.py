@@ -31,7 +31,7 @@ from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, pa
 from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
 from tidegauge_broker.log import checkpoints, producer_snapshot, searching
 from tidegauge_broker.log.checkpoints import EpochCheckpoint
-from tidegauge_broker.log.files import Buffer
+from tidegauge_broker.log.files import Buffer, StorageError
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.records import stamp_append_time
@@ -116,6 +116,8 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and self._closed:
+                raise StorageError(f"{self.topic_partition} was deleted or moved to another log directory") from None
             raise self.log_directory.failed(error, f"{what} {self.topic_partition}") from error
 
     # Appending
@@ -281,13 +283,11 @@ class PartitionLog:
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """Return the file and the byte at which an offset's batch begins, or the log ends; raises as ``read``."""
-        try:
+        with self.storage("reading"):
             for segment in self._segments[self._at(offset) :]:
                 position = segment.position_of(offset)
                 if position is not None:
                     return str(segment.path), position
-        except OSError as error:
-            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         return str(self._segments[-1].path), self._segments[-1].size_bytes
 
     def bytes_between(self, from_offset: int, end_offset: int) -> int:
@@ -295,13 +295,10 @@ class PartitionLog:
         end_offset = min(end_offset, self.log_end_offset)
         if from_offset >= end_offset:
             return 0
-        self.log_directory.check_online()
-        try:
+        with self.storage("reading"):
             first, last = self._at(from_offset), self._at(end_offset)
             start = self._segments[first].position_of(from_offset)
             end = None if end_offset == self.log_end_offset else self._segments[last].position_of(end_offset)
-        except OSError as error:
-            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         size = self._segments[last].size_bytes if end is None else end
         size -= self._segments[first].size_bytes if start is None else start
         return size + sum(segment.size_bytes for segment in self._segments[first:last])

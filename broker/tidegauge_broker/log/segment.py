@@ -143,8 +143,9 @@ class LogSegment:
         position = self.size_bytes
         last_offset = headers[-1].last_offset
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self.path}: offset {last_offset}"
-        largest = self.largest_timestamp
-        self.disk.append(self.descriptor, parts, size_bytes, position)
+        largest = self._largest or self.largest_timestamp
+        descriptor = self._descriptor if self._descriptor >= 0 else self.descriptor
+        self.disk.append(descriptor, parts, size_bytes, position)
         self.size_bytes = position + size_bytes
         if position == 0:
             self._roll_from_ms = largest_timestamp(headers)[0]
@@ -156,8 +157,9 @@ class LogSegment:
                 self.index.append(header.last_offset - self.base_offset, position)
                 self._index_largest_timestamp()
                 self._bytes_since_index_entry = 0
-            position += header.size_bytes
-            self._bytes_since_index_entry += header.size_bytes
+            batch_bytes = LENGTH_PREFIX_BYTES + header.batch_length
+            position += batch_bytes
+            self._bytes_since_index_entry += batch_bytes
 
     def _index_largest_timestamp(self, *, last: bool = False) -> None:
         timestamp_ms, offset = self.largest_timestamp
@@ -179,7 +181,7 @@ class LogSegment:
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """Age for rolling: from the first append's timestamp to this one's, or since creation without one."""
-        first_ms = self.first_timestamp_ms
+        first_ms = self.first_timestamp_ms if self._roll_from_ms is None else self._roll_from_ms
         return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
 
     @property
@@ -497,6 +499,11 @@ class LogSegment:
             if owner.path != renamed and owner.path.exists():
                 self.disk.rename(owner.path, renamed)
             owner.path = renamed
+
+    def moved_to(self, directory: Path) -> None:
+        """Take note that the directory was renamed. Close the segment first; it is opened again where it is used."""
+        for owner in (self, self.index, self.time_index, self.transaction_index):
+            owner.path = directory / owner.path.name
 
     def mark_deleted(self) -> list[Path]:
         """Close, and rename all files to ``.deleted``; returns what they are called now."""

@@ -38,7 +38,6 @@ from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
 from tidegauge_broker.replica.isr_changes import IsrChanges
 from tidegauge_broker.replica.list_offsets import list_offset
 from tidegauge_broker.replica.messages import (
-    CONSUMER,
     DEBUGGING_CONSUMER,
     CoreSettings,
     EpochEndResult,
@@ -47,6 +46,7 @@ from tidegauge_broker.replica.messages import (
     FetchedPartition,
     FetchRequest,
     FetchRound,
+    OffsetLookup,
     OffsetResult,
     ProduceRequest,
     RecordsToDelete,
@@ -62,6 +62,7 @@ from tidegauge_broker.replica.preferred_replica import RackOf
 from tidegauge_broker.replica.producer_state import ProducerEntry, ProducerState
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Admits, Rounds
+from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.replica.writes import Writes
 
 _PRODUCER_EXPIRY_INTERVAL_MS = 600_000
@@ -178,6 +179,12 @@ class BrokerCore:
         """Append; RespondToProduce(token) comes now or later."""
         return self.writes.produce(request, token, now_ms)
 
+    def begin_verification(
+        self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
+    ) -> VerificationGuard | None:
+        """Begin to verify a transactional batch (KIP-890); None where nothing has to be verified. See ``Writes``."""
+        return self.writes.begin_verification(topic_partition, batch, now_ms)
+
     def delete_records(
         self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
     ) -> list[Effect]:
@@ -196,24 +203,17 @@ class BrokerCore:
         """Forget the parked operation of a caller whose connection is closed."""
         self.parked.cancel(token)
 
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        current_leader_epoch: int | None,
-        timestamp_ms: int,
-        replica_id: int = CONSUMER,
-        *,
-        reads_committed: bool = False,
-    ) -> OffsetResult | TimeLookup:
+    def list_offset(self, lookup: OffsetLookup) -> OffsetResult | TimeLookup:
         """Return the offset of a time; only the leader responds, but to the debugging consumer any replica."""
-        partition, error = self.hosted.leader_of(topic_partition, current_leader_epoch)
-        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and replica_id == DEBUGGING_CONSUMER:
+        topic_partition = lookup.topic_partition
+        partition, error = self.hosted.leader_of(topic_partition, lookup.current_leader_epoch)
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and lookup.replica_id == DEBUGGING_CONSUMER:
             partition = self.hosted.by_name.get(topic_partition)
         elif partition is not None and partition.leader_role is None:
             partition = None
         if partition is None:
             return OffsetResult(error, words_for(error, topic_partition))
-        return list_offset(partition, timestamp_ms, replica_id, reads_committed=reads_committed)
+        return list_offset(partition, lookup)
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""
@@ -269,6 +269,7 @@ class BrokerCore:
             self._next_producer_expiry_ms = now_ms + _PRODUCER_EXPIRY_INTERVAL_MS
             for partition in self.hosted.by_name.values():
                 partition.producer_state.expire(now_ms, self.settings.producer_id_expiration_ms)
+                partition.verifications.expire(now_ms, self.settings.producer_id_expiration_ms)
         return out
 
     def next_deadline_ms(self) -> int:

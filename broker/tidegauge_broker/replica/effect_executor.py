@@ -233,15 +233,23 @@ class EffectExecutor:
             ProposeIsr: self._propose,
             FetchersChanged: self._fetchers_changed,
             LeadershipChanged: self._leadership_changed,
-            Note: self._note,
-            LogLine: self._say,
+            Note: host.note,
+            LogLine: host.say,
             FailReplica: self._fail_replica,
         }
 
     def execute(self, effects: Sequence[Effect]) -> None:
         """Carry out the effects of one step, and those of the failures that it meets."""
-        self._steps.append(effects)
-        self._run()
+        if self._is_running:
+            self._steps.append(effects)  # rule 7
+            return
+        self._is_running = True
+        try:
+            self._carry_out(effects)
+        finally:
+            self._is_running = False
+        if self._steps or self._unreported:
+            self._run()
 
     def fail(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Take replicas offline whose directory failed between two steps; those that are offline stay so."""
@@ -409,12 +417,6 @@ class EffectExecutor:
         else:
             reported.remove(at)
         self._host.leadership_changed(effect)
-
-    def _note(self, effect: Note) -> None:
-        self._host.note(effect)
-
-    def _say(self, effect: LogLine) -> None:
-        self._host.say(effect)
 
     def _fail_replica(self, effect: FailReplica) -> None:
         raise effect.problem

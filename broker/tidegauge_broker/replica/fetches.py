@@ -77,15 +77,16 @@ class Fetches:
         out: list[Effect] = []
         results: list[FetchResult] = []
         touched: list[Partition] = []
-        alive = self._metadata.live_brokers()
+        alive, rack_of = self._metadata.live_brokers(), self.rack_of
         for wanted in request.partitions:
             partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
             if partition is None or partition.leader_role is None:
                 results.append(self._read_as_follower(wanted, request, error))
                 continue
             try:
-                partition.leader_role.asked_by(request)
-                result = self._elsewhere(partition.leader_role, wanted, request)
+                if request.replica_id != CONSUMER:
+                    partition.leader_role.asked_by(request)
+                result = None if rack_of is None else self._elsewhere(partition.leader_role, wanted, request, rack_of)
                 if result is None:
                     result = partition.leader_role.fetch(
                         wanted, request.replica_id, now_ms, alive, out, reads_committed=request.reads_committed
@@ -94,7 +95,8 @@ class Fetches:
                 contain(partition, problem, out)
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
                 continue
-            results.append(self._throttled(partition, result, request.replica_id))
+            throttles = partition.rules.leader_throttled_replicas
+            results.append(self._throttled(partition, result, request.replica_id) if throttles else result)
             if partition.moved_high_watermark or partition.moved_log_end or partition.moved_low_watermark:
                 touched.append(partition)
         tried: set[int] = set()
@@ -131,11 +133,13 @@ class Fetches:
             return Reader(partition).read(wanted, CONSUMER, reads_committed=request.reads_committed)
         return self._refused_fetch(wanted, error)
 
-    def _elsewhere(self, leader: Leader, wanted: FetchPartition, request: FetchRequest) -> FetchResult | None:
+    def _elsewhere(
+        self, leader: Leader, wanted: FetchPartition, request: FetchRequest, rack_of: RackOf
+    ) -> FetchResult | None:
         """Return the result that sends a consumer to a follower; None where the leader serves it."""
-        if self.rack_of is None or request.client_rack is None or request.replica_id != CONSUMER:
+        if request.client_rack is None or request.replica_id != CONSUMER:
             return None
-        preferred = preferred_replica(leader, wanted.fetch_offset, request.client_rack, self.rack_of)
+        preferred = preferred_replica(leader, wanted.fetch_offset, request.client_rack, rack_of)
         if preferred is None:
             return None
         partition = leader.partition

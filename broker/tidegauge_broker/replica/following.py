@@ -81,11 +81,11 @@ class Following:
     ) -> list[Effect]:
         """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
         out: list[Effect] = []
-        for answer in partitions:
-            at, hosted = answer.topic_partition, self._hosted.by_name.get(answer.topic_partition)
+        for response in partitions:
+            at, hosted = response.topic_partition, self._hosted.by_name.get(response.topic_partition)
             throttled = () if hosted is None else hosted.rules.follower_throttled_replicas
-            if answer.records and is_throttled(throttled, at.partition, self._broker_id):
-                self.quota.record(len(answer.records), now_ms)
+            if response.records and is_throttled(throttled, at.partition, self._broker_id):
+                self.quota.record(len(response.records), now_ms)
         for partition in self.rounds.fetch_response_received(leader, request_id, partitions, now_ms, out):
             self._parked.settle(partition, out)
             partition.unwritten.clear()

@@ -16,7 +16,8 @@ from collections.abc import Collection
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
-from tidegauge.record_batch import TRANSACTIONAL_BIT, Buffer
+from tidegauge.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -27,9 +28,11 @@ from tidegauge_broker.replica.messages import (
     FetchRequest,
     FetchResult,
     OffsetResult,
+    ProducePartition,
     ProduceResult,
 )
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.producer_state import ProducerCheck
 from tidegauge_broker.replica.reading import Reader
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
 from tidegauge_broker.replica.validation import check_batch, only_batch
@@ -86,23 +89,28 @@ class Leader(Reader):
 
     # Appending
 
-    def append(self, records: Buffer, acks: int, now_ms: int, out: list[Effect]) -> tuple[ProduceResult, int]:
-        """Check a producer's batch and append it. Nothing is appended unless every check holds.
+    def append(
+        self, item: ProducePartition, acks: int, now_ms: int, out: list[Effect], *, from_coordinator: bool = False
+    ) -> tuple[ProduceResult, int]:
+        """Check a producer's batch, or a coordinator's, and append it. Nothing is appended unless every check holds.
 
         The order is Kafka's (ReplicaManager.appendRecords) and decides which error is reported: one batch,
-        min.insync.replicas, the batch itself, the producer's sequence.
+        min.insync.replicas, the batch itself, the producer's transaction and sequence.
 
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.
         """
-        partition = self.partition
+        partition, records = self.partition, item.records
         result = ProduceResult(partition.topic_partition)
         try:
             header = only_batch(records)
-            self._check_min_isr(acks)
-            check_batch(records, header, partition.topic_partition, partition.rules, now_ms)
-            check = partition.producer_state.check(header)
-            if check.error is not ErrorCode.NONE:
+            if acks == ACKS_ALL:
+                self._check_min_isr()
+            check_batch(
+                records, header, partition.topic_partition, partition.rules, now_ms, from_coordinator=from_coordinator
+            )
+            check = self._check_producer(item, header, from_coordinator=from_coordinator)
+            if check.error is not _NONE:
                 raise TidegaugeError(check.error, check.message)
         except TidegaugeError as refusal:
             result.error, result.message = refusal.code, refusal.message
@@ -118,15 +126,40 @@ class Leader(Reader):
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
         if header.attributes & TRANSACTIONAL_BIT:
             partition.note_transactions(records, (header,))
+            partition.verifications.end(header.producer_id)
         partition.unwritten.append(header)
         partition.move_log_end(header.next_offset, "Produce", out)
         result.base_offset = header.base_offset
         result.log_append_time_ms = append_time_ms
         return result, header.next_offset
 
-    def _check_min_isr(self, acks: int) -> None:
+    def _check_producer(self, item: ProducePartition, header: BatchHeader, *, from_coordinator: bool) -> ProducerCheck:
+        """Judge a batch by what is known of its producer (UnifiedLog.analyzeAndValidateProducerState)."""
+        state, verifications = self.partition.producer_state, self.partition.verifications
+        producer_id = header.producer_id
+        if header.is_control:
+            marker = read_marker(item.records, header)
+            if marker is None:
+                raise TidegaugeError(ErrorCode.INVALID_RECORD, "The control record is no transaction marker")
+            return state.check_marker(marker)
+        if producer_id < 0:
+            return state.check(header)
+        is_unverified = (
+            header.is_transactional
+            and self.partition.settings.verifies_transactions
+            and state.transactions.first_offset_of(producer_id) is None
+            and not verifications.holds(producer_id, item.guard)
+        )
+        return state.check(
+            header,
+            is_unverified=is_unverified,
+            lowest_sequence=verifications.lowest_sequence(producer_id) if verifications else None,
+            has_sequence=not from_coordinator,
+        )
+
+    def _check_min_isr(self) -> None:
         needed = self.effective_min_isr
-        if acks == ACKS_ALL and len(self.isr.isr) < needed:
+        if len(self.isr.isr) < needed:
             raise TidegaugeError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {_braces(self.isr.isr)} is insufficient to satisfy the min.isr "

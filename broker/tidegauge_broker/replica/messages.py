@@ -13,6 +13,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
+from tidegauge_broker.replica.verification import VerificationGuard
 
 ACKS_ALL = -1
 NO_LIMIT_MS = 2**63 - 1
@@ -53,20 +54,28 @@ class LeaderHint(NamedTuple):
 
 @dataclass(slots=True)
 class ProducePartition:
-    """Exactly one record batch for one partition, as the producer made it."""
+    """Exactly one record batch for one partition, as the producer made it.
+
+    ``guard`` comes from ``BrokerCore.begin_verification``, if the batch had to be verified.
+    """
 
     topic_partition: TopicPartition
     records: Buffer
+    guard: VerificationGuard | None = None
 
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """A produce request; ``acks`` is -1, 0 or 1. Only coordinators may write internal topics."""
+    """A produce request; ``acks`` is -1, 0 or 1.
+
+    ``from_coordinator``: of a group or transaction coordinator. Only they may write internal topics and markers; their
+    batches have no sequence (AppendOrigin.COORDINATOR).
+    """
 
     acks: int
     timeout_ms: int
     partitions: Sequence[ProducePartition]
-    may_write_internal_topics: bool = False
+    from_coordinator: bool = False
 
 
 @dataclass(slots=True)
@@ -186,6 +195,24 @@ class EpochLookup:
     topic_partition: TopicPartition
     leader_epoch: int
     current_leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLookup:
+    """One partition of a ListOffsets request.
+
+    Attributes:
+        timestamp_ms: a time, or one of the request's special timestamps, such as LATEST.
+        current_leader_epoch: the leader epoch that the client knows, None where it names none.
+        replica_id: the follower that asks, or the kind of client.
+        reads_committed: whether only what lies below the last stable offset counts.
+    """
+
+    topic_partition: TopicPartition
+    timestamp_ms: int
+    current_leader_epoch: int | None = None
+    replica_id: int = CONSUMER
+    reads_committed: bool = False
 
 
 @dataclass(slots=True)
@@ -332,6 +359,8 @@ class CoreSettings:
     """Topics in whose partitions coordinators keep their state: their leaderships are reported as they change."""
     refuses_previous_incarnation: bool = False
     """Whether a new process refuses a state that targets its previous incarnation (see ``hosted``)."""
+    verifies_transactions: bool = True
+    """``transaction.partition.verification.enable`` (KIP-890)."""
     emits_diagnostics: bool = True
     """Whether Note and LogLine effects are emitted; a simulation whose lines are not read does without them."""
     reelected_leader_keeps_follower_state: bool = False

@@ -65,6 +65,8 @@ class ParkedOperations:
         """Return the time of the next deadline in ms, or None if nothing is parked."""
         first_ms: int | None = None
         for purgatory in (self.produces, self.fetches, self.deletions):
+            if not purgatory.deadlines:
+                continue
             deadline_ms = purgatory.next_deadline_ms()
             if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
                 first_ms = deadline_ms

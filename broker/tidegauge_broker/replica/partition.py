@@ -41,6 +41,7 @@ from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRul
 from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rules import rule_named
+from tidegauge_broker.replica.verification import Verifications
 
 if TYPE_CHECKING:
     from tidegauge_broker.replica.follower import Follower
@@ -91,6 +92,7 @@ class Partition:
         "transactions",
         "truncation_rule",
         "unwritten",
+        "verifications",
     )
 
     def __init__(
@@ -129,6 +131,7 @@ class Partition:
         self.moved_low_watermark = False
         self.unwritten: list[BatchHeader] = []
         """Batches that this very step appends: the log does not have them before the effects are executed."""
+        self.verifications = Verifications()
 
     # What the controller decided
 
@@ -201,13 +204,14 @@ class Partition:
         assert log_end_offset >= self.log_end_offset
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
-        self.note("log_end_offset", cause, out, old=old, new=log_end_offset)
+        if self.settings.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
+            out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
 
     def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Note what batches that are about to be appended do to transactions; their markers can be read."""
         transactions = self.transactions
         for header in headers:
-            if not header.attributes & TRANSACTIONAL_BIT or transactions is None:
+            if not header.attributes & TRANSACTIONAL_BIT or header.producer_id < 0 or transactions is None:
                 continue
             if not header.is_control:
                 transactions.open(header.producer_id, header.base_offset)
@@ -234,14 +238,15 @@ class Partition:
     def set_high_watermark(self, high_watermark: int, cause: str, out: list[Effect]) -> bool:
         """Set the high watermark; says whether it changed. A follower's may go down, a leader's never (I2)."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset, "I1"
-        assert self.role is not Role.LEADER or high_watermark >= self.high_watermark, "I2"
+        assert self.role is not _LEADER or high_watermark >= self.high_watermark, "I2"
         if high_watermark == self.high_watermark:
             return False
         old, self.high_watermark = self.high_watermark, high_watermark
         self.moved_high_watermark = True
         if self.transactions:
             self.transactions.replicated(high_watermark)
-        self.note("high_watermark", cause, out, old=old, new=high_watermark)
+        if self.settings.emits_diagnostics:
+            out.append(Note("high_watermark", self.topic_partition, cause, {"old": old, "new": high_watermark}))
         return True
 
     def truncate_to(self, offset: int, cause: str, out: list[Effect]) -> None:

@@ -113,42 +113,68 @@ class ProducerState:
         """All producers, by id, for a snapshot file."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
-    def check(self, header: BatchHeader) -> ProducerCheck:
-        """Judge a producer's batch before it is appended. Changes nothing."""
+    def check(
+        self,
+        header: BatchHeader,
+        *,
+        is_unverified: bool = False,
+        lowest_sequence: int | None = None,
+        has_sequence: bool = True,
+    ) -> ProducerCheck:
+        """Judge a producer's batch before it is appended, in Kafka's order. Changes nothing.
+
+        Args:
+            header: of the batch.
+            is_unverified: it may not open a transaction, and would (KIP-890): INVALID_TXN_STATE.
+            lowest_sequence: where the batch may begin at most (``Verifications``, rule 3); None: anywhere.
+            has_sequence: False for a batch of a coordinator: neither duplicates nor sequences are looked at.
+        """
         if header.producer_id == NO_PRODUCER_ID:
             return _APPEND
         entry = self._entries.get(header.producer_id)
-        if entry is None:
-            return _APPEND
-        if header.producer_epoch == entry.producer_epoch:
+        if has_sequence and entry is not None and header.producer_epoch == entry.producer_epoch:
             last_sequence = header.last_sequence
             for span in entry.batches:
                 if span.first_sequence == header.base_sequence and span.last_sequence == last_sequence:
                     return ProducerCheck(duplicate=span)
-        if header.producer_epoch < entry.producer_epoch:
+        if is_unverified:
+            return ProducerCheck(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
             return ProducerCheck(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {header.producer_id} is {header.producer_epoch}, which is smaller than the last "
                 f"seen epoch {entry.producer_epoch}",
             )
-        return self._check_sequence(header, entry)
+        if has_sequence:
+            refused = self._check_sequence(header, entry, lowest_sequence)
+            if refused is not None:
+                return refused
+        if entry is not None and entry.transaction_start is not None and not header.is_transactional:
+            return ProducerCheck(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id} at offset {header.base_offset}: "
+                f"its transaction has been open since offset {entry.transaction_start}",
+            )
+        return _APPEND
 
     @staticmethod
-    def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> ProducerCheck:
-        newer_epoch = header.producer_epoch > entry.producer_epoch
-        expected = 0 if newer_epoch else increment_sequence(entry.last_sequence, 1)
-        if header.base_sequence == expected:
-            if entry.transaction_start is not None and not header.is_transactional:
-                return ProducerCheck(
-                    ErrorCode.INVALID_TXN_STATE,
-                    f"Expected transactional write from producer {header.producer_id} at offset {header.base_offset}: "
-                    f"its transaction has been open since offset {entry.transaction_start}",
-                )
-            return _APPEND
+    def _check_sequence(
+        header: BatchHeader, entry: ProducerEntry | None, lowest_sequence: int | None
+    ) -> ProducerCheck | None:
+        """Return why a batch is out of sequence; None: it is in sequence."""
+        if lowest_sequence is not None and header.base_sequence > lowest_sequence:
+            known = f"{lowest_sequence} (earliest seen sequence)"
+        elif entry is None:
+            return None
+        else:
+            newer_epoch = header.producer_epoch > entry.producer_epoch
+            if header.base_sequence == (0 if newer_epoch else increment_sequence(entry.last_sequence, 1)):
+                return None
+            known = f"{entry.last_sequence} (current end sequence number)"
         return ProducerCheck(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. "
-            f"number), {entry.last_sequence} (current end sequence number)",
+            f"number), {known}",
         )
 
     def check_marker(self, marker: TransactionMarker) -> ProducerCheck:

@@ -36,7 +36,8 @@ class Reader:
             result.aborted_transactions = ()
         offset = wanted.fetch_offset
         is_within = partition.log_start_offset <= offset <= partition.log_end_offset
-        if is_within and wanted.last_fetched_epoch == partition.epochs.latest_epoch:
+        epoch = wanted.last_fetched_epoch
+        if is_within and (epoch is None or epoch == partition.epochs.latest_epoch):
             pass  # the latest epoch ends where the log ends: neither out of range nor diverging
         elif (refused := self._refused(wanted, result)) is not None:
             return refused

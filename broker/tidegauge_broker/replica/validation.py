@@ -1,9 +1,9 @@
 """Whether a producer's batch may be appended: its bytes, its numbers, and each of its records.
 
 Rules (UnifiedLog.analyzeAndValidateRecords, LogValidator), in Kafka's order, which decides
-which error is reported: exactly one batch; base offset 0; max.message.bytes; CRC; consecutive offsets; neither control
-nor transactional; keys where the topic is compacted; times within message.timestamp.{before,after}.max.ms where the
-producer's time counts; segment.bytes.
+which error is reported: exactly one batch; base offset 0; max.message.bytes; CRC; consecutive offsets; no
+control records from clients; keys where the topic is compacted; times within message.timestamp.{before,after}.max.ms
+where the producer's time counts; segment.bytes.
 
 Every record is looked at, here and nowhere else on its way: the leader's append is the one place where a record that
 no client can read is kept out, so Kafka walks a batch there, compressed or not, and so does this module (ADR 0004 has
@@ -19,11 +19,11 @@ from aiokafka.record.default_records import DefaultRecordBatch  # pyright: ignor
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import (
+    COMPRESSION_MASK,
     COMPRESSION_NAMES,
     CONTROL_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     crc_matches,
@@ -34,7 +34,6 @@ from tidegauge.record_inflation import inflated
 from tidegauge_broker.replica.messages import TopicRules
 
 NO_TIMESTAMP = -1
-_REFUSED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 _LEAST_RECORD_BYTES = 7
 """Length, attributes, two deltas, key and value that are null, and no headers: a byte each."""
 
@@ -55,7 +54,15 @@ def only_batch(records: Buffer) -> BatchHeader:
     return headers[0]
 
 
-def check_batch(records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
+def check_batch(
+    records: Buffer,
+    header: BatchHeader,
+    name: TopicPartition,
+    rules: TopicRules,
+    now_ms: int,
+    *,
+    from_coordinator: bool = False,
+) -> None:
     """Check a batch against the partition's rules.
 
     Raises:
@@ -65,10 +72,11 @@ def check_batch(records: Buffer, header: BatchHeader, name: TopicPartition, rule
         raise TidegaugeError(
             ErrorCode.INVALID_RECORD, f"Base offset of the record batch must be 0, but is {header.base_offset}"
         )
-    if header.size_bytes > rules.max_message_bytes:
+    size_bytes = header.size_bytes
+    if size_bytes > rules.max_message_bytes:
         raise TidegaugeError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {name} is {header.size_bytes} bytes which exceeds the "
+            f"The record batch size in the append to {name} is {size_bytes} bytes which exceeds the "
             f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
         )
     if not crc_matches(records, header):
@@ -76,34 +84,37 @@ def check_batch(records: Buffer, header: BatchHeader, name: TopicPartition, rule
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {header.crc}) in topic partition {name}",
         )
-    if header.compression >= len(COMPRESSION_NAMES):
+    if header.attributes & COMPRESSION_MASK >= len(COMPRESSION_NAMES):
         raise TidegaugeError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression codec {header.compression}"
         )
-    problem = _header_problem(header)
+    problem = _header_problem(header, size_bytes, from_coordinator=from_coordinator)
     if problem is not None:
         raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
     _check_records(records, header, name, rules, now_ms)
-    if header.size_bytes > rules.segment_bytes:
+    if size_bytes > rules.segment_bytes:
         raise TidegaugeError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {header.size_bytes} bytes in append to partition {name}, which exceeds the "
+            f"Message batch size is {size_bytes} bytes in append to partition {name}, which exceeds the "
             f"maximum configured segment size of {rules.segment_bytes}",
         )
 
 
-def _header_problem(header: BatchHeader) -> str | None:
+def _header_problem(header: BatchHeader, size_bytes: int, *, from_coordinator: bool) -> str | None:
     if header.record_count < 1:
         return "Record batch without records"
-    if header.compression == 0 and header.record_count * _LEAST_RECORD_BYTES > header.size_bytes - HEADER_BYTES:
-        return f"Record count {header.record_count} is more than {header.size_bytes - HEADER_BYTES} bytes can hold"
+    is_plain = not header.attributes & COMPRESSION_MASK
+    if is_plain and header.record_count * _LEAST_RECORD_BYTES > size_bytes - HEADER_BYTES:
+        return f"Record count {header.record_count} is more than {size_bytes - HEADER_BYTES} bytes can hold"
     if header.record_count != header.last_offset_delta + 1:
         return (
             f"Record count {header.record_count} does not match the last offset delta {header.last_offset_delta}: "
             "offsets of a producer's batch must be consecutive"
         )
-    if header.attributes & _REFUSED_BITS:
-        return "Control and transactional batches are not accepted from clients"
+    if from_coordinator:
+        return None
+    if header.attributes & CONTROL_BIT:
+        return "Clients are not allowed to write control records"
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         return f"Invalid sequence {header.base_sequence} or epoch {header.producer_epoch} of a producer's batch"
     return None
@@ -116,7 +127,8 @@ def _check_records(records: Buffer, header: BatchHeader, name: TopicPartition, r
             ErrorCode.INVALID_TIMESTAMP,
             f"Invalid timestamp type in the append to {name}: only the leader sets LogAppendTime",
         )
-    batch: Any = DefaultRecordBatch(memoryview(inflated(records)))  # the codec ships no types
+    plain = inflated(records) if header.attributes & COMPRESSION_MASK else records
+    batch: Any = DefaultRecordBatch(memoryview(plain))  # the codec ships no types
     try:
         if rules.compacted or (rules.limits_timestamps and not rules.log_append_time):
             _check_each(batch, name, rules, now_ms)

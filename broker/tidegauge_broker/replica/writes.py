@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge.record_batch import Buffer
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, RespondToProduce
@@ -17,6 +16,7 @@ from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     DeleteRecordsResult,
+    ProducePartition,
     ProduceRequest,
     ProduceResult,
     RecordsToDelete,
@@ -24,6 +24,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import Metadata
+from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 
 _ACKS = frozenset({ACKS_ALL, 0, 1})
 
@@ -59,7 +60,7 @@ class Writes:
                     ErrorCode.INVALID_REQUIRED_ACKS,
                     f"acks is {request.acks}; it must be -1 (all), 0 or 1",
                 )
-            elif topic_partition.topic in INTERNAL_TOPICS and not request.may_write_internal_topics:
+            elif topic_partition.topic in INTERNAL_TOPICS and not request.from_coordinator:
                 result = ProduceResult(
                     topic_partition,
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -70,9 +71,7 @@ class Writes:
                     topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} stands twice in one request"
                 )
             else:
-                result, required_offset = self._append(
-                    topic_partition, item.records, request.acks, now_ms, touched, out
-                )
+                result, required_offset = self._append(request, item, now_ms, touched, out)
                 if required_offset >= 0:
                     required[index] = required_offset
             seen.add(topic_partition)
@@ -97,14 +96,9 @@ class Writes:
         return out
 
     def _append(
-        self,
-        topic_partition: TopicPartition,
-        records: Buffer,
-        acks: int,
-        now_ms: int,
-        touched: list[Partition],
-        out: list[Effect],
+        self, request: ProduceRequest, item: ProducePartition, now_ms: int, touched: list[Partition], out: list[Effect]
     ) -> tuple[ProduceResult, int]:
+        topic_partition = item.topic_partition
         partition, error = self._hosted.leader_of(topic_partition, None)
         if partition is None or partition.leader_role is None:
             return (
@@ -117,7 +111,9 @@ class Writes:
                 -1,
             )
         try:
-            result, required_offset = partition.leader_role.append(records, acks, now_ms, out)
+            result, required_offset = partition.leader_role.append(
+                item, request.acks, now_ms, out, from_coordinator=request.from_coordinator
+            )
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
             contain(partition, problem, out)
             error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -125,6 +121,22 @@ class Writes:
         if required_offset >= 0:
             touched.append(partition)
         return result, required_offset
+
+    def begin_verification(
+        self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
+    ) -> VerificationGuard | None:
+        """Note that a transactional batch is verified before it is appended; return the guard for its append.
+
+        Returns:
+            None where nothing has to be verified: the producer's transaction is open here, verification is off, or
+            this broker does not lead, which the append will find out.
+        """
+        partition, _ = self._hosted.leader_of(topic_partition, None)
+        if partition is None or not partition.settings.verifies_transactions:
+            return None
+        if partition.producer_state.transactions.first_offset_of(batch.producer_id) is not None:
+            return None
+        return partition.verifications.begin(batch, now_ms)
 
     def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
         partition, error = self._hosted.leader_of(topic_partition, None)

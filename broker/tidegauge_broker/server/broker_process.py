@@ -24,6 +24,7 @@ from typing import Any
 from tidegauge.control import Endpoint, IsrProposal
 from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, SSL, Security
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
@@ -33,9 +34,13 @@ from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
+from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
+from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
+from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -46,12 +51,15 @@ from tidegauge_broker.server.registration.registration import Registration, prep
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
 from tidegauge_broker.server.replication.log_cleaner import LogCleaner
+from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
 from tidegauge_broker.server.seams import Parts, seams_of
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
+from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
 from tidegauge_broker.server.service.request_log import RequestLog
+from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
@@ -158,7 +166,7 @@ class BrokerProcess:
         resources.push_async_callback(self._close_logs)
         self._assemble()
         resources.push_async_callback(self._close_replicas)
-        resources.push_async_callback(self._group_runner.close)
+        resources.push_async_callback(self._close_coordinators)
         self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
@@ -241,7 +249,11 @@ class BrokerProcess:
             replicas_failed=self._report_failed_replicas,
             halt=self._halt,
         )
-        self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool, outlets)
+        limits = MoveLimits(
+            lambda: settings.integer("replica.alter.log.dirs.io.max.bytes.per.second"),
+            settings.integer("replica.fetch.max.bytes"),
+        )
+        self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool, outlets, limits)
         self._client = ControllerClient(
             identity.broker_id,
             lambda: core.broker_epoch,
@@ -264,7 +276,8 @@ class BrokerProcess:
         )
         self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
-        groups = GroupService(self._group_runner, self._metadata, self._auto_topics.create)
+        self._assemble_transactions()
+        groups = GroupService(self._group_runner, self._transactions, self._metadata, self._auto_topics.create)
         self._service = BrokerService(
             cluster_id=self._cluster_id,
             settings=settings,
@@ -275,6 +288,8 @@ class BrokerProcess:
             configs=self._configs,
             create_topic=self._auto_topics.create,
             groups=groups,
+            transactions=self._transactions,
+            verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
             gate=self._seams.gate(),
             middleware=[
                 *self._metrics.middleware(),
@@ -295,6 +310,22 @@ class BrokerProcess:
             )
         )
 
+    def _assemble_transactions(self) -> None:
+        """Put the transaction coordinator together, and what verifies transactional appends with the others."""
+        settings, replicas, metadata = self._settings, self._replicas, self._metadata
+        peers = TransactionPeers(self._identity.broker_id, metadata, self._peers, settings, self._logical_clock)
+        around = Surroundings(self._producer_ids.next, metadata, peers.send_markers)
+        self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
+        self._transactions = peers.service = TransactionService(
+            self._transaction_runner, self._group_runner, replicas, metadata, settings, self._now_ms
+        )
+        self._partition_verifier = PartitionVerifier(self._transactions.coordinator_of, peers.send_verifications)
+        offsets = OffsetsVerification(self._begin_verification, self._partition_verifier.verify)
+        self._group_runner.verify = offsets.verify
+
+    def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:
+        return self._replicas.core.begin_verification(at, batch, self._now_ms())
+
     def _bind(self) -> WireListeners:
         identity = self._identity
         return WireListeners(
@@ -305,6 +336,7 @@ class BrokerProcess:
             identity.security,
             self._now_ms,
             self._logical_clock,
+            self._configs.addresses.rate_of,
         )
 
     async def _say_when_ready(self) -> None:
@@ -376,9 +408,8 @@ class BrokerProcess:
         self._fetchers.changed(leaders)
 
     def _leadership_changed(self, change: LeadershipChanged) -> None:
-        self._group_runner.leadership_changed(
-            change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch
-        )
+        for runner in (self._group_runner, self._transaction_runner):
+            runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
 
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
@@ -428,9 +459,9 @@ class BrokerProcess:
     def _halt(self, problem: Exception) -> None:
         """End the process at once, as kill -9 does: the state in memory cannot be trusted, the state on disk can."""
         LOG.critical(
-            "Halting broker %d: a decision about its replicas or groups failed unexpectedly with %r, so their state "
-            "in memory is unknown. That is a defect of Tidegauge; the lines below say where. After a restart the "
-            "broker goes on from its logs, as after a kill",
+            "Halting broker %d: a decision about its replicas, groups or transactions failed unexpectedly with %r, so "
+            "their state in memory is unknown. That is a defect of Tidegauge; the lines below say where. After a "
+            "restart the broker goes on from its logs, as after a kill",
             self._identity.broker_id,
             problem,
             exc_info=problem,
@@ -471,12 +502,21 @@ class BrokerProcess:
             await task.close()
 
     async def _stop_listeners(self) -> None:
+        self._transaction_runner.shut_down()
         self._group_runner.shut_down()
+        self._seams.stopping()
         await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
 
+    async def _close_coordinators(self) -> None:
+        await self._partition_verifier.close()
+        await self._transaction_runner.close()
+        await self._transactions.close()
+        await self._group_runner.close()
+
     async def _close_replicas(self) -> None:
         await self._replicas.until_quiet()
+        await self._replicas.moves.close()
         self._replicas.close()
         await self._fetchers.close()
         await self._configs.close()
@@ -506,6 +546,8 @@ class _InForce:
     def broker_settings_changed(self) -> None:
         expiration_ms = self._settings.integer("producer.id.expiration.ms")
         self._replicas.core.settings.producer_id_expiration_ms = expiration_ms
+        verifies = self._settings.flag("transaction.partition.verification.enable")
+        self._replicas.core.settings.verifies_transactions = verifies
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         self._controller.unclean_election_enabled(topic)
@@ -519,6 +561,7 @@ def _core_settings(settings: Values) -> CoreSettings:
         fetch_max_bytes=settings.integer("fetch.max.bytes"),
         producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
         truncation_rule=settings.text("replica.truncation.rule"),
+        verifies_transactions=settings.flag("transaction.partition.verification.enable"),
         reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
         refuses_previous_incarnation=not settings.flag("controller.failover.trusts.restarted.brokers"),
     )

@@ -74,6 +74,9 @@ class Seams:
         del server
         return ()
 
+    def stopping(self) -> None:
+        """Hold nothing back any more: the listeners are about to stop."""
+
     async def close(self) -> None:
         """Stop: the broker ends, and its ZooKeeper session is closed."""
 

@@ -41,14 +41,19 @@ AnOperation = TypeVar("AnOperation", bound=Operation)
 
 
 class Purgatory(Generic[AnOperation]):
-    """Hold parked operations, found by key, by token and by deadline."""
+    """Hold parked operations, found by key, by token and by deadline.
+
+    Attributes:
+        deadlines: a heap of deadlines in ms and operations' numbers, those of completed operations included; empty:
+            nothing is parked.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, dict[int, AnOperation]] = {}
         self._waiting: dict[int, AnOperation] = {}
         self._keys: dict[int, tuple[Hashable, ...]] = {}
         self._by_token: dict[object, int] = {}
-        self._deadlines: list[tuple[int, int]] = []
+        self.deadlines: list[tuple[int, int]] = []
         self._next_id = 0
 
     def __len__(self) -> int:
@@ -75,10 +80,10 @@ class Purgatory(Generic[AnOperation]):
                 by_key[key] = {number: operation}
             else:
                 watchers[number] = operation
-        heapq.heappush(self._deadlines, (operation.deadline_ms, number))
-        if len(self._deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
-            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiting]
-            heapq.heapify(self._deadlines)
+        heapq.heappush(self.deadlines, (operation.deadline_ms, number))
+        if len(self.deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
+            self.deadlines = [entry for entry in self.deadlines if entry[1] in self._waiting]
+            heapq.heapify(self.deadlines)
 
     def check(
         self,
@@ -116,8 +121,8 @@ class Purgatory(Generic[AnOperation]):
     def expire(self, now_ms: int, out: list[Any]) -> int:
         """Expire the operations whose deadline has passed; return how many."""
         expired = 0
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, number = heapq.heappop(self._deadlines)
+        while self.deadlines and self.deadlines[0][0] <= now_ms:
+            _, number = heapq.heappop(self.deadlines)
             operation = self._waiting.get(number)
             if operation is not None:
                 self._forget(number)
@@ -135,9 +140,9 @@ class Purgatory(Generic[AnOperation]):
 
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next deadline in ms, or None if nothing is parked."""
-        while self._deadlines and self._deadlines[0][1] not in self._waiting:
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        while self.deadlines and self.deadlines[0][1] not in self._waiting:
+            heapq.heappop(self.deadlines)
+        return self.deadlines[0][0] if self.deadlines else None
 
     def _forget(self, number: int) -> None:
         operation = self._waiting.pop(number)

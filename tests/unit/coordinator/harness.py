@@ -19,11 +19,13 @@ from tidegauge.groups import (
     Protocol,
     SyncGroup,
     SyncGroupResult,
+    TxnOffsetCommit,
 )
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import patch, read_header
+from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
-from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
+from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
     Appended,
     Elected,
@@ -31,6 +33,8 @@ from tidegauge_broker.coordinator.events import (
     RecordsRead,
     RequestArrived,
     Resigned,
+    TransactionCompleted,
+    TransactionVerified,
 )
 from tidegauge_broker.coordinator.settings import GroupSettings
 
@@ -64,6 +68,9 @@ class Harness:
         self.loads = True
         self.append_error = ErrorCode.NONE
         self.uuids: list[str] = []
+        self.verifications: list[VerifyTransaction] = []
+        self.holds_verifications = False
+        self.guards: list[object] = []
         self._tokens = 0
         self.after(0)  # the first retention run
         if elected:
@@ -94,6 +101,10 @@ class Harness:
                 self._append(effect)
             elif isinstance(effect, ReadLog) and self.loads:
                 self.load(effect)
+            elif isinstance(effect, VerifyTransaction):
+                self.verifications.append(effect)
+                if not self.holds_verifications:
+                    self.verify()
             elif isinstance(effect, Note):
                 self.notes.append(effect)
             elif isinstance(effect, LogLine):
@@ -107,7 +118,29 @@ class Harness:
     def event(self, event) -> None:
         self.carry_out(self.coordinator.handle(event, self.now_ms))
 
+    def verify(self, error: ErrorCode = ErrorCode.NONE, guard: object = "guard") -> None:
+        """Give the outcome of the oldest verification."""
+        self.event(TransactionVerified(self.verifications.pop(0).verification_id, error, guard))
+
+    def complete_transaction(self, outcome: Outcome = Outcome.COMMIT, producer_id: int = 7, epoch: int = 0) -> int:
+        """Have the marker of a producer's transaction written, and report it; return the token."""
+        marker = bytearray(make_marker(TransactionMarker(producer_id, epoch, outcome, 0), self.now_ms))
+        patch(marker, 0, self.end_offset, 0)
+        self.log.append(bytes(marker))
+        self.end_offset += 1
+        self._tokens += 1
+        self.event(TransactionCompleted(self._tokens, producer_id, (0,), outcome))
+        return self._tokens
+
+    def commit_transactional(
+        self, offset: int = 1, partition: TopicPartition = T0, group: str = "g", producer_id: int = 7, **fields
+    ) -> int:
+        metadata = fields.pop("metadata", None)
+        offsets = fields.pop("offsets", (OffsetToCommit(partition, offset, metadata=metadata),))
+        return self.send(TxnOffsetCommit("tx", group, producer_id, 0, offsets, **fields))
+
     def _append(self, effect: Append) -> None:
+        self.guards.append(effect.guard)
         if self.append_error is not ErrorCode.NONE:
             if effect.acks:
                 self.event(Appended(effect.append_id, self.append_error, -1))

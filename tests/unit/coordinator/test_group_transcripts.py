@@ -18,7 +18,8 @@ from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, Harness
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Event, RecordsRead, RequestArrived
-from tidegauge_broker.coordinator.records import OffsetKey, UnknownKey, read_batches, read_group, read_key, read_offset
+from tidegauge_broker.coordinator.record_codec import UnknownKey, read_batches
+from tidegauge_broker.coordinator.records import OffsetKey, read_group, read_key, read_offset
 
 DIRECTORY = Path(__file__).with_name("transcripts")
 REWRITE = "REWRITE_TRANSCRIPTS"

@@ -1,4 +1,4 @@
-"""The diagrams in docs/groups.md are those of the tables that the coordinator obeys."""
+"""The diagrams in docs/groups.md and docs/transactions.md are those of the tables that the coordinators obey."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import pytest
 from tidegauge.groups import GroupState
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.states import ALLOWED
-from tidegauge_broker.diagrams import renewed
+from tidegauge_broker.diagrams import TABLES, renewed
 
-PAGE = Path(__file__).parents[3] / "docs" / "groups.md"
+PAGES = Path(__file__).parents[3] / "docs"
 
 
-def test_the_page_of_groups_is_up_to_date():
-    page = PAGE.read_text(encoding="utf-8")
-    assert renewed(page) == page, "run: make diagrams"
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_is_up_to_date(name):
+    page = (PAGES / name).read_text(encoding="utf-8")
+    assert renewed(page, name) == page, "run: make diagrams"
 
 
 def test_a_page_without_markers_is_refused():
     with pytest.raises(ValueError, match="group states: generated"):
-        renewed("# Consumer groups\n")
+        renewed("# Consumer groups\n", "groups.md")
 
 
 def test_what_is_not_in_the_table_of_groups_is_refused():

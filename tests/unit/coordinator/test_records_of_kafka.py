@@ -18,19 +18,15 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers, patch
 from tidegauge_broker.coordinator.loading import Loader
 from tidegauge_broker.coordinator.offsets import CommittedOffset
+from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, UnknownKey, batch_of, read_batches
 from tidegauge_broker.coordinator.records import (
-    GROUP_BASE_SEQUENCE,
     OFFSETS_BASE_SEQUENCE,
     GroupKey,
     OffsetKey,
-    Record,
-    UnknownKey,
-    batch_of,
     group_key,
     group_value,
     offset_key,
     offset_value,
-    read_batches,
     read_group,
     read_key,
     read_offset,
@@ -79,7 +75,7 @@ def test_every_plain_batch_that_kafka_wrote_is_written_the_same(path):
         if header.is_control or header.is_transactional:
             continue
         is_commit = isinstance(read_key(batch.records[0][0]), OffsetKey) and batch.records[0][1] is not None
-        sequence = OFFSETS_BASE_SEQUENCE if is_commit else GROUP_BASE_SEQUENCE
+        sequence = OFFSETS_BASE_SEQUENCE if is_commit else NO_SEQUENCE
         records = [Record(key, value) for key, value in batch.records]
         written = batch_of(records, header.max_timestamp_ms, sequence, compression=0)
         assert at(written, header.base_offset) == stored

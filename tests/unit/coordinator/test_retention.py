@@ -16,7 +16,8 @@ from tidegauge.groups import (
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge_broker.coordinator.events import PartitionsDeleted
-from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_batches, read_key
+from tidegauge_broker.coordinator.record_codec import read_batches
+from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_key
 
 E = ErrorCode
 RETENTION_MS, CHECK_MS = 1_000_000, 1_000

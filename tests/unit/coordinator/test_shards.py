@@ -23,9 +23,10 @@ from tidegauge.groups import (
 )
 from tidegauge_broker.coordinator.effects import ReadLog
 from tidegauge_broker.coordinator.events import Elected, LoadCompleted, RecordsRead, Resigned, ShutDown
+from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.offsets import CommittedOffset
-from tidegauge_broker.coordinator.records import Record, batch_of, offset_key, offset_value
-from tidegauge_broker.coordinator.shard import ShardState
+from tidegauge_broker.coordinator.record_codec import Record, batch_of
+from tidegauge_broker.coordinator.records import offset_key, offset_value
 
 E = ErrorCode
 
@@ -62,16 +63,16 @@ def all_of(error: ErrorCode, **others: ErrorCode) -> list[object]:
 
 def test_a_broker_that_does_not_lead_the_partition_sends_every_request_away():
     broker = Harness(elected=False)
-    answers = every_answer(broker)
-    assert answers == all_of(E.NOT_COORDINATOR, listing=E.NONE)
+    responses = every_answer(broker)
+    assert responses == all_of(E.NOT_COORDINATOR, listing=E.NONE)
 
 
 def test_while_it_loads_heartbeats_succeed_blindly_and_syncs_start_over():
     broker = Harness(elected=False)
     broker.loads = False
     broker.elect(0)
-    answers = every_answer(broker)
-    assert answers == all_of(E.COORDINATOR_LOAD_IN_PROGRESS, sync=E.REBALANCE_IN_PROGRESS, heartbeat=E.NONE)
+    responses = every_answer(broker)
+    assert responses == all_of(E.COORDINATOR_LOAD_IN_PROGRESS, sync=E.REBALANCE_IN_PROGRESS, heartbeat=E.NONE)
     broker.event(LoadCompleted(0, 0))
     assert broker.offset() == FetchedOffset()
 
@@ -79,9 +80,9 @@ def test_while_it_loads_heartbeats_succeed_blindly_and_syncs_start_over():
 def test_after_the_shutdown_began_there_is_no_coordinator():
     broker = Harness()
     broker.event(ShutDown())
-    answers = every_answer(broker)
-    assert answers[:-1] == all_of(E.COORDINATOR_NOT_AVAILABLE)[:-1]
-    assert answers[-1].error is E.COORDINATOR_NOT_AVAILABLE
+    responses = every_answer(broker)
+    assert responses[:-1] == all_of(E.COORDINATOR_NOT_AVAILABLE)[:-1]
+    assert responses[-1].error is E.COORDINATOR_NOT_AVAILABLE
     assert broker.coordinator.next_deadline_ms() is None
 
 

@@ -109,9 +109,9 @@ class Exchange:
     @property
     def answer(self) -> FetchedPartition:
         """The leader's response to a fetch of the only partition."""
-        (answer,) = self.box[self]
-        assert isinstance(answer, FetchedPartition)
-        return answer
+        (response,) = self.box[self]
+        assert isinstance(response, FetchedPartition)
+        return response
 
 
 class Cluster:
@@ -172,7 +172,7 @@ class Cluster:
 
     def deliver(self, *broker_ids: int) -> list[PartitionsResponse]:
         """Hand over the control requests that wait for these brokers (default: all); returns their responses."""
-        answers: list[PartitionsResponse] = []
+        responses: list[PartitionsResponse] = []
         busy = True
         while busy:
             busy = False
@@ -180,8 +180,8 @@ class Cluster:
                 broker = self.brokers[broker_id]
                 while broker.is_running and broker.control:
                     busy = True
-                    answers += self.hand_over(broker_id, broker.control.pop(0))
-        return answers
+                    responses += self.hand_over(broker_id, broker.control.pop(0))
+        return responses
 
     def hand_over(self, broker_id: int, message: Any) -> list[PartitionsResponse]:
         """One control request arrives at a broker, and its response at the controller."""
@@ -334,11 +334,11 @@ class Cluster:
         broker = self.brokers[exchange.follower.broker_id]
         if not broker.is_running or broker.core is not exchange.follower:
             return []
-        answers = exchange.box[exchange]
+        responses = exchange.box[exchange]
         leader, number = exchange.round.leader, exchange.round.request_id
         if isinstance(exchange.round, EpochRound):
-            return broker.execute(broker.core.epoch_ends_received(leader, number, answers, self.now_ms))
-        return broker.execute(broker.core.fetch_response_received(leader, number, answers, self.now_ms))
+            return broker.execute(broker.core.epoch_ends_received(leader, number, responses, self.now_ms))
+        return broker.execute(broker.core.fetch_response_received(leader, number, responses, self.now_ms))
 
     def lose(self, exchange: Exchange) -> None:
         """The follower hears that there will be no response."""
@@ -363,8 +363,8 @@ class Cluster:
             return None
         self.arrive(exchange, wait_ms=0)
         self.answer(exchange)
-        answers: list[FetchedPartition | EpochEndResult] = exchange.box[exchange]
-        return answers[0]
+        responses: list[FetchedPartition | EpochEndResult] = exchange.box[exchange]
+        return responses[0]
 
     # ISR proposals
 

@@ -32,8 +32,8 @@ def test_a_round_in_which_nothing_happens_costs_little_for_each_partition() -> N
         assert isinstance(chosen, FetchRound)
         assert leader.fetch(FetchRequest(2, WAIT_MS, 1, 1 << 20, chosen.partitions), object(), now_ms) == []
         now_ms += WAIT_MS
-        [answer] = [effect for effect in leader.tick(now_ms) if isinstance(effect, RespondToFetch)]
-        assert len(answer.results) == PARTITIONS
+        [response] = [effect for effect in leader.tick(now_ms) if isinstance(effect, RespondToFetch)]
+        assert len(response.results) == PARTITIONS
         assert follower.fetch_response_received(1, chosen.request_id, [], now_ms) == []
 
     known = {TopicPartition(AT.topic, number): number for number in range(PARTITIONS)}

@@ -111,8 +111,8 @@ def test_a_follower_takes_the_records_of_all_partitions_but_the_one_that_failed(
     refuse(broker, AppendAsFollower, at=A)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     assert isinstance(chosen, FetchRound)
-    answers = [FetchedPartition(at, high_watermark=0, log_start_offset=0, records=led("y")) for at in (A, B, C)]
-    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
+    responses = [FetchedPartition(at, high_watermark=0, log_start_offset=0, records=led("y")) for at in (A, B, C)]
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, responses, broker.now_ms))
     assert [log.log_end_offset for log in broker.disk.values()] == [0, 1, 1]
     again = broker.core.next_round(OTHER, broker.now_ms)
     assert isinstance(again, FetchRound)
@@ -126,8 +126,8 @@ def test_truncations_and_epochs_of_other_directories_are_carried_out() -> None:
     role(broker, OTHER, 1)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     refuse(broker, TruncateLog, at=A)
-    answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B, C)]
-    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
+    responses = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B, C)]
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, responses, broker.now_ms))
     assert [log.log_end_offset for log in broker.disk.values()] == [1, 0, 0]
     assert [broker.core.partition(at).role for at in (A, B, C)] == [Role.OFFLINE, Role.FOLLOWER, Role.FOLLOWER]
 
@@ -291,8 +291,8 @@ def verdicts(broker: LoneBroker) -> None:
 def answer_round(broker: LoneBroker) -> None:
     role(broker, OTHER, 1)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
-    answers = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
-    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, answers, broker.now_ms))
+    responses = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, responses, broker.now_ms))
 
 
 DEFECTS = {
@@ -443,10 +443,10 @@ class Twins:
         for at, offset in offsets.items():
             fetch(self.twins[at], {at: offset}, replica, wait_ms)
         token = fetch(self.broker, offsets, replica, wait_ms)
-        for answered in self.broker.fetched.get(token, ()):
-            log = self.broker.disk[answered.topic_partition]
-            held = log.read(offsets[answered.topic_partition], log.log_end_offset, 1 << 20)
-            assert held.startswith(answered.records)
+        for responded in self.broker.fetched.get(token, ()):
+            log = self.broker.disk[responded.topic_partition]
+            held = log.read(offsets[responded.topic_partition], log.log_end_offset, 1 << 20)
+            assert held.startswith(responded.records)
 
     def hosted(self, at: TopicPartition) -> bool:
         return self.epochs[at] >= 0
@@ -455,7 +455,7 @@ class Twins:
         """Broker 2 responds to a round: the next record, or that it is shorter."""
         chosen = self.broker.core.next_round(OTHER, self.broker.now_ms)
         rounds = {at: twin.core.next_round(OTHER, twin.now_ms) for at, twin in self.twins.items()}
-        answers = []
+        responses = []
         for at, asked in rounds.items():
             if not isinstance(asked, FetchRound):
                 continue
@@ -464,17 +464,17 @@ class Twins:
                 to = EpochEnd(
                     self.twins[at].core.partition(at).epochs.latest_epoch or 0, self.dice.randint(0, offset - 1)
                 )
-                answer = FetchedPartition(at, diverging=to)
+                response = FetchedPartition(at, diverging=to)
             else:
                 self.values += 1
                 records = led(str(self.values), epoch=self.epochs[at], offset=offset)
-                answer = FetchedPartition(at, high_watermark=offset, log_start_offset=0, records=records)
-            answers.append(answer)
+                response = FetchedPartition(at, high_watermark=offset, log_start_offset=0, records=records)
+            responses.append(response)
             twin = self.twins[at]
-            twin.execute(twin.core.fetch_response_received(OTHER, asked.request_id, [answer], twin.now_ms))
+            twin.execute(twin.core.fetch_response_received(OTHER, asked.request_id, [response], twin.now_ms))
         if isinstance(chosen, FetchRound):
             self.broker.execute(
-                self.broker.core.fetch_response_received(OTHER, chosen.request_id, answers, self.broker.now_ms)
+                self.broker.core.fetch_response_received(OTHER, chosen.request_id, responses, self.broker.now_ms)
             )
 
     def delete(self) -> None:

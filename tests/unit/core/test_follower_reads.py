@@ -106,8 +106,8 @@ def asked(cluster: Cluster, rack: str | None, offset: int = 0) -> FetchResult | 
     """The leader's immediate response; None: the fetch is parked."""
     wanted = [FetchPartition(AT, offset, 1 << 20)]
     request = FetchRequest(CONSUMER, 10_000, 1, 1 << 20, wanted, client_rack=rack)
-    answers = cluster.brokers[1].core.fetch(request, object(), cluster.now_ms)
-    results = [result for answer in answers if isinstance(answer, RespondToFetch) for result in answer.results]
+    responses = cluster.brokers[1].core.fetch(request, object(), cluster.now_ms)
+    results = [result for response in responses if isinstance(response, RespondToFetch) for result in response.results]
     return results[0] if results else None
 
 

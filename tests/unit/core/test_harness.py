@@ -26,9 +26,9 @@ def test_a_response_before_its_log_effect_is_refused():
     cluster = Cluster()
     cluster.produce(1, "a", "b", acks=1)
     broker = cluster.brokers[1]
-    told_first = [RespondToProduce("token", [ProduceResult(AT)]), TruncateLog(AT, 0)]
+    reported_first = [RespondToProduce("token", [ProduceResult(AT)]), TruncateLog(AT, 0)]
     with pytest.raises(AssertionError, match="I8"):
-        broker.execute(told_first)
+        broker.execute(reported_first)
 
 
 def test_a_log_that_differs_from_the_core_is_noticed():

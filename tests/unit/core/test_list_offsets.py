@@ -7,7 +7,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import OffsetResult, RecordsToDelete, TimeLookup
+from tidegauge_broker.replica.messages import OffsetLookup, OffsetResult, RecordsToDelete, TimeLookup
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -21,10 +21,10 @@ def five_committed() -> Cluster:
 
 
 def offset(cluster: Cluster, timestamp_ms: int, broker_id: int = 1) -> int:
-    answer = cluster.brokers[broker_id].core.list_offset(AT, None, timestamp_ms)
-    assert isinstance(answer, OffsetResult)
-    assert answer.error is ErrorCode.NONE
-    return answer.offset
+    response = cluster.brokers[broker_id].core.list_offset(OffsetLookup(AT, timestamp_ms))
+    assert isinstance(response, OffsetResult)
+    assert response.error is ErrorCode.NONE
+    return response.offset
 
 
 def test_latest_is_the_high_watermark_and_earliest_the_log_start() -> None:
@@ -46,10 +46,10 @@ def test_without_tiered_storage_all_is_local_and_nothing_tiered() -> None:
 @pytest.mark.parametrize("timestamp_ms", [LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, 5])
 def test_only_the_leader_responds(timestamp_ms: int) -> None:
     cluster = five_committed()
-    refused = cluster.brokers[2].core.list_offset(AT, None, timestamp_ms)
+    refused = cluster.brokers[2].core.list_offset(OffsetLookup(AT, timestamp_ms))
     assert isinstance(refused, OffsetResult)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    unknown = cluster.brokers[1].core.list_offset(TopicPartition("nothing", 0), None, timestamp_ms)
+    unknown = cluster.brokers[1].core.list_offset(OffsetLookup(TopicPartition("nothing", 0), timestamp_ms))
     assert isinstance(unknown, OffsetResult)
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -62,9 +62,9 @@ def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
     cluster.kill(1)
     cluster.impose(2, (1, 2, 3))
     cluster.deliver()
-    found = cluster.brokers[2].core.list_offset(AT, None, 99)
+    found = cluster.brokers[2].core.list_offset(OffsetLookup(AT, 99))
     assert isinstance(found, TimeLookup)
     assert found.nothing.error is ErrorCode.OFFSET_NOT_AVAILABLE
-    found = cluster.brokers[2].core.list_offset(AT, None, -1)
+    found = cluster.brokers[2].core.list_offset(OffsetLookup(AT, -1))
     assert isinstance(found, OffsetResult)
     assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE

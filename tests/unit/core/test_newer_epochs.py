@@ -13,8 +13,8 @@ from tidegauge_broker.replica.messages import CoreSettings, FetchedPartition
 
 def answered(broker, records: bytes, high_watermark: int) -> None:
     chosen = broker.core.next_round(OTHER, broker.now_ms)
-    answer = FetchedPartition(A, high_watermark=high_watermark, log_start_offset=0, records=records)
-    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, [answer], broker.now_ms))
+    response = FetchedPartition(A, high_watermark=high_watermark, log_start_offset=0, records=records)
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, [response], broker.now_ms))
 
 
 def test_the_rest_of_a_fetch_is_skipped_from_the_first_batch_of_a_higher_epoch() -> None:

@@ -19,7 +19,7 @@ from memory_broker import make_batch
 from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, patch
+from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, patch
 from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import (
@@ -106,7 +106,7 @@ def test_stale_deadlines_do_not_pile_up():
         purgatory.try_or_watch(waiter, [])
         waiter.is_ready = True
         purgatory.check(AT, [])
-    assert len(purgatory._deadlines) <= 2 * PURGE_INTERVAL
+    assert len(purgatory.deadlines) <= 2 * PURGE_INTERVAL
     assert len(purgatory) == 1
     assert purgatory.next_deadline_ms() == 10**6
     assert purgatory.expire(10**6, []) == 1
@@ -404,10 +404,10 @@ def test_too_few_replicas_come_before_what_is_wrong_with_the_batch():
     assert cluster.produce(1, records=make_batch("a") * 2).error is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("bit", [CONTROL_BIT, TRANSACTIONAL_BIT])
-def test_control_and_transactional_batches_come_from_no_client(bit: int):
+def test_control_batches_come_from_no_client():
+    """UnifiedLog.analyzeAndValidateRecords: clients are not allowed to write control records."""
     data = bytearray(make_batch("a"))
-    data[22] |= bit
+    data[22] |= CONTROL_BIT
     assert quiet().produce(1, records=bytes(data)).error is ErrorCode.CORRUPT_MESSAGE  # the CRC covers the attributes
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     assert quiet().produce(1, records=bytes(data)).error is ErrorCode.INVALID_RECORD
@@ -503,8 +503,8 @@ def test_min_bytes_are_counted_over_appends_and_partitions():
     cluster.produce(1, "a", acks=1, partitions=(OTHER,))
     assert token not in cluster.brokers[1].fetched
     cluster.produce(1, "a", acks=1, partitions=(OTHER,))
-    answers = cluster.brokers[1].fetched[token]
-    assert [len(answer.records) for answer in answers] == [size, 2 * size]
+    responses = cluster.brokers[1].fetched[token]
+    assert [len(response.records) for response in responses] == [size, 2 * size]
 
 
 def test_what_one_partition_may_give_counts_at_most_its_own_limit():
@@ -524,12 +524,12 @@ def test_a_consumers_response_is_limited_by_the_broker_a_followers_is_not():
     cluster = quiet(settings=CoreSettings(fetch_max_bytes=1000))
     core = cluster.brokers[1].core
     for replica_id, limit in ((CONSUMER, 1000), (2, 5000)):
-        (answer,) = [
+        (response,) = [
             effect
             for effect in core.fetch(FetchRequest(replica_id, 0, 1, 5000, [FetchPartition(AT, 0, 10)]), "t", 1)
             if isinstance(effect, RespondToFetch)
         ]
-        assert answer.max_bytes == limit
+        assert response.max_bytes == limit
 
 
 def test_an_error_in_one_partition_completes_the_whole_fetch_at_once():

@@ -19,6 +19,7 @@ from tidegauge_broker.replica.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
+    OffsetLookup,
     TimeLookup,
 )
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
@@ -68,9 +69,9 @@ def fetch(cluster: Cluster, broker_id: int, offset: int, *, committed: bool = Tr
     found = []
     whole = broker.respond_to_fetch
 
-    def keep(token, answer):
-        found.extend(answer)
-        whole(token, answer)
+    def keep(token, response):
+        found.extend(response)
+        whole(token, response)
 
     broker.respond_to_fetch = keep
     wanted = FetchPartition(AT, offset, 1 << 20)
@@ -122,10 +123,10 @@ def answered(cluster: Cluster, records: bytes, high_watermark: int) -> None:
     """Broker 2's next round gets these records, and this high watermark of the leader's."""
     exchange = cluster.ask(2)
     assert exchange is not None
-    answer = FetchedPartition(AT, high_watermark=high_watermark, records=records)
+    response = FetchedPartition(AT, high_watermark=high_watermark, records=records)
     follower = cluster.brokers[2]
     request_id = exchange.round.request_id
-    follower.execute(follower.core.fetch_response_received(1, request_id, [answer], cluster.now_ms))
+    follower.execute(follower.core.fetch_response_received(1, request_id, [response], cluster.now_ms))
 
 
 def at_offset(batch: bytes, offset: int) -> bytes:
@@ -163,9 +164,9 @@ def test_the_latest_offset_is_that_of_the_isolation_level(committed, latest):
     """Partition.fetchOffsetForTimestamp; the earliest and the search by time are bounded by the same offset."""
     cluster = copied(make_batch("v"), data(1), data(2))
     core = cluster.brokers[1].core
-    assert core.list_offset(AT, None, LATEST, reads_committed=committed).offset == latest
-    assert core.list_offset(AT, None, EARLIEST, reads_committed=committed).offset == 0
-    lookup = core.list_offset(AT, None, START_MS, reads_committed=committed)
+    assert core.list_offset(OffsetLookup(AT, LATEST, reads_committed=committed)).offset == latest
+    assert core.list_offset(OffsetLookup(AT, EARLIEST, reads_committed=committed)).offset == 0
+    lookup = core.list_offset(OffsetLookup(AT, START_MS, reads_committed=committed))
     assert isinstance(lookup, TimeLookup)
     assert lookup.upper_bound == latest
 

@@ -65,9 +65,9 @@ def test_who_brought_records_goes_to_the_end_of_the_order():
 def test_a_partition_that_the_response_leaves_out_is_asked_for_again():
     cluster = cluster_of(2)
     chosen = next_round(cluster)
-    answer = FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)
+    response = FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)
     core = cluster.brokers[2].core
-    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, [answer], cluster.now_ms))
+    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, [response], cluster.now_ms))
     assert [wanted.topic_partition for wanted in next_round(cluster).partitions] == [AT, OTHER]
 
 
@@ -99,9 +99,9 @@ def test_a_lost_round_pauses_its_partitions():
 def test_an_error_pauses_the_partition_alone(error: ErrorCode):
     cluster = cluster_of(2)
     chosen = next_round(cluster)
-    answers = [FetchedPartition(AT, error), FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)]
+    responses = [FetchedPartition(AT, error), FetchedPartition(OTHER, high_watermark=0, log_start_offset=0)]
     core = cluster.brokers[2].core
-    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, answers, cluster.now_ms))
+    cluster.brokers[2].execute(core.fetch_response_received(1, chosen.request_id, responses, cluster.now_ms))
     assert asked(cluster) == [1]
     cluster.advance(999)
     assert asked(cluster) == [1]

@@ -155,13 +155,13 @@ def test_a_replica_without_epochs_has_nothing_to_ask():
 def test_an_error_a_lost_round_and_a_missing_response_ask_again_after_the_backoff():
     cluster, exchange = a_follower_that_must_ask()
     cluster.lose(exchange)
-    for answers in ([EpochEndResult(AT, ErrorCode.NOT_LEADER_OR_FOLLOWER)], []):
+    for responses in ([EpochEndResult(AT, ErrorCode.NOT_LEADER_OR_FOLLOWER)], []):
         assert cluster.ask(1) is None
         cluster.advance(1000)
         again = cluster.ask(1)
         assert again is not None
         assert isinstance(again.round, EpochRound)
-        again.box[again] = answers
+        again.box[again] = responses
         cluster.answer(again)
         assert cluster.ends(1) == [(2, 0)]
 

@@ -348,9 +348,9 @@ def test_s5_a_follower_that_missed_an_election_copies_what_does_not_fit_under_ki
 
 def test_s5_fenced_by_its_epoch_it_copies_nothing():
     cluster = until_the_zombie_fetches(KIP_320)
-    answer = cluster.fetch(3)
-    assert answer is not None
-    assert answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    response = cluster.fetch(3)
+    assert response is not None
+    assert response.error is ErrorCode.FENCED_LEADER_EPOCH
     assert cluster.records(3) == ["m0@1"]
     assert cluster.ends(1, 3) == [(2, 0), (1, 0)]
     cluster.deliver()

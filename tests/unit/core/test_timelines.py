@@ -12,7 +12,7 @@ from memory_broker import make_batch
 
 from tidegauge.control import PartitionState
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_broker.replica.messages import CoreSettings, OffsetLookup, TopicRules
 
 NONE = ErrorCode.NONE
 
@@ -169,9 +169,9 @@ def test_the_other_order_a_follower_that_is_ahead_waits():
     cluster.kill(3)
     cluster.expire_session(3)
     cluster.deliver(2)
-    answer = cluster.fetch(2)
-    assert answer is not None
-    assert answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    response = cluster.fetch(2)
+    assert response is not None
+    assert response.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert cluster.ask(2) is None
     cluster.deliver(1)
     cluster.advance(999)
@@ -207,12 +207,12 @@ def test_the_leader_is_killed():
     assert cluster.ends(2) == [(11, 10)]
     assert cluster.isr(2) == ((2, 3), (2, 3))
     # Latest offset: not before HW reaches the epoch's start.
-    assert cluster.brokers[2].core.list_offset(AT, None, -1).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert cluster.brokers[2].core.list_offset(OffsetLookup(AT, -1)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     # 3 fetches at 11 with epoch 0: no divergence; HW moves.
-    answer = cluster.fetch(3)
-    assert (answer.diverging, answer.high_watermark) == (None, 10)
+    response = cluster.fetch(3)
+    assert (response.diverging, response.high_watermark) == (None, 10)
     assert cluster.ends(2, 3) == [(11, 11), (11, 10)]
-    assert cluster.brokers[2].core.list_offset(AT, None, -1).offset == 11
+    assert cluster.brokers[2].core.list_offset(OffsetLookup(AT, -1)).offset == 11
     # The new leader goes on in its epoch.
     cluster.produce(2, "x", acks=1)
     cluster.settle()
@@ -222,8 +222,8 @@ def test_the_leader_is_killed():
     cluster.start(1)
     cluster.deliver()
     assert cluster.ends(1) == [(13, 0)]  # no checkpoint was written
-    answer = cluster.fetch(1)
-    assert answer.diverging == (0, 11)
+    response = cluster.fetch(1)
+    assert response.diverging == (0, 11)
     assert cluster.ends(1) == [(11, 0)]
     cluster.settle()
     assert cluster.content(1) == cluster.content(2) == cluster.content(3)
@@ -240,8 +240,8 @@ def test_a_follower_longer_than_the_new_leader_truncates():
     cluster = leader_killed(three_is_longer=True)
     cluster.deliver()
     assert cluster.ends(2, 3) == [(11, 10), (12, 10)]
-    answer = cluster.fetch(3)
-    assert answer.diverging == (0, 11)
+    response = cluster.fetch(3)
+    assert response.diverging == (0, 11)
     assert cluster.ends(2, 3) == [(11, 10), (11, 10)]
     # The diverging response reported nothing to the leader: HW waits for the next fetch.
     cluster.fetch(3)
@@ -318,8 +318,8 @@ def test_unclean_whoever_returns_first_leads_and_acknowledged_records_are_lost()
     cluster.start(3)
     cluster.deliver()
     assert cluster.ends(3) == [(12, 12)]
-    answer = cluster.fetch(3)
-    assert answer.diverging == (0, 10)
+    response = cluster.fetch(3)
+    assert response.diverging == (0, 10)
     assert cluster.ends(3) == [(10, 10)]
     cluster.settle()
     assert cluster.content(3) == cluster.content(1)

@@ -23,7 +23,7 @@ from memory_broker import START_MS
 
 from tidegauge.control import PartitionState, StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.messages import CoreSettings, EpochLookup, LeaderHint, TopicRules
+from tidegauge_broker.replica.messages import CoreSettings, EpochLookup, LeaderHint, OffsetLookup, TopicRules
 from tidegauge_broker.replica.partition import Role
 
 NONE = ErrorCode.NONE
@@ -181,8 +181,8 @@ def test_trap_5_a_leader_and_isr_of_an_equal_or_lower_epoch_is_stale():
     for broker_id in (1, 2, 3):
         for leader_epoch in (0, 1):
             state = PartitionState(AT, cluster.topic_id, 1, 3, leader_epoch, (3,), 9, (1, 2, 3))
-            (answer,) = cluster.hand_over(broker_id, cluster.request_of(state))
-            assert (answer.error, answer.partitions) == (NONE, {AT: ErrorCode.STALE_CONTROLLER_EPOCH})
+            (response,) = cluster.hand_over(broker_id, cluster.request_of(state))
+            assert (response.error, response.partitions) == (NONE, {AT: ErrorCode.STALE_CONTROLLER_EPOCH})
     assert [cluster.partition(broker_id).leader for broker_id in (1, 2, 3)] == [2, 2, 2]
     assert [cluster.partition(broker_id).leader_epoch for broker_id in (1, 2, 3)] == [1, 1, 1]
 
@@ -196,8 +196,8 @@ def test_trap_5_a_state_older_than_the_last_isr_change_is_left_alone():
     assert (cluster.partition(1).leader_epoch, cluster.partition(1).partition_epoch) == (0, 1)
     for leader in (1, 2):
         state = PartitionState(AT, cluster.topic_id, 1, leader, 7, (1, 2, 3), 0, (1, 2, 3))
-        (answer,) = cluster.hand_over(1, cluster.request_of(state))
-        assert (answer.error, answer.partitions) == (NONE, {AT: NONE})
+        (response,) = cluster.hand_over(1, cluster.request_of(state))
+        assert (response.error, response.partitions) == (NONE, {AT: NONE})
     assert (cluster.partition(1).leader_epoch, cluster.isr(1)) == (0, ((1,), (1,)))
 
 
@@ -217,8 +217,8 @@ def test_trap_5_an_older_controller_is_fenced():
     stale = PartitionState(AT, cluster.topic_id, 1, 2, 5, (2,), 9, (1, 2, 3))
     cluster.fail_over()
     cluster.deliver()
-    (answer,) = cluster.hand_over(1, cluster.request_of(stale, controller_epoch=1))
-    assert (answer.error, answer.partitions) == (ErrorCode.STALE_CONTROLLER_EPOCH, {})
+    (response,) = cluster.hand_over(1, cluster.request_of(stale, controller_epoch=1))
+    assert (response.error, response.partitions) == (ErrorCode.STALE_CONTROLLER_EPOCH, {})
     assert cluster.partition(1).role is Role.LEADER
 
 
@@ -228,8 +228,8 @@ def test_trap_5_a_request_for_an_earlier_registration_is_refused(offset: int, er
     request = cluster.impose(2, [2, 3])
     header = request.header
     header = type(header)(header.controller_id, header.controller_epoch, cluster.brokers[1].broker_epoch + offset)
-    (answer,) = cluster.hand_over(1, type(request)(header, request.partitions, request.live_leaders))
-    assert answer.error is error
+    (response,) = cluster.hand_over(1, type(request)(header, request.partitions, request.live_leaders))
+    assert response.error is error
 
 
 # 6: a leader knows its epoch without data
@@ -241,8 +241,8 @@ def test_trap_6_the_epoch_is_noted_at_election_on_disk_and_first():
     cluster.deliver(2)
     assert cluster.epochs(2) == [(0, 0), (1, 2)]
     assert cluster.brokers[2].disk[AT].epochs == [(0, 0), (1, 2)]
-    answer = cluster.brokers[2].core.offset_for_leader_epoch(EpochLookup(AT, 1, 1))
-    assert (answer.error, answer.end) == (NONE, (1, 2))
+    response = cluster.brokers[2].core.offset_for_leader_epoch(EpochLookup(AT, 1, 1))
+    assert (response.error, response.end) == (NONE, (1, 2))
 
 
 def test_trap_6_an_epoch_without_records_is_replaced_and_dropped_with_the_leadership():
@@ -254,8 +254,8 @@ def test_trap_6_an_epoch_without_records_is_replaced_and_dropped_with_the_leader
     # A leader demoted without an append drops its empty epoch: a truncation at or above the end removes it.
     cluster.impose(3, [2, 3, 1])
     cluster.deliver()
-    answer = cluster.fetch(2)
-    assert answer.diverging == (0, 1)
+    response = cluster.fetch(2)
+    assert response.diverging == (0, 1)
     assert cluster.epochs(2) == [(0, 0)]
     assert cluster.ends(2) == [(1, 1)]
 
@@ -335,8 +335,8 @@ def test_trap_7_a_diverging_response_moves_no_high_watermark_and_reports_nothing
     cluster.fetch(3)
     cluster.fetch(3)
     assert cluster.ends(2) == [(2, 2)]
-    answer = cluster.fetch(1)
-    assert (answer.diverging, answer.high_watermark, answer.records) == ((0, 1), 2, b"")
+    response = cluster.fetch(1)
+    assert (response.diverging, response.high_watermark, response.records) == ((0, 1), 2, b"")
     assert cluster.ends(1) == [(1, 1)]
     assert cluster.partition(2).leader_role.remotes[1].log_end_offset == -1
     assert cluster.brokers[2].proposals == []
@@ -353,8 +353,8 @@ def test_trap_7_out_of_range_beyond_the_leader_truncates_to_the_leaders_end():
     cluster.deliver()
     cluster.impose(1, [1])
     cluster.deliver()
-    answer = cluster.fetch(2)
-    assert (answer.error, answer.log_end_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
+    response = cluster.fetch(2)
+    assert (response.error, response.log_end_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
     assert cluster.ends(2) == [(1, 1)]
     assert cluster.fetch(2).error is NONE
     assert cluster.content(2) == cluster.content(1)
@@ -374,8 +374,8 @@ def test_trap_7_a_follower_behind_the_leaders_start_begins_again_there():
     cluster.brokers[1].execute(cluster.brokers[1].core.log_start_advanced(AT, 2))
     cluster.start(3)
     cluster.deliver()
-    answer = cluster.fetch(3)
-    assert (answer.error, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
+    response = cluster.fetch(3)
+    assert (response.error, response.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
     assert cluster.ends(3) == [(2, 2)]
     assert cluster.epochs(3) == []
     cluster.settle()
@@ -397,7 +397,7 @@ def test_trap_7_the_leaders_log_start_is_followed_after_the_high_watermark():
     cluster.fetch(2)
     assert cluster.partition(1).leader_role.remotes[2].log_start_offset == 2
     assert cluster.consume(1, 1).error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert cluster.brokers[1].core.list_offset(AT, None, -2).offset == 2
+    assert cluster.brokers[1].core.list_offset(OffsetLookup(AT, -2)).offset == 2
 
 
 # 8: more than one round
@@ -416,8 +416,8 @@ def test_trap_8_a_follower_of_three_private_epochs_comes_down_epoch_by_epoch():
         cluster.brokers[broker_id].control.clear()
         cluster.hand_over(broker_id, cluster.request_of(state))
     cuts = []
-    while (answer := cluster.fetch(2)).diverging is not None:
-        cuts.append((tuple(answer.diverging), cluster.ends(2)[0][0], cluster.epochs(2)[-1][0]))
+    while (response := cluster.fetch(2)).diverging is not None:
+        cuts.append((tuple(response.diverging), cluster.ends(2)[0][0], cluster.epochs(2)[-1][0]))
     assert cuts == [((4, 3), 3, 3), ((2, 2), 2, 1), ((0, 1), 1, 0)]
     assert cluster.content(2) == cluster.content(1)
 
@@ -446,7 +446,7 @@ def test_trap_9_only_the_leader_serves_and_others_say_who_leads():
     produced = cluster.produce(2, "x").result
     assert (produced.error, produced.leader_hint) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, hint)
     core = cluster.brokers[2].core
-    assert core.list_offset(AT, None, -1).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert core.list_offset(OffsetLookup(AT, -1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert core.offset_for_leader_epoch(EpochLookup(AT, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -500,8 +500,8 @@ def test_trap_10_a_leader_that_is_not_alive_here_is_not_followed():
     for broker_id in (1, 3):
         cluster.brokers[broker_id].metadata.live -= {2}
         (message, *_) = cluster.brokers[broker_id].control
-        (answer,) = cluster.hand_over(broker_id, message)
-        assert answer.partitions == {AT: NONE}
+        (response,) = cluster.hand_over(broker_id, message)
+        assert response.partitions == {AT: NONE}
     assert (cluster.partition(1).role, cluster.partition(1).leader_epoch) == (Role.LEADER, 0)
     assert (cluster.partition(3).leader, cluster.partition(3).leader_epoch) == (1, 0)
     assert cluster.brokers[3].core.leaders_followed() == {1}
@@ -592,8 +592,8 @@ def test_a_zombie_follower_is_fenced():
     cluster.impose(1, [1, 2, 3])
     cluster.deliver(1, 3)
     cluster.produce(1, "b", acks=1)
-    answer = cluster.fetch(2)
-    assert answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    response = cluster.fetch(2)
+    assert response.error is ErrorCode.FENCED_LEADER_EPOCH
     assert cluster.partition(1).leader_role.remotes[2].log_end_offset == -1
     cluster.advance(100_000)
     assert cluster.ask(2) is None
@@ -624,8 +624,8 @@ def test_stop_replica_checks_the_epoch_and_stops_the_fetcher():
         (1, False, NONE, set()),
         (None, True, NONE, set()),
     ):
-        (answer,) = cluster.hand_over(2, StopReplicaRequest(header, [StopReplicaPartition(AT, leader_epoch, delete)]))
-        assert answer.partitions == {AT: error}
+        (response,) = cluster.hand_over(2, StopReplicaRequest(header, [StopReplicaPartition(AT, leader_epoch, delete)]))
+        assert response.partitions == {AT: error}
         assert cluster.brokers[2].core.leaders_followed() == follows
     assert AT not in cluster.brokers[2].disk
     assert cluster.brokers[2].core.partition(AT) is None

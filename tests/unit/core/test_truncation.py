@@ -63,11 +63,11 @@ def test_two_logs_that_parted_agree_after_at_most_one_round_for_each_own_epoch(
         broker.metadata.live = frozenset({1, 2})
         cluster.hand_over(broker_id, cluster.request_of(state))
     rounds = 0
-    while (answer := cluster.fetch(2)).diverging is not None:
+    while (response := cluster.fetch(2)).diverging is not None:
         rounds += 1
         assert cluster.ends(2)[0][0] >= common
         assert rounds <= len({epoch for epoch, _ in logs["F"]})
     cluster.fetch(2)
-    assert answer.error.name == "NONE"
+    assert response.error.name == "NONE"
     assert cluster.content(2) == cluster.content(1)
     assert cluster.epochs(2) == [entry for entry in cluster.epochs(1) if entry[0] != 9]

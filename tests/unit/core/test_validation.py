@@ -129,5 +129,7 @@ def test_a_batch_is_taken_if_and_only_if_every_rule_holds(
         count == len(deltas) and deltas == list(range(len(deltas))) and not tail and (not compacted or None not in keys)
     )
     content = b"".join(map(record, deltas, keys)) + tail
-    told = outcome(batch(content, count, codec), TopicRules(compacted=compacted)) if count else ErrorCode.INVALID_RECORD
-    assert told is (ErrorCode.NONE if is_sound else ErrorCode.INVALID_RECORD)
+    reported = (
+        outcome(batch(content, count, codec), TopicRules(compacted=compacted)) if count else ErrorCode.INVALID_RECORD
+    )
+    assert reported is (ErrorCode.NONE if is_sound else ErrorCode.INVALID_RECORD)

@@ -116,11 +116,11 @@ class Transcribed(Cluster):
             case StopReplicaRequest():
                 parts = ", ".join(f"{one.topic_partition}{', delete' * one.delete}" for one in message.partitions)
                 self.event(f"broker {broker_id} <- StopReplica: {parts}")
-        answers = super().hand_over(broker_id, message)
-        for answer in answers:
-            errors = ", ".join(f"{at} {error.name}" for at, error in sorted(answer.partitions.items()))
-            self.lines.append(f"{'':15}-> {answer.error.name}{': ' * bool(errors)}{errors}")
-        return answers
+        responses = super().hand_over(broker_id, message)
+        for response in responses:
+            errors = ", ".join(f"{at} {error.name}" for at, error in sorted(response.partitions.items()))
+            self.lines.append(f"{'':15}-> {response.error.name}{': ' * bool(errors)}{errors}")
+        return responses
 
     def produce(self, broker_id: int, *values: str, **options: Any) -> Pending:
         acks = options.get("acks", -1)

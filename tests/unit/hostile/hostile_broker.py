@@ -37,6 +37,7 @@ from tidegauge.v1 import (
     lab_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
+    transaction_service_pb2,
 )
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
@@ -45,9 +46,11 @@ from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.effect_host import Outlets
@@ -57,6 +60,8 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
+from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
+from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
@@ -65,6 +70,7 @@ from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
@@ -86,6 +92,7 @@ FILES = (
     replication_service_pb2,
     replica_log_service_pb2,
     group_service_pb2,
+    transaction_service_pb2,
     lab_service_pb2,
 )
 MOST_SILENT_TURNS = 60
@@ -208,7 +215,8 @@ class HostileBroker:
             call()
 
         def leadership_changed(change: LeadershipChanged) -> None:
-            self.runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
+            for runner in (self.runner, self.transaction_runner):
+                runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
 
         def halted(problem: Exception) -> None:
             raise AssertionError("the broker would halt") from problem
@@ -219,6 +227,16 @@ class HostileBroker:
         zookeeper: Any = FakeZooKeeper(NOW_MS)
         controller: Any = _Controller(self._layers.live, self.metadata)
         producer_ids: Any = _ProducerIds()
+        transactions = self._transactions(producer_ids, events, halted)
+
+        async def verify(_wanted: Any, *, supports_abortable_error: bool) -> Any:
+            del supports_abortable_error
+            return {}
+
+        def begin_verification(at: Any, batch: Any) -> Any:
+            return self.replicas.core.begin_verification(at, batch, NOW_MS)
+
+        self.runner.verify = OffsetsVerification(begin_verification, verify).verify
         self.service = BrokerService(
             cluster_id=CLUSTER,
             settings=self._layers.live,
@@ -228,7 +246,9 @@ class HostileBroker:
             producer_ids=producer_ids,
             configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
             create_topic=lambda _topic: None,
-            groups=GroupService(self.runner, self.metadata, lambda _topic: None),
+            groups=GroupService(self.runner, transactions, self.metadata, lambda _topic: None),
+            transactions=transactions,
+            verification=ProduceVerification(begin_verification, verify),
         )
         dead_peer: Any = _DeadPeer()
         servicers = (
@@ -239,9 +259,23 @@ class HostileBroker:
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
             GroupServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
+            TransactionServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
             self._lab(in_pool, events, loop),
         )
         self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
+
+    def _transactions(self, producer_ids: Any, events: EventLogWriter, halted: Any) -> TransactionService:
+        """Make the transaction coordinator; no other broker takes its markers."""
+
+        async def send_markers(_effect: Any) -> Any:
+            raise ConnectionError("nobody is there")
+
+        around = Surroundings(producer_ids.next, self.metadata, send_markers)
+        settings = self._layers.live
+        self.transaction_runner = TransactionRunner(settings, self.replicas, around, events, lambda: NOW_MS, halted)
+        return TransactionService(
+            self.transaction_runner, self.runner, self.replicas, self.metadata, settings, lambda: NOW_MS
+        )
 
     def _lab(self, in_pool: Any, events: EventLogWriter, loop: asyncio.AbstractEventLoop) -> LabServicer:
         """The lab's hand in this broker; its own fetchers do nothing, so that only steps go out."""
@@ -269,7 +303,11 @@ class HostileBroker:
         )
         self.faults = FaultTable(0, DiskFaults())
         return LabServicer(
-            parts, Holds(self._fetchers, describing(parts)), self.faults, ReplicationServicer(self.service, "PLAINTEXT")
+            parts,
+            Holds(self._fetchers, describing(parts)),
+            self.faults,
+            RuleTable(0),
+            ReplicationServicer(self.service, "PLAINTEXT"),
         )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
@@ -283,7 +321,7 @@ class HostileBroker:
         )
 
     async def begin(self) -> HostileBroker:
-        """Lead t-0 and the one partition of groups, follow in t-1."""
+        """Lead t-0 and the one partition of each coordinator, follow in t-1."""
         await self._fetchers.close()
         endpoints = [wire.to_endpoint(Endpoint(broker_id, "127.0.0.1", 9092 + broker_id)) for broker_id in BROKERS]
         header = control_pb2.ControlHeader(controller_id=0, controller_epoch=1, broker_epoch=1)
@@ -294,6 +332,8 @@ class HostileBroker:
         ]
         of_groups = {"topic": "__consumer_offsets", "topic_id": "groupsgroupsgroupsgrou", "replicas": [0], "isr": [0]}
         states.append({**common, **of_groups, "partition": 0, "leader_id": 0})
+        of_transactions = {**of_groups, "topic": "__transaction_state", "topic_id": "transactransactransac0"}
+        states.append({**common, **of_transactions, "partition": 0, "leader_id": 0})
         live = control_pb2.UpdateMetadataRequest(
             header=header,
             partitions=[control_pb2.UpdateMetadataPartition(**state) for state in states],
@@ -305,16 +345,16 @@ class HostileBroker:
             partitions=[control_pb2.LeaderAndIsrPartition(**state, is_new=True) for state in states],
             live_leaders=endpoints,
         )
-        (answer,) = await self.call("LeaderAndIsr", become)
-        assert [one.error for one in answer.partitions] == [0, 0, 0]
-        for _ in range(3):
-            await asyncio.sleep(0)  # the coordinator loads its groups
+        (response,) = await self.call("LeaderAndIsr", become)
+        assert [one.error for one in response.partitions] == [0, 0, 0, 0]
+        for _ in range(6):
+            await asyncio.sleep(0)  # the coordinators load their groups and transactions
         return self
 
     async def call(self, name: str, *messages: Message) -> list[Any]:
         """Send messages (several to a stream); the responses that came before everything was silent."""
         method = self.methods[name]
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         async def requests() -> AsyncIterator[Message]:
             for message in messages:
@@ -322,10 +362,10 @@ class HostileBroker:
 
         async def run() -> None:
             if rpcs()[name].client_streaming:
-                async for answer in method(requests(), _Context()):
-                    answers.append(whole(answer))  # noqa: PERF401 - what came before a cancellation counts
+                async for response in method(requests(), _Context()):
+                    responses.append(whole(response))  # noqa: PERF401 - what came before a cancellation counts
             else:
-                answers.append(whole(await method(messages[0], _Context())))
+                responses.append(whole(await method(messages[0], _Context())))
 
         task = asyncio.get_running_loop().create_task(run())
         for _ in range(MOST_SILENT_TURNS):
@@ -337,7 +377,7 @@ class HostileBroker:
             await task
         for _ in range(5):
             await asyncio.sleep(0)
-        return answers
+        return responses
 
     @property
     def waiting(self) -> int:

@@ -87,7 +87,7 @@ async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_
 async def test_the_leader_epoch_is_in_force_at_once_and_on_disk_before_the_response():
     broker = await HostileBroker().begin()
     pool = SlowPool(broker)
-    answer = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(5), values_of))
+    response = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(5), values_of))
     await pool.let(0)
 
     async def leads() -> bool:
@@ -95,9 +95,9 @@ async def test_the_leader_epoch_is_in_force_at_once_and_on_disk_before_the_respo
 
     await until_async(leads)
     checkpoint = broker.directory / str(AT) / LEADER_EPOCH_CHECKPOINT
-    assert not answer.done()
+    assert not response.done()
     assert checkpoint.read_text() == ""
     await pool.let(1)
-    assert (await answer).partitions == {AT: ErrorCode.NONE}
+    assert (await response).partitions == {AT: ErrorCode.NONE}
     assert checkpoint.read_text() == "0\n1\n5 0\n"
     broker.close()

@@ -82,8 +82,8 @@ def test_batches_that_lie_leave_a_log_that_can_be_read_searched_and_recovered(se
         broker = await HostileBroker().begin()
         for _ in range(20):
             part = produce_pb2.ProducePartition(topic="t", partition=0, records=mutated(random_))
-            (answer,) = await broker.call("Produce", produce_pb2.ProduceRequest(acks=1, partitions=[part]))
-            (result,) = answer.partitions
+            (response,) = await broker.call("Produce", produce_pb2.ProduceRequest(acks=1, partitions=[part]))
+            (result,) = response.partitions
             assert result.error in set(ErrorCode)
             assert bool(result.error) == bool(result.error_message), "an error is told in a sentence"
             for timestamp_ms in (0, NOW_MS, -3, 2**63 - 1, -(2**63)):
@@ -143,5 +143,5 @@ def test_a_bomb_is_refused_when_it_is_produced() -> None:
 @given(st.sampled_from(sorted(CODECS)), st.binary(max_size=200))
 def test_rubbish_that_claims_to_be_compressed_is_refused_where_records_are_looked_at(name: str, payload: bytes) -> None:
     """A compacted topic wants to see keys (INVALID_RECORD), and a codec that fails is no crash."""
-    told = error_of(with_payload(payload, CODECS[name], last_offset_delta=2, record_count=3), compacted=True)
-    assert told in {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+    reported = error_of(with_payload(payload, CODECS[name], last_offset_delta=2, record_count=3), compacted=True)
+    assert reported in {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.RECORD_LIST_TOO_LARGE}

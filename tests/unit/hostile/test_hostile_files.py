@@ -185,12 +185,12 @@ def test_rubbish_in_meta_properties_is_refused_in_a_sentence(folder: Path, conte
     with tempfile.TemporaryDirectory() as scratch:
         directory = fresh(folder, scratch, clean=True)
         (directory / "meta.properties").write_bytes(content)
-        told = ""
+        reported = ""
         try:
             opened(directory).close({})
         except TidegaugeError as refusal:
-            told = refusal.message
-        assert not told or ("meta.properties" in told and "\n" not in told)
+            reported = refusal.message
+        assert not reported or ("meta.properties" in reported and "\n" not in reported)
 
 
 @settings(max_examples=80, print_blob=True, deadline=None)

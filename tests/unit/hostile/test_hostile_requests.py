@@ -88,6 +88,7 @@ STATE = {**AT, "topic_id": TOPIC_ID, "controller_epoch": 1, "leader_id": 0, "lea
 STATE |= {"replicas": [0, 1], "partition_epoch": 1}
 PROPOSAL = {**AT, "new_isr": [1, 0], "leader_epoch": 0, "topic_id": "t" + "A" * 21}
 LIVE = [{"broker_id": broker_id, "host": "127.0.0.1", "port": 9092 + broker_id} for broker_id in (0, 1, 2)]
+PRODUCER = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 0}
 WAIT = {"max_wait_ms": 2**31 - 1, "min_bytes": 1, "max_bytes": 1000}
 SENSIBLE: dict[str, dict[str, Any]] = {
     "Produce": {"acks": -1, "timeout_ms": 2**31 - 1, "partitions": [{**AT, "records": batch()}]},
@@ -142,6 +143,24 @@ SENSIBLE: dict[str, dict[str, Any]] = {
     "DeleteGroup": {"group_id": "g"},
     "SyncLog": {"partition": AT},
     "ObserveReplicas": {"topics": ["t"]},
+    "ObserveGroups": {},
+    "InitTransactions": {"transactional_id": "x", "timeout_ms": 60_000},
+    "AddPartitions": {**PRODUCER, "partitions": [AT]},
+    "AddOffsets": {**PRODUCER, "group_id": "g"},
+    "CommitOffsetsInTransaction": {
+        **PRODUCER, "group_id": "g", "generation": -1, "offsets": [{**AT, "offset": 5, "leader_epoch": -1}],
+    },
+    "EndTransaction": {**PRODUCER, "committed": True},
+    "DescribeTransaction": {"transactional_id": "x"},
+    "ListTransactions": {"own_transactions_only": True},
+    "DescribeProducers": AT,
+    "WriteMarkers": {
+        "markers": [{"producer_id": 7, "committed": True, "coordinator_epoch": 1, "partitions": [AT]}],
+        "logical_time": 5,
+    },
+    "SetRules": {"rules": [{"rule_id": "1", "rule_json": '{"keys": ["Produce"], "error": 7, "count": 1}'}]},
+    "ListRules": {},
+    "ListRequests": {"after": 0},
     "ListFaults": {},
     "SetFault": {"fault": {"error": {"rpc": "Produce", "error": 7, "times": 1}}},
     "ClearFaults": {"fault_ids": [1], "holds": True},
@@ -208,12 +227,14 @@ def test_sensible_calls_succeed() -> None:
     """Else the fuzz above would never get far."""
 
     async def run() -> dict[str, list[int]]:
-        told: dict[str, list[int]] = {}
+        reported: dict[str, list[int]] = {}
         for name in SENSIBLE:
             broker = await HostileBroker().begin()
-            told[name] = [error for answer in await broker.call(name, sensible(name)) for error in errors_in(answer)]
+            reported[name] = [
+                error for response in await broker.call(name, sensible(name)) for error in errors_in(response)
+            ]
             broker.close()
-        return told
+        return reported
 
     assert set(SENSIBLE) == set(rpcs()) - {"InitProducerId", "ExpireSession"}, "each RPC has a sensible message"
     refused = {name: errors for name, errors in asyncio.run(run()).items() if any(errors)}
@@ -221,8 +242,10 @@ def test_sensible_calls_succeed() -> None:
     # repeats the error that others shall get.
     # No member has joined group g, and it has no offsets.
     of_groups = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "DeleteOffsets", "DeleteGroup"}
+    # Transactional id x has no producer.
+    of_transactions = {"AddPartitions", "AddOffsets", "EndTransaction", "DescribeTransaction"}
     late = {"CreateTopics", "CreatePartitions", "DeleteTopics", "ElectLeaders"}
-    assert set(refused) <= late | of_groups | {"SetFault"}, refused
+    assert set(refused) <= late | of_groups | of_transactions | {"SetFault"}, refused
 
 
 def services_of_the_proto_files() -> Iterator[ServiceDescriptor]:
@@ -261,10 +284,10 @@ def play(wanted: list[tuple[str, Any]]) -> None:
     async def run() -> None:
         broker = await HostileBroker().begin()
         for name, message in wanted:
-            for answer in await broker.call(name, message):
-                assert set(errors_in(answer)) <= KNOWN_ERRORS
-                assert answer.IsInitialized()
-                answer.SerializeToString()
+            for response in await broker.call(name, message):
+                assert set(errors_in(response)) <= KNOWN_ERRORS
+                assert response.IsInitialized()
+                response.SerializeToString()
             assert broker.waiting == 0, f"{name} left an operation behind though its client has gone"
         broker.close()
 

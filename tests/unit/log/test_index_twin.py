@@ -21,8 +21,8 @@ STEP = st.one_of(
 @given(st.lists(STEP, max_size=30), st.lists(st.integers(0, 700), max_size=8))
 @settings(max_examples=100, deadline=None)
 def test_an_offset_index_is_a_list_of_rising_pairs(steps, targets):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "0.index"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "0.index"
         index, twin = OffsetIndex(path, 80), list[tuple[int, int]]()
         index.create()
         for name, offset_step, position_step in steps:
@@ -61,8 +61,8 @@ TIMES = st.one_of(
 @given(st.lists(TIMES, max_size=30), st.lists(st.integers(-1, 60), max_size=8))
 @settings(max_examples=100, deadline=None)
 def test_a_time_index_takes_only_what_grows_and_keeps_a_slot_for_the_last(steps, targets):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "0.timeindex"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "0.timeindex"
         index, twin = TimeIndex(path, 60), list[tuple[int, int]]()
         index.create()
         for name, time_ms, offset, is_last in steps:

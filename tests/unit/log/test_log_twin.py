@@ -91,8 +91,8 @@ STEP = st.one_of(
     interval=st.sampled_from((0, 100, 4096)),
 )
 def test_the_log_is_a_list_of_batches(make_bench, batch, steps, segment_bytes, interval):
-    with tempfile.TemporaryDirectory() as folder:
-        bench = make_bench(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        bench = make_bench(Path(directory))
         bench.settings = {"log.segment.bytes": str(segment_bytes), "log.index.interval.bytes": str(interval)}
         twin = Twin()
         try:

@@ -11,7 +11,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import patch, read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
 from tidegauge_broker.log.files import StorageError
-from tidegauge_broker.log.manager import LogManager, deleted_name
+from tidegauge_broker.log.log_directory import deleted_name
+from tidegauge_broker.log.manager import LogManager
 
 OTHER = TopicPartition("payments", 1)
 OTHER_PROCESS = """
@@ -43,8 +44,8 @@ def opened(*directories, now_ms=lambda: 1_700_000_000_000, **settings):
 def test_a_directory_in_use_is_refused_to_another_process(bench):
     bench.open()
     command = [sys.executable, "-c", OTHER_PROCESS, str(bench.directory)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.startswith(
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert reported.startswith(
         f"Failed to acquire lock on file .lock in {bench.directory}: another broker process is using"
     )
     bench.stop()

@@ -237,13 +237,13 @@ def test_a_log_that_ends_below_its_start_is_emptied(bench, batch):
 def test_leftovers_of_unfinished_work_are_removed(bench, batch):
     bench.append(batch(2))
     bench.stop()
-    folder = bench.partition_directory
+    directory = bench.partition_directory
     leftovers = ["00000000000000000009.index", "00000000000000000000.log.deleted", "00000000000000000000.log.cleaned"]
     leftovers.append("leader-epoch-checkpoint.tmp")
     for name in leftovers:
-        (folder / name).write_bytes(b"12345678")
+        (directory / name).write_bytes(b"12345678")
     bench.log()
-    assert not [name for name in leftovers if (folder / name).exists()]
+    assert not [name for name in leftovers if (directory / name).exists()]
 
 
 def test_index_entries_that_a_kill_loses_are_made_again(bench, batch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from tidegauge.kafka.frames import RequestHeader
@@ -77,10 +78,7 @@ class Listener:
         self.gone: list[KafkaConnection] = []
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
-        class Context:
-            version = header.version
-
-        return Context
+        return SimpleNamespace(version=header.version, header=header)
 
     def opened(self, connection: KafkaConnection) -> bool:
         return self.room

@@ -17,10 +17,14 @@ class Gate:
     def __init__(self, injected: InjectedError | None) -> None:
         self.injected = injected
         self.asked: list[GatedRequest] = []
+        self.hold: Any = None
 
     async def admit(self, request: GatedRequest) -> InjectedError | None:
         self.asked.append(request)
         return self.injected
+
+    def hold_of(self, _: GatedRequest) -> Any:
+        return self.hold
 
 
 class Form:
@@ -83,11 +87,11 @@ async def test_a_pipelined_request_is_finished_when_its_response_comes() -> None
     form = Form()
     admission = await admit(gate, REQUEST, form)
     assert admission is not None
-    assert admission.refusal == admission.finish("empty") == "refused with 3"
+    assert admission.refusal == await admission.finish("empty") == "refused with 3"
     assert form.discarded == ["empty"]
     gate.injected = InjectedError(3, after_effect=True)
     later = await admit(gate, REQUEST, form)
     assert later is not None
-    assert (later.refusal, later.finish("real")) == (None, "real with 3")
+    assert (later.refusal, await later.finish("real")) == (None, "real with 3")
     gate.injected = None
     assert await admit(gate, REQUEST, form) is None

@@ -11,6 +11,8 @@ import pytest
 from config_zookeeper import FakeZooKeeper
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import INT_MAX
+from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, ClientQuotas, Filter
 from tidegauge_broker.server.configs.scram_users import Deletion, ScramUsers, Upsertion
 
@@ -185,3 +187,19 @@ async def test_credentials_and_quotas_of_a_user_share_a_znode(zookeeper: FakeZoo
     assert described["nobody"].error is ErrorCode.RESOURCE_NOT_FOUND
     [quota] = await quotas.describe({}, strict=False)
     assert quota.values == {"producer_byte_rate": 1.0}
+
+
+async def test_the_rate_of_connections_of_an_address_its_default_and_none(zookeeper: FakeZooKeeper) -> None:
+    """ConnectionQuotas.connectionRateForIp: an address's own quota, else the default, else none."""
+    quotas = ClientQuotas(zookeeper)
+    addresses = AddressQuotas(quotas)
+    await addresses.read()
+    assert addresses.rate_of("10.0.0.1") == INT_MAX
+    await quotas.alter({"ip": "10.0.0.1"}, {"connection_creation_rate": 7.0}, validate_only=False)
+    await quotas.alter({"ip": None}, {"connection_creation_rate": 3.0}, validate_only=False)
+    await addresses.read()
+    assert [addresses.rate_of(one) for one in ("10.0.0.1", "10.0.0.2")] == [7, 3]
+    await quotas.alter({"ip": "10.0.0.1"}, {"connection_creation_rate": None}, validate_only=False)
+    await quotas.alter({"ip": None}, {"connection_creation_rate": None}, validate_only=False)
+    await addresses.read()
+    assert [addresses.rate_of(one) for one in ("10.0.0.1", "10.0.0.2")] == [INT_MAX, INT_MAX]

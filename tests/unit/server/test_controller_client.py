@@ -147,8 +147,8 @@ class Client:
 
 
 async def test_one_request_is_in_flight_and_what_comes_meanwhile_goes_in_the_next() -> None:
-    client, told = Client(), []
-    manager = AlterPartitionManager(client, lambda asked, verdict: told.append((asked, verdict.error)))  # type: ignore[arg-type]  # as far as it is asked
+    client, reported = Client(), []
+    manager = AlterPartitionManager(client, lambda asked, verdict: reported.append((asked, verdict.error)))  # type: ignore[arg-type]  # as far as it is asked
     first, second, third = proposal(A), proposal(B), proposal(A, 1, leader_epoch=1)
     manager.propose(first)
     await client.is_asked(1)
@@ -157,15 +157,15 @@ async def test_one_request_is_in_flight_and_what_comes_meanwhile_goes_in_the_nex
     assert client.asked == [[first]]
     client.answers[0].set_result({A: IsrVerdict(A, ErrorCode.FENCED_LEADER_EPOCH)})
     await client.is_asked(2)
-    assert told == [(first, ErrorCode.FENCED_LEADER_EPOCH)], "the verdict bears the very proposal"
+    assert reported == [(first, ErrorCode.FENCED_LEADER_EPOCH)], "the verdict bears the very proposal"
     assert client.asked[1] == [second, third]
     client.answers[1].set_result({A: IsrVerdict(A, NONE)})
 
     async def all_told() -> bool:
-        return len(told) == 3
+        return len(reported) == 3
 
     await until_async(all_told)
-    assert told[1:] == [(second, ErrorCode.UNKNOWN_SERVER_ERROR), (third, NONE)], "one without an answer asks again"
+    assert reported[1:] == [(second, ErrorCode.UNKNOWN_SERVER_ERROR), (third, NONE)], "one without an answer asks again"
     await manager.close()
 
 

@@ -72,6 +72,6 @@ async def counted(results: list[FetchResult], max_bytes: int) -> list[int]:
     unused: Any = None
     manager = ReplicaManager(stand, stand, unused, lambda: 0, unused)
     request = FetchRequest(-1, 0, 1, max_bytes, [])
-    answer = await asyncio.wait_for(manager.fetch(request), 30)
+    response = await asyncio.wait_for(manager.fetch(request), 30)
     manager.close()
-    return [len(records) // BATCH_BYTES for _, records in answer]
+    return [len(records) // BATCH_BYTES for _, records in response]

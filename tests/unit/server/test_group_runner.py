@@ -156,7 +156,7 @@ async def test_a_commit_is_answered_when_its_append_is_committed(world: Any) -> 
     request = replicas.commit()
     await turns()
     assert future.result() == OffsetCommitResult({ORDERS: ErrorCode.NONE})
-    assert (request.acks, request.timeout_ms, request.may_write_internal_topics) == (-1, 5_000, True)
+    assert (request.acks, request.timeout_ms, request.from_coordinator) == (-1, 5_000, True)
     assert request.partitions[0].topic_partition == AT
 
 

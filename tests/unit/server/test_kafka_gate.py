@@ -1,4 +1,7 @@
-"""Faults on Kafka's own protocol: the lab's gate before a connection's requests, without sockets."""
+"""Faults on Kafka's own protocol: the lab's gate before a connection's requests, without sockets.
+
+Holds of requests are in ``test_held_requests.py``.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Broker:
         return response
 
     def cut(self, **effect: Any) -> None:
-        network = lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_CLIENTS, **(effect or {"cut": True}))
+        network = lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_CLIENTS, **(effect or {"partitioned": True}))
         self.faults.set(lab_pb2.LabFault(network=network))
 
     def fails(self, rpc: str, **more: Any) -> None:

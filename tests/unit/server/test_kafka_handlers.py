@@ -247,9 +247,10 @@ async def test_the_replica_id_decides_what_is_seen(replica_id: int) -> None:
         list_offset=returning((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [9, 0]))
     )
     await ask(service, "ListOffsets", 9, offsets_request(-1, replica_id=replica_id))
-    assert service.calls[0][1][3] == replica_id
+    assert service.calls[0][1][0].replica_id == replica_id
     response = await ask(service, "ListOffsets", 0, offsets_request(-1, replica_id=replica_id, count=4))
-    assert service.calls[1][1][1:] == (-1, 4, replica_id)
+    lookup, count = service.calls[1][1]
+    assert (lookup.timestamp_ms, lookup.replica_id, count) == (-1, replica_id, 4)
     assert list(response.topics[0].partitions[0].old_style_offsets) == [9, 0]
 
 
@@ -566,14 +567,14 @@ async def test_producers_are_described_by_replicas() -> None:
         assert (found.error_message or "").startswith(sentence or "")
 
 
-async def test_a_transactional_id_is_not_served_and_a_plain_one_is() -> None:
+async def test_an_idempotent_producer_gets_an_id_of_the_brokers_block() -> None:
     service = FakeService(init_producer_id=returning((ErrorCode.NONE, "", 77)))
     for version in versions("InitProducerId"):
         response = await ask(service, "InitProducerId", version, message("InitProducerId", transactional_id=None))
         assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 77, 0)
-    for fields in ({"transactional_id": ""}, {"transactional_id": None, "producer_id": 5}):
-        response = await ask(service, "InitProducerId", 4, message("InitProducerId", **fields))
-        assert (response.error_code, response.producer_id) == (42, -1)
+    incomplete = message("InitProducerId", transactional_id=None, producer_id=5)
+    response = await ask(service, "InitProducerId", 4, incomplete)
+    assert (response.error_code, response.producer_id) == (42, -1)
 
 
 async def test_what_is_served_is_advertised() -> None:

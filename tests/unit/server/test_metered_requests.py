@@ -12,6 +12,7 @@ from tidegauge_broker.replica.messages import (
     CONSUMER,
     FetchRequest,
     FetchResult,
+    OffsetLookup,
     OffsetResult,
     ProducePartition,
     ProduceRequest,
@@ -47,8 +48,7 @@ class Replicas:
         del request, room
         return [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
 
-    def list_offset(self, *_: Any, reads_committed: bool = False) -> tuple[OffsetResult, int]:
-        del reads_committed
+    def list_offset(self, _: OffsetLookup) -> tuple[OffsetResult, int]:
         return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
 
 
@@ -72,6 +72,8 @@ def metered() -> tuple[BrokerService, Meters]:
         configs=unused,
         create_topic=unused,
         groups=unused,
+        transactions=unused,
+        verification=unused,
         middleware=[MeteredRequests(meters)],
     )
     return service, meters
@@ -101,7 +103,7 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
 
 async def test_a_request_that_fails_is_counted_as_an_error() -> None:
     service, meters = metered()
-    assert service.list_offset(AT, None, -1, reads_committed=True)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert service.list_offset(OffsetLookup(AT, -1, reads_committed=True))[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (meters.request("ListOffsets").count, meters.request("ListOffsets").errors) == (1, 1)
 
 

@@ -95,9 +95,9 @@ def page(*, replicas: list[Replica], meters: Meters | None = None, is_controller
 def test_a_replica_that_a_reassignment_adds_does_not_make_a_partition_under_replicated() -> None:
     """Partition.isUnderReplicated counts the original replicas; ReplicaManager.ReassigningPartitions."""
     name = "kafka_server_replicamanager"
-    told = page(replicas=[Replica(leader((1, 2)), is_reassigning=True, adding_count=1), Replica(follower())])
-    assert told[f"{name}_underreplicatedpartitions"] == "0"
-    assert told[f"{name}_reassigningpartitions"] == "1"
+    reported = page(replicas=[Replica(leader((1, 2)), is_reassigning=True, adding_count=1), Replica(follower())])
+    assert reported[f"{name}_underreplicatedpartitions"] == "0"
+    assert reported[f"{name}_reassigningpartitions"] == "1"
     assert page(replicas=[Replica(leader((1, 2)))])[f"{name}_reassigningpartitions"] == "0"
 
 
@@ -113,57 +113,57 @@ def test_a_replica_that_a_reassignment_adds_does_not_make_a_partition_under_repl
 def test_the_isr_of_a_leader_is_reported_by_kafkas_names(
     isr: tuple[int, ...], min_isr: int, under: str, below: str, at_min: str
 ) -> None:
-    told = page(replicas=[Replica(leader(isr), 640, 2, min_isr), Replica(follower())])
-    assert told["kafka_server_replicamanager_underreplicatedpartitions"] == under
-    assert told["kafka_server_replicamanager_underminisrpartitioncount"] == below
-    assert told["kafka_server_replicamanager_atminisrpartitioncount"] == at_min
-    assert told['kafka_cluster_partition_underreplicated{topic="orders",partition="0"}'] == under
-    assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="0"}'] == str(len(isr))
-    assert told['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
+    reported = page(replicas=[Replica(leader(isr), 640, 2, min_isr), Replica(follower())])
+    assert reported["kafka_server_replicamanager_underreplicatedpartitions"] == under
+    assert reported["kafka_server_replicamanager_underminisrpartitioncount"] == below
+    assert reported["kafka_server_replicamanager_atminisrpartitioncount"] == at_min
+    assert reported['kafka_cluster_partition_underreplicated{topic="orders",partition="0"}'] == under
+    assert reported['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="0"}'] == str(len(isr))
+    assert reported['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
 
 
 def test_open_connections_are_reported_by_listener() -> None:
     """SocketServer's connection-count."""
-    told = page(replicas=[])
-    assert told['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] == "3"
+    reported = page(replicas=[])
+    assert reported['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] == "3"
 
 
 def test_logs_and_lags_are_reported() -> None:
     meters = Meters()
     meters.follower_fetched(OTHER, leader=2, high_watermark=9, log_end_offset=5)
-    told = page(replicas=[Replica(leader((1, 2)), 640, 2), Replica(follower())], meters=meters)
-    assert told['kafka_log_log_logendoffset{topic="orders",partition="0"}'] == "10"
-    assert told['kafka_log_log_logstartoffset{topic="orders",partition="0"}'] == "2"
-    assert told['kafka_log_log_size{topic="orders",partition="0"}'] == "640"
-    assert told['kafka_log_log_numlogsegments{topic="orders",partition="0"}'] == "2"
+    reported = page(replicas=[Replica(leader((1, 2)), 640, 2), Replica(follower())], meters=meters)
+    assert reported['kafka_log_log_logendoffset{topic="orders",partition="0"}'] == "10"
+    assert reported['kafka_log_log_logstartoffset{topic="orders",partition="0"}'] == "2"
+    assert reported['kafka_log_log_size{topic="orders",partition="0"}'] == "640"
+    assert reported['kafka_log_log_numlogsegments{topic="orders",partition="0"}'] == "2"
     lag = 'kafka_server_fetcherlagmetrics_consumerlag{clientId="ReplicaFetcherThread-0-2",topic="orders",partition="1"}'
-    assert told[lag] == "4"
-    assert told['kafka_server_replicafetchermanager_maxlag{clientId="Replica"}'] == "4"
-    assert told['tidegauge_partition_replicalag{replica="2",topic="orders",partition="0"}'] == "3"
-    assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Produce"}'] == "4"
-    assert told["kafka_server_replicamanager_leadercount"] == "1"
+    assert reported[lag] == "4"
+    assert reported['kafka_server_replicafetchermanager_maxlag{clientId="Replica"}'] == "4"
+    assert reported['tidegauge_partition_replicalag{replica="2",topic="orders",partition="0"}'] == "3"
+    assert reported['kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Produce"}'] == "4"
+    assert reported["kafka_server_replicamanager_leadercount"] == "1"
 
 
 def test_the_lag_behind_a_former_leader_is_reported_no_more() -> None:
     meters = Meters()
     meters.follower_fetched(OTHER, leader=1, high_watermark=9, log_end_offset=5)
-    told = page(replicas=[Replica(follower())], meters=meters)
-    assert not [name for name in told if "consumerlag" in name]
+    reported = page(replicas=[Replica(follower())], meters=meters)
+    assert not [name for name in reported if "consumerlag" in name]
 
 
 def test_an_offline_replica_has_no_offsets() -> None:
     offline = ReplicaView(AT, "offline", 1, 3, 4, 0, 0, 0)
-    told = page(replicas=[Replica(offline)])
-    assert told["kafka_server_replicamanager_offlinereplicacount"] == "1"
-    assert not [name for name in told if name.startswith("kafka_log_log_")]
+    reported = page(replicas=[Replica(offline)])
+    assert reported["kafka_server_replicamanager_offlinereplicacount"] == "1"
+    assert not [name for name in reported if name.startswith("kafka_log_log_")]
 
 
 @pytest.mark.parametrize(("is_controller", "values"), [(True, ["1", "3", "1", "2", "1"]), (False, ["0"] * 5)])
 def test_the_controller_alone_counts_the_cluster(is_controller: bool, values: list[str]) -> None:
-    told = page(replicas=[], is_controller=is_controller)
+    reported = page(replicas=[], is_controller=is_controller)
     names = "activecontrollercount activebrokercount offlinepartitionscount globalpartitioncount"
     names += " preferredreplicaimbalancecount"
-    assert [told[f"kafka_controller_kafkacontroller_{name}"] for name in names.split()] == values
+    assert [reported[f"kafka_controller_kafkacontroller_{name}"] for name in names.split()] == values
 
 
 def test_isr_changes_and_elections_are_counted_from_the_notes() -> None:
@@ -180,28 +180,30 @@ def test_isr_changes_and_elections_are_counted_from_the_notes() -> None:
     meters.noted("session", "ZooKeeper", {"state": "lost"})
     meters.noted("log_end_offset", "Produce", {"old": 3, "new": 5}, AT)
     meters.noted("log_end_offset", "FetchResponse", {"old": 3, "new": 5}, OTHER)
-    told = page(replicas=[], meters=meters)
+    reported = page(replicas=[], meters=meters)
     manager, stats = "kafka_server_replicamanager_", "kafka_controller_controllerstats_"
-    assert [told[f"{manager}{name}_total"] for name in ("isrshrinks", "isrexpands", "failedisrupdates")] == ["1"] * 3
-    assert told[f"{stats}leaderelectionrateandtimems_count"] == "2"
-    assert told[f"{stats}uncleanleaderelections_total"] == "1"
-    assert told["kafka_server_sessionexpirelistener_zookeeperexpires_total"] == "1"
-    assert told["kafka_server_brokertopicmetrics_messagesin_total"] == "2"
-    assert told['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == "2"
+    assert [reported[f"{manager}{name}_total"] for name in ("isrshrinks", "isrexpands", "failedisrupdates")] == [
+        "1"
+    ] * 3
+    assert reported[f"{stats}leaderelectionrateandtimems_count"] == "2"
+    assert reported[f"{stats}uncleanleaderelections_total"] == "1"
+    assert reported["kafka_server_sessionexpirelistener_zookeeperexpires_total"] == "1"
+    assert reported["kafka_server_brokertopicmetrics_messagesin_total"] == "2"
+    assert reported['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == "2"
 
 
 def test_request_times_are_a_summary_over_the_latest_requests() -> None:
     meters = Meters()
     for milliseconds in range(1, 101):
         meters.request("Produce").took(milliseconds, failed=milliseconds > 98)
-    told = page(replicas=[], meters=meters)
+    reported = page(replicas=[], meters=meters)
     name = "kafka_network_requestmetrics_totaltimems"
-    assert told[f'{name}{{request="Produce",quantile="0.50"}}'] == "51"
-    assert told[f'{name}{{request="Produce",quantile="0.99"}}'] == "100"
-    assert told[f'{name}{{request="Produce",quantile="0.999"}}'] == "100"
-    assert told[f'{name}_count{{request="Produce"}}'] == "100"
-    assert told[f'{name}_sum{{request="Produce"}}'] == "5050"
-    assert told['kafka_network_requestmetrics_errors_total{request="Produce"}'] == "2"
+    assert reported[f'{name}{{request="Produce",quantile="0.50"}}'] == "51"
+    assert reported[f'{name}{{request="Produce",quantile="0.99"}}'] == "100"
+    assert reported[f'{name}{{request="Produce",quantile="0.999"}}'] == "100"
+    assert reported[f'{name}_count{{request="Produce"}}'] == "100"
+    assert reported[f'{name}_sum{{request="Produce"}}'] == "5050"
+    assert reported['kafka_network_requestmetrics_errors_total{request="Produce"}'] == "2"
 
 
 def test_old_times_are_forgotten_and_no_request_has_no_quantiles() -> None:
@@ -255,19 +257,19 @@ strimzi-kafka.json, prometheus-kafka-rules.yaml, KafOpticon; jmx-monitoring-stac
 
 
 def test_what_public_dashboards_query_is_there() -> None:
-    told = {family.name for family in families(Snapshot([], [], {1}, False, Meters()))}
+    reported = {family.name for family in families(Snapshot([], [], {1}, False, Meters()))}
     asked = {f"{kind}_{name}" for kind, names in DASHBOARDS.items() for name in names}
-    assert asked - told == set()
+    assert asked - reported == set()
     assert len(asked) > 35
 
 
 def test_the_brokers_state_is_reported_by_kafkas_numbers() -> None:
     meters = Meters()
-    told = []
+    reported = []
     for state in ("starting", "registered", "shutting-down"):
         meters.noted("broker", "Lifecycle", {"state": state, "broker_epoch": 1})
-        told.append(page(replicas=[], meters=meters)["kafka_server_kafkaserver_brokerstate"])
-    assert told == ["1", "3", "6"]
+        reported.append(page(replicas=[], meters=meters)["kafka_server_kafkaserver_brokerstate"])
+    assert reported == ["1", "3", "6"]
 
 
 def test_every_family_explains_itself() -> None:
@@ -312,15 +314,15 @@ def test_a_wrong_address_is_refused_with_what_to_write(text: str) -> None:
     ],
 )
 def test_one_page_is_served_and_nothing_else(request_line: bytes, status: str, body: str) -> None:
-    answer = MetricsEndpoint(lambda: "a 1\n").respond(request_line + b"\r\nHost: x\r\n\r\n").decode()
-    head, _, text = answer.partition("\r\n\r\n")
+    response = MetricsEndpoint(lambda: "a 1\n").respond(request_line + b"\r\nHost: x\r\n\r\n").decode()
+    head, _, text = response.partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status}\r\n")
     assert text == body
 
 
 def test_a_page_that_can_not_be_made_is_an_error_of_the_server_only(caplog: pytest.LogCaptureFixture) -> None:
-    answer = MetricsEndpoint(lambda: str(1 // 0)).respond(b"GET /metrics HTTP/1.1\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 500 ")
+    response = MetricsEndpoint(lambda: str(1 // 0)).respond(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert response.startswith(b"HTTP/1.1 500 ")
     assert "The metrics could not be collected" in caplog.text
 
 

@@ -16,5 +16,5 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard))
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one():
-    told = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
-    assert told.stdout == "True\n"
+    reported = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+    assert reported.stdout == "True\n"

@@ -47,7 +47,7 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.INFO, "tidegauge.request")
     caller = Caller("kafka:1", "PLAINTEXT")
     assert service.metadata(caller, [], may_create=False).topics == []
-    service.list_offset("t", None, -1)
+    service.list_offset("lookup")
     await service.produce("request")
     await asyncio.sleep(0)
     assert (await service.fetch(caller, "request")).pending is None

@@ -34,6 +34,13 @@ class Groups:
         assert not deleted
 
 
+class Transactions:
+    """A transaction coordinator without transactions."""
+
+    def metadata_updated(self) -> None:
+        """Nothing follows of it."""
+
+
 class Broker:
     """A service that is asked whether its start is over."""
 
@@ -51,6 +58,8 @@ class Broker:
             configs=nothing,
             create_topic=lambda _: None,
             groups=cast("Any", Groups()),
+            transactions=cast("Any", Transactions()),
+            verification=nothing,
         )
         self.waiting: asyncio.Future[None] | None = None
 

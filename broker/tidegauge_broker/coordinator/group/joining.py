@@ -13,13 +13,13 @@ from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.phases import NEW_MEMBER_TIMEOUT_MS, Phases
 from tidegauge_broker.coordinator.group.replacing import Replacing
 from tidegauge_broker.coordinator.group.states import COMPLETING, PREPARING, STABLE
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 
 class Joining:
     """Handles JoinGroup for the groups of a coordinator."""
 
-    def __init__(self, runtime: Runtime, phases: Phases) -> None:
+    def __init__(self, runtime: GroupRuntime, phases: Phases) -> None:
         self._runtime = runtime
         self._phases = phases
         self._replacing = Replacing(runtime, phases)

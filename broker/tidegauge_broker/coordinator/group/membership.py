@@ -20,13 +20,13 @@ from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import COMPLETING, EMPTY, PREPARING, STABLE
 from tidegauge_broker.coordinator.group.storing import metadata_batch, stored_error
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 
 class Membership:
     """Handles the requests of members that have joined."""
 
-    def __init__(self, runtime: Runtime, phases: Phases) -> None:
+    def __init__(self, runtime: GroupRuntime, phases: Phases) -> None:
         self._runtime = runtime
         self._phases = phases
 
@@ -83,7 +83,7 @@ class Membership:
                 f"Error {error.name} when storing group assignment during SyncGroup (member: {request.member_id})",
             )
 
-        self._runtime.append(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
+        self._runtime.append_record(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
         self._runtime.counters.completed_rebalances += 1
 
     def heartbeat(self, group: Group, request: Heartbeat) -> ErrorCode:

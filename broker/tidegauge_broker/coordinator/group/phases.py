@@ -23,7 +23,7 @@ from tidegauge_broker.coordinator.group.states import (
     STABLE,
 )
 from tidegauge_broker.coordinator.group.storing import metadata_batch, stored_error
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member's JoinGroup may stay parked (GroupCoordinator.NewMemberJoinTimeoutMs)."""
@@ -32,7 +32,7 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 class Phases:
     """What moves groups from state to state."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: GroupRuntime) -> None:
         self._runtime = runtime
 
     # States
@@ -175,7 +175,7 @@ class Phases:
             if error is not ErrorCode.NONE:
                 runtime.log(f"Failed to write empty metadata for group {group.group_id}: {error.name}", "warning")
 
-        runtime.append(group.partition, metadata_batch(runtime, group, {}), outcome)
+        runtime.append_record(group.partition, metadata_batch(runtime, group, {}), outcome)
 
     # The sync phase
 

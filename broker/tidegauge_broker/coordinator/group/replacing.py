@@ -15,13 +15,13 @@ from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import COMPLETING, DEAD, PREPARING, STABLE
 from tidegauge_broker.coordinator.group.storing import metadata_batch, stored_error
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 
 class Replacing:
     """Replaces static members."""
 
-    def __init__(self, runtime: Runtime, phases: Phases) -> None:
+    def __init__(self, runtime: GroupRuntime, phases: Phases) -> None:
         self._runtime = runtime
         self._phases = phases
 
@@ -87,7 +87,7 @@ class Replacing:
             else:
                 self._phases.answer_join(replacement.member, self._response(replacement))
 
-        self._runtime.append(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
+        self._runtime.append_record(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
 
     def _response(self, replacement: _Replacement) -> JoinGroupResult:
         """Return the response that makes no leader assign again: the Stable group would ignore the assignment."""

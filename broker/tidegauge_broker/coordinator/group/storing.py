@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from tidegauge_broker.coordinator.group.group import Group
-from tidegauge_broker.coordinator.records import GROUP_BASE_SEQUENCE, Record, batch_of, group_key, group_value
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, batch_of
+from tidegauge_broker.coordinator.records import group_key, group_value
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 UNAVAILABLE_ERRORS = frozenset(
     {
@@ -24,7 +25,7 @@ MOVED_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STOR
 TOO_LARGE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
-def metadata_batch(runtime: Runtime, group: Group, assignments: Mapping[str, bytes]) -> bytes:
+def metadata_batch(runtime: GroupRuntime, group: Group, assignments: Mapping[str, bytes]) -> bytes:
     """Return a batch with the group's record as of now, with these assignments by member id."""
     members = [
         MemberMetadata(
@@ -49,7 +50,7 @@ def metadata_batch(runtime: Runtime, group: Group, assignments: Mapping[str, byt
     )
     record = Record(group_key(group.group_id), group_value(value))
     compression = runtime.settings.offsets_topic_compression_codec
-    return batch_of([record], runtime.now_ms, GROUP_BASE_SEQUENCE, compression)
+    return batch_of([record], runtime.now_ms, NO_SEQUENCE, compression)
 
 
 def stored_error(error: ErrorCode) -> ErrorCode:

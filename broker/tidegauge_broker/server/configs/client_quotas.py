@@ -1,4 +1,6 @@
-"""Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka, but not applied.
+"""Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka.
+
+Those of addresses are applied (``address_quotas.py``), the others are not.
 
 Rules:
     1. An entity is a user, a client id, both, or an address; a name that is None is the default of its type.

@@ -29,6 +29,7 @@ from tidegauge.settings import (
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
+from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
 from tidegauge_broker.server.configs.scram_users import ScramUsers
@@ -74,6 +75,7 @@ class DynamicConfigs:
     ) -> None:
         self.topics = TopicConfigs(zookeeper, settings.live)
         self.quotas = ClientQuotas(zookeeper)
+        self.addresses = AddressQuotas(self.quotas)
         self.users = ScramUsers(zookeeper)
         self._admin = ConfigAdmin(zookeeper)
         self._broker_id = broker_id
@@ -93,6 +95,7 @@ class DynamicConfigs:
         """Read everything: at the start, before anything uses the settings, and with each new session."""
         await self._read_broker()
         await self.topics.read_all()
+        await self.addresses.read()
         self._tell_all()
 
     def follow(self, affected: Affected) -> None:
@@ -122,6 +125,8 @@ class DynamicConfigs:
                 self._tell_all()
                 if self._affected is not None and self._settings.live.flag(UNCLEAN) and not was_unclean:
                     self._affected.unclean_election_enabled(None)
+            case "ips":
+                await self.addresses.read()
             case _:
                 LOG.debug("The settings of %s are none of this broker's", entity)
 

@@ -1,13 +1,15 @@
 """The faults in force on a broker, and what they do to a call.
 
 Contract: ``set`` checks a fault and puts it in force; ``network`` says what the network faults do to a call now,
-``error`` takes one request and says whether it fails. Disk faults are kept here too, and handed to the disks.
+``error`` takes one request and says whether it fails, ``hold`` where it or its response waits. Disk faults are kept
+here too, and handed to the disks.
 
 Rules:
     1. A network fault with the same ends, direction and kind of effect replaces the older one.
     2. Where several faults apply to a call between brokers, a partition wins, a loss comes next, delays add up.
     3. No fault applies to a broker's calls to itself, nor to those of the Lab service and the health service.
     4. Chances come from the fault's own seed: the same calls in the same order have the same luck.
+    5. What a hold keeps goes on when the hold is cleared; when the broker stops, it ends without a response.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.apis import apis_meant
 from tidegauge.faults.messages import from_message
 from tidegauge.faults.model import Plane
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
+from tidegauge_broker.server.lab.barrier import Barrier
+from tidegauge_broker.server.lab.injectable import check_api, check_error
 from tidegauge_broker.server.service.gate import GatedRequest
-from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 IN = lab_pb2.LAB_DIRECTION_IN
 OUT = lab_pb2.LAB_DIRECTION_OUT
@@ -81,6 +85,7 @@ class _InForce:
     chances: Random
     seen: int = 0
     on_disk: DiskFault | None = None
+    barrier: Barrier | None = None
 
 
 @dataclass(slots=True)
@@ -107,7 +112,7 @@ class FaultTable:
         """
         fault = lab_pb2.LabFault()
         fault.CopyFrom(asked)
-        fault.met = 0
+        fault.met = fault.held = 0
         wanted = from_message(fault)
         if wanted is None:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the request names no fault")
@@ -120,7 +125,10 @@ class FaultTable:
                 for number in [number for number, other in self._in_force.items() if _same(other.fault, fault)]:
                     del self._in_force[number]
             case "error":
-                injection.check(fault.error)
+                check_error(fault.error)
+            case "hold":
+                check_api(fault.hold.rpc)
+                entry.barrier = Barrier()
             case "disk":
                 entry.on_disk = self._to_disk(fault.disk)
         self._last_id += 1
@@ -138,7 +146,7 @@ class FaultTable:
         if fault.broker_ids and fault.plane != lab_pb2.LAB_PLANE_BROKERS:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids are those of brokers")
         if fault.WhichOneof("effect") is None:
-            fault.cut = True
+            fault.partitioned = True
 
     def _to_disk(self, fault: lab_pb2.DiskFault) -> DiskFault:
         on_disk = DiskFault(
@@ -166,9 +174,17 @@ class FaultTable:
             del self._in_force[number]
             if entry.on_disk is not None:
                 self.disks.remove(entry.on_disk)
+            if entry.barrier is not None:
+                entry.barrier.release()
         if ended:
             self._notify()
         return ended
+
+    def close(self) -> None:
+        """End what holds keep: the broker stops, and waits for none of it."""
+        for entry in self._in_force.values():
+            if entry.barrier is not None:
+                entry.barrier.refuse()
 
     def listed(self) -> list[lab_pb2.LabFault]:
         """All that are in force, by id; those that are used up are among them."""
@@ -178,6 +194,8 @@ class FaultTable:
     def _shown(entry: _InForce) -> lab_pb2.LabFault:
         if entry.on_disk is not None:
             entry.fault.met = entry.on_disk.met
+        if entry.barrier is not None:
+            entry.fault.held = entry.barrier.held
         return entry.fault
 
     def _notify(self) -> None:
@@ -202,7 +220,7 @@ class FaultTable:
             if fault.WhichOneof("kind") != "network" or not self._meets(fault.network, way, end):
                 continue
             effect = fault.network.WhichOneof("effect")
-            if effect == "cut":
+            if effect == "partitioned":
                 refused_by = number
             elif not count:
                 continue
@@ -232,8 +250,7 @@ class FaultTable:
             fault = entry.fault
             if fault.WhichOneof("kind") != "error" or not _names(fault.error, request):
                 continue
-            entry.seen += 1
-            if entry.seen <= fault.error.skip or (fault.error.times and fault.met >= fault.error.times):
+            if not _is_its_turn(entry, fault.error):
                 continue
             probability = fault.error.probability or 1.0
             if probability < 1 and entry.chances.random() >= probability:
@@ -242,10 +259,29 @@ class FaultTable:
             return fault.error
         return None
 
+    def hold(self, request: GatedRequest, *, after_effect: bool) -> Barrier | None:
+        """Return where this request waits before its effect, or where its response does; None: nowhere."""
+        for entry in self._in_force.values():
+            hold = entry.fault.hold
+            if entry.barrier is None or hold.after_effect != after_effect or not _names(hold, request):
+                continue
+            if _is_its_turn(entry, hold):
+                entry.fault.met += 1
+                return entry.barrier
+        return None
 
-def _names(fault: lab_pb2.ErrorFault, request: GatedRequest) -> bool:
+
+def _is_its_turn(entry: _InForce, fault: lab_pb2.ErrorFault | lab_pb2.HoldFault) -> bool:
+    """Count a call that the fault means; return whether it is one of those that it affects."""
+    entry.seen += 1
+    return entry.seen > fault.skip and not (fault.times and entry.fault.met >= fault.times)
+
+
+def _names(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault, request: GatedRequest) -> bool:
     """Return whether the fault means this request: its API, its sender and what it is about."""
-    if not injection.names(fault, request.api):
+    if request.api not in apis_meant(fault.rpc):
+        return False
+    if fault.client_id and fault.client_id != request.client_id:
         return False
     if fault.caller and fault.caller != str(request.caller.broker_id):
         plane = Plane.CLIENTS if request.caller.broker_id is None else Plane.BROKERS

@@ -1,4 +1,4 @@
-"""Requests that arrive: partitioned, delayed, lost, or given an error, by API name and caller, for every wire.
+"""Requests that arrive: partitioned, delayed, lost, held, or given an error, by API name and caller, for every wire.
 
 Contract: the service's ``Gate``. A call whose caller is partitioned from this broker ends at once, as if the port
 refused it; so do calls and connections in flight when a partition begins. What they had begun goes on here (a produce
@@ -7,18 +7,32 @@ may be appended), only their responses are lost: the other end does not know the
 Rules:
     1. A caller is the broker that its wire names, else a client.
     2. Where a connection carries several requests, delays, losses and errors apply to each of them separately.
-    3. While nothing is in force, a request passes with one look at the table.
+    3. While nothing is in force, a request passes with one look at the tables.
+    4. A fault comes before a rule: a request that a fault affects is not counted by rules.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable
+from tidegauge_broker.server.lab.rules import RuleTable, Taken
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.gate import CallRefused, Entry, GatedRequest, InjectedError
+from tidegauge_broker.server.service.gate import CallRefused, Entry, GatedRequest, Hold, InjectedError
+
+
+class Delay:
+    """A hold that ends by itself."""
+
+    def __init__(self, delay_ms: int) -> None:
+        self._delay_ms = delay_ms
+
+    async def wait(self) -> None:
+        """Wait for the delay."""
+        await asyncio.sleep(self._delay_ms / 1000)
 
 
 class _Entry:
@@ -37,17 +51,20 @@ class LabGate:
 
     Args:
         faults: those in force on this broker.
+        rules: for requests of Kafka's clients; None: there are none.
     """
 
-    def __init__(self, faults: FaultTable) -> None:
+    def __init__(self, faults: FaultTable, rules: RuleTable | None = None) -> None:
         self._faults = faults
+        self._rules = RuleTable(faults.broker_id) if rules is None else rules
+        self._taken: dict[int, Taken] = {}
         self._entries: dict[_Entry, None] = {}
         faults.listeners.append(self._look_again)
 
     @property
     def is_open(self) -> bool:
         """Whether nothing is in force; rule 3."""
-        return self._faults.is_empty
+        return self._faults.is_empty and self._rules.is_empty
 
     def enter(self, caller: Caller, end: Callable[[], object]) -> Entry:
         """Register a call or a connection."""
@@ -75,8 +92,37 @@ class LabGate:
             await asyncio.sleep(verdict.delay_ms / 1000)
         if verdict.refused_by is not None:
             raise CallRefused(_words(verdict.refused_by))
+        barrier = self._faults.hold(request, after_effect=False)
+        if barrier is not None:
+            await barrier.wait()
         fault = self._faults.error(request)
-        return None if fault is None else InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
+        if fault is not None:
+            return InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
+        taken = self._rules.take(request, time.time_ns() // 1_000_000)
+        return None if taken is None else await self._obey(taken, request)
+
+    async def _obey(self, taken: Taken, request: GatedRequest) -> InjectedError | None:
+        """Do what a rule says before the request's effect; what it says of the response comes with ``hold_of``."""
+        rule = taken.rule
+        if rule.delay_ms and not rule.after_effect:
+            await asyncio.sleep(rule.delay_ms / 1000)
+        if rule.disconnect and not rule.after_effect:
+            raise CallRefused("a rule of the lab closes the connection")
+        self._taken[id(request)] = taken
+        if rule.disconnect:
+            return InjectedError(0, after_effect=True, status="UNAVAILABLE")
+        if rule.error is None:
+            return None
+        return InjectedError(rule.error, rule.after_effect, top_level=rule.top_level)
+
+    def hold_of(self, request: GatedRequest) -> Hold | None:
+        """Return what the response waits for; it is decided when the request is handled."""
+        taken = self._taken.pop(id(request), None)
+        if taken is not None and taken.barrier is not None:
+            return taken.barrier
+        if taken is not None and taken.rule.delay_ms and taken.rule.after_effect:
+            return Delay(taken.rule.delay_ms)
+        return self._faults.hold(request, after_effect=True)
 
     def _look_again(self) -> None:
         """End the calls and connections that the changed table partitions."""

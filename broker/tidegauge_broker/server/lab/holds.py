@@ -183,11 +183,11 @@ class Holds:
                 kept = await self._ask(chosen, response, hold_response=hold_response)
                 if hold_response:
                     hold.kept = kept
-                    response.answer_kept_back = True
+                    response.response_withheld = True
                     return
             else:
                 async with self._fetchers.within_round():
-                    await kept.call.write(lab_pb2.SteppedRoundRequest(give_answer=lab_pb2.GiveAnswer()))
+                    await kept.call.write(lab_pb2.SteppedRoundRequest(give_response=lab_pb2.GiveResponse()))
             message = await self._read(kept.call, response)
             self._take(chosen, message, response)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
@@ -261,10 +261,10 @@ class Holds:
     def _request(self, chosen: _Round, *, hold_response: bool) -> lab_pb2.SteppedRoundRequest:
         if isinstance(chosen, EpochRound):
             question = self._fetchers.epoch_request(chosen)
-            return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_answer=hold_response)
+            return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_response=hold_response)
         request = self._fetchers.request_for(chosen, first=True)
         request.partitions.extend(convert.to_fetch_partition(item) for item in chosen.partitions)
-        return lab_pb2.SteppedRoundRequest(fetch=request, keep_answer=hold_response)
+        return lab_pb2.SteppedRoundRequest(fetch=request, keep_response=hold_response)
 
     def _take(self, chosen: _Round, message: lab_pb2.SteppedRoundResponse, response: lab_pb2.StepFetchResponse) -> None:
         """Give the leader's response to the core, and say what it was."""

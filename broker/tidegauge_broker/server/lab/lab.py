@@ -2,7 +2,7 @@
 
 Rules:
     1. What is switched on here is in this process only: a restart clears it, except what the settings say
-       (``lab.held``).
+       (``lab.held``, ``lab.rules.file``).
     2. While nothing is switched on, the broker behaves as a plain one.
 """
 
@@ -22,6 +22,8 @@ from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.rule_messages import rules_from_start
+from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -40,7 +42,9 @@ class Lab(Seams):
         self._disk_faults = DiskFaults()
         self._faults = FaultTable(broker_id, self._disk_faults)
         self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
-        self._gate = LabGate(self._faults)
+        self._rules = RuleTable(broker_id)
+        self._rules.set(rules_from_start(settings))
+        self._gate = LabGate(self._faults, self._rules)
         self._link = ZooKeeperLink(self._faults)
         self._holds: Holds | None = None
 
@@ -64,12 +68,19 @@ class Lab(Seams):
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""
         self._holds = Holds(parts.fetchers, describing(parts), held_from_start(self._settings))
-        self._servicer = LabServicer(parts, self._holds, self._faults, ReplicationServicer(parts.service, ""))
+        self._servicer = LabServicer(
+            parts, self._holds, self._faults, self._rules, ReplicationServicer(parts.service, "")
+        )
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
         """Offer the Lab service."""
         lab_service_pb2_grpc.add_LabServiceServicer_to_server(self._servicer, server)
         return [service.full_name for service in lab_service_pb2.DESCRIPTOR.services_by_name.values()]
+
+    def stopping(self) -> None:
+        """End what holds of requests keep."""
+        self._faults.close()
+        self._rules.close()
 
     async def close(self) -> None:
         """End the holds and the link to ZooKeeper: the broker stops."""

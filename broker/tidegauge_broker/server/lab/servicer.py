@@ -20,6 +20,9 @@ from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Describe, Holds
+from tidegauge_broker.server.lab.observed_groups import to_observed_group
+from tidegauge_broker.server.lab.rule_messages import from_rule, to_request
+from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.lab.words import describe_fault
@@ -30,7 +33,7 @@ from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
 Result = TypeVar("Result")
-_ACTIONS = {"network": "isolate", "error": "inject-error", "disk": "inject-disk", None: ""}
+_ACTIONS = {"network": "isolate", "error": "inject-error", "hold": "hold-requests", "disk": "inject-disk", None: ""}
 
 
 def held_from_start(settings: Values) -> list[TopicPartition]:
@@ -58,11 +61,36 @@ def describing(parts: Parts) -> Describe:
 class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     """The methods of ``lab_service.proto``."""
 
-    def __init__(self, parts: Parts, holds: Holds, faults: FaultTable, replication: ReplicationServicer) -> None:
+    def __init__(
+        self, parts: Parts, holds: Holds, faults: FaultTable, rules: RuleTable, replication: ReplicationServicer
+    ) -> None:
         self._parts = parts
         self._holds = holds
         self._faults = faults
+        self._rules = rules
         self._replication = replication
+
+    async def SetRules(self, request: lab_pb2.SetRulesRequest, context: Context) -> lab_pb2.SetRulesResponse:
+        """Put the rules in force, and no others."""
+
+        async def set_rules() -> None:
+            self._rules.set([from_rule(one) for one in request.rules])
+
+        await _or_abort(set_rules(), context)
+        return lab_pb2.SetRulesResponse()
+
+    async def ListRules(self, request: lab_pb2.ListRulesRequest, context: Context) -> lab_pb2.ListRulesResponse:
+        """Return how many responses each rule holds."""
+        del request, context
+        held = self._rules.held().items()
+        return lab_pb2.ListRulesResponse(rules=[lab_pb2.RuleState(rule_id=one, held=number) for one, number in held])
+
+    async def ListRequests(
+        self, request: lab_pb2.ListRequestsRequest, context: Context
+    ) -> lab_pb2.ListRequestsResponse:
+        """Return the journal of requests after a number."""
+        del context
+        return lab_pb2.ListRequestsResponse(requests=[to_request(one) for one in self._rules.after(request.after)])
 
     async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
         """Hold or release a follower."""
@@ -120,6 +148,19 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
         )
 
+    async def ObserveGroups(
+        self, request: lab_pb2.ObserveGroupsRequest, context: Context
+    ) -> lab_pb2.ObserveGroupsResponse:
+        """Describe the groups that this broker coordinates, whatever faults are in force."""
+        del request, context
+        service = self._parts.service
+        runner = service.groups.runner
+        views = sorted(runner.coordinator.group_views(), key=lambda view: view.group_id)
+        return lab_pb2.ObserveGroupsResponse(
+            broker_id=service.broker_id,
+            groups=[to_observed_group(view, service.broker_id, runner.time_ms) for view in views],
+        )
+
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
         """List the faults in force and the held partitions."""
         del request, context
@@ -127,7 +168,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             broker_id=self._parts.service.broker_id,
             faults=self._faults.listed(),
             held=[
-                lab_pb2.HeldPartition(partition=_to_partition(at), answer_kept_by=leader)
+                lab_pb2.HeldPartition(partition=_to_partition(at), response_withheld_by=leader)
                 for at, leader in self._holds.held().items()
             ],
         )

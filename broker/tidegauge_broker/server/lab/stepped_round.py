@@ -51,13 +51,13 @@ async def stepped_round(
         before = after
         return message
 
-    if first.keep_answer and first.WhichOneof("message") == "fetch":
+    if first.keep_response and first.WhichOneof("message") == "fetch":
         first.fetch.max_wait_ms = _FOR_EVER_MS
     response = asyncio.get_running_loop().create_task(_respond(replication, first, context))
     try:
         await asyncio.sleep(0)  # the task runs up to its wait in the purgatory: then the request has been taken
         yield reported(lab_pb2.SteppedRoundResponse(taken=lab_pb2.RequestTaken()))
-        if first.keep_answer:
+        if first.keep_response:
             if await anext(requests, None) is None:
                 return
             before = None if at is None else describe(at)

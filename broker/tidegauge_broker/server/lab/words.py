@@ -21,6 +21,8 @@ def describe_fault(message: lab_pb2.LabFault) -> str:
             return _describe_network(message.network)
         case "error":
             return _describe_error(message.error)
+        case "hold":
+            return _describe_hold(message.hold)
         case "disk":
             return _describe_disk(message.disk)
     return "a fault of an unknown kind"
@@ -53,12 +55,18 @@ def _describe_error(fault: lab_pb2.ErrorFault) -> str:
     return f"{fault.rpc}{_scope(fault)} responds with {error}{_count(fault.times, fault.skip)}{chance}{effect}"
 
 
-def _scope(fault: lab_pb2.ErrorFault) -> str:
-    """Return which calls of the RPC are meant."""
+def _describe_hold(fault: lab_pb2.HoldFault) -> str:
+    what = "responses to " if fault.after_effect else ""
+    return f"{what}{fault.rpc}{_scope(fault)} held{_count(fault.times, fault.skip)}"
+
+
+def _scope(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault) -> str:
+    """Return which calls of the API are meant."""
     where = f"{fault.topic}-{fault.partition}" if fault.HasField("partition") else fault.topic
     caller = f"broker {fault.caller}" if fault.caller.isdigit() else fault.caller
     return (
         (f" from {caller}" if caller else "")
+        + (f" from client {fault.client_id}" if fault.client_id else "")
         + (f" about {where}" if where else "")
         + (f" of group {fault.group}" if fault.group else "")
     )

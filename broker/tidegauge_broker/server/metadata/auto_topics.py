@@ -3,25 +3,33 @@ first use.
 
 The client gets an error all the same and asks again; the controller creates the topic with num.partitions
 and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name.
-Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``.
+Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``,
+``TransactionStateManager.transactionTopicConfigs``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc.aio
 
 from tidegauge.control import Endpoint
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import Values
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge.v1 import topics_pb2
 from tidegauge_broker.server.replication.peers import Peers
 
-_FIXED_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
-"""Kafka's for this topic alone (GroupMetadataManager). As pairs: they name no settings of this broker."""
+_OFFSETS_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
+_TRANSACTION_CONFIGS = (
+    "cleanup.policy=compact",
+    "compression.type=uncompressed",
+    "unclean.leader.election.enable=false",
+)
+"""Kafka's for these topics alone (GroupMetadataManager, TransactionStateManager). As pairs: they name no settings of
+this broker."""
 LOG = logging.getLogger("tidegauge.auto-topics")
 
 
@@ -35,9 +43,29 @@ def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
         name=OFFSETS_TOPIC,
         partition_count=settings.integer("offsets.topic.num.partitions"),
         replication_factor=settings.integer("offsets.topic.replication.factor"),
-        configs={name: value for name, _, value in (pair.partition("=") for pair in _FIXED_CONFIGS)}
-        | {"segment.bytes": str(settings.integer("offsets.topic.segment.bytes"))},
+        configs=_configs(_OFFSETS_CONFIGS) | {"segment.bytes": str(settings.integer("offsets.topic.segment.bytes"))},
     )
+
+
+def transaction_topic(settings: Values) -> topics_pb2.NewTopic:
+    """Return __transaction_state as a broker with these settings creates it; the replication factor is exact."""
+    return topics_pb2.NewTopic(
+        name=TRANSACTION_TOPIC,
+        partition_count=settings.integer("transaction.state.log.num.partitions"),
+        replication_factor=settings.integer("transaction.state.log.replication.factor"),
+        configs=_configs(_TRANSACTION_CONFIGS)
+        | {
+            "min.insync.replicas": str(settings.integer("transaction.state.log.min.isr")),
+            "segment.bytes": str(settings.integer("transaction.state.log.segment.bytes")),
+        },
+    )
+
+
+def _configs(pairs: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+_INTERNAL = {OFFSETS_TOPIC: offsets_topic, TRANSACTION_TOPIC: transaction_topic}
 
 
 class AutoTopics:
@@ -67,8 +95,8 @@ class AutoTopics:
             controller = self._controller()
             if controller is None:
                 return
-            is_internal = topic == OFFSETS_TOPIC
-            wanted = offsets_topic(self._settings) if is_internal else topics_pb2.NewTopic(name=topic)
+            make = _INTERNAL.get(topic)
+            wanted = topics_pb2.NewTopic(name=topic) if make is None else make(self._settings)
             request = topics_pb2.CreateTopicsRequest(timeout_ms=timeout_ms, topics=[wanted])
             response = await self._peers.admin(controller.address).CreateTopics(request, timeout=timeout_ms / 1000)
             if response.topics[0].status.error:

@@ -104,4 +104,5 @@ class BrokerMetrics:
             connections=self._connections(),
             groups=coordinator.gauges(),
             group_counters=coordinator.counters,
+            transactions=self._service.transactions.runner.coordinator.gauges(),
         )

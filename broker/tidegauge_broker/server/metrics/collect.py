@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.groups import GroupState
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.coordinator.views import Counters, Gauges
+from tidegauge.transactions import TransactionState
+from tidegauge_broker.coordinator.views import Counters, Gauges, TransactionGauges
 from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
 from tidegauge_broker.server.metrics.meters import Meters
@@ -72,6 +73,7 @@ class Snapshot:
         connections: open ones, by the listener's name.
         groups: consumer groups and offsets that it coordinates.
         group_counters: what its group coordinator has counted.
+        transactions: transactional ids that it coordinates, and the markers that wait.
     """
 
     replicas: Sequence[Replica]
@@ -84,6 +86,7 @@ class Snapshot:
     connections: Mapping[str, int] = field(default_factory=dict)
     groups: Gauges = field(default_factory=Gauges)
     group_counters: Counters = field(default_factory=Counters)
+    transactions: TransactionGauges = field(default_factory=TransactionGauges)
 
 
 def families(now: Snapshot) -> Iterator[Family]:
@@ -99,6 +102,7 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _requests(now.meters)
     yield from _sessions(now.meters)
     yield from _groups(now.groups, now.group_counters)
+    yield from _transactions(now.transactions)
     connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
     for listener, count in now.connections.items():
         connections.add(count, listener=listener)
@@ -192,6 +196,7 @@ def _partitions(now: Snapshot) -> Iterator[Family]:
     in_sync = Family(f"{name}_insyncreplicascount", "gauge", "In-sync replicas of a partition led here, else 0.")
     assigned = Family(f"{name}_replicascount", "gauge", "Assigned replicas of a partition led here, else 0.")
     below = Family(f"{name}_underminisr", "gauge", "1 where a partition led here is below min.insync.replicas.")
+    unstable = Family(f"{name}_laststableoffsetlag", "gauge", "HW less last stable offset of a partition led here.")
     at_min = Family(f"{name}_atminisr", "gauge", "1 where a partition led here is exactly at min.insync.replicas.")
     for one in now.replicas:
         labels = _labels(one.view.topic_partition)
@@ -200,7 +205,8 @@ def _partitions(now: Snapshot) -> Iterator[Family]:
         assigned.add(one.replica_count if one.leads else 0, **labels)
         below.add(one.leads and _is_below(one), **labels)
         at_min.add(one.leads and _is_at(one), **labels)
-    yield from (under, in_sync, assigned, below, at_min)
+        unstable.add(one.view.high_watermark - one.view.last_stable_offset if one.leads else 0, **labels)
+    yield from (under, in_sync, assigned, below, at_min, unstable)
 
 
 def _logs(now: Snapshot) -> Iterator[Family]:
@@ -211,6 +217,9 @@ def _logs(now: Snapshot) -> Iterator[Family]:
     size = Family("kafka_log_log_size", "gauge", "Bytes of the local replica.")
     segments = Family("kafka_log_log_numlogsegments", "gauge", "Segments of the local replica.")
     committed = Family("tidegauge_log_highwatermark", "gauge", "High watermark of the local replica (not in Kafka).")
+    stable = Family(
+        "tidegauge_log_laststableoffset", "gauge", "Last stable offset of the local replica (not in Kafka)."
+    )
     epoch = Family("tidegauge_partition_leaderepoch", "gauge", "Leader epoch of the local replica (not in Kafka).")
     for one in now.replicas:
         view, labels = one.view, _labels(one.view.topic_partition)
@@ -220,8 +229,9 @@ def _logs(now: Snapshot) -> Iterator[Family]:
             size.add(one.size_bytes, **labels)
             segments.add(one.segments, **labels)
             committed.add(view.high_watermark, **labels)
+            stable.add(view.last_stable_offset, **labels)
         epoch.add(view.leader_epoch, **labels)
-    yield from (end, start, size, segments, committed, epoch)
+    yield from (end, start, size, segments, committed, stable, epoch)
 
 
 def _followers(now: Snapshot) -> Iterator[Family]:
@@ -290,3 +300,19 @@ def _groups(gauges: Gauges, counters: Counters) -> Iterator[Family]:
         ("group_completed_rebalance_count", "Rebalances completed.", counters.completed_rebalances),
     ):
         yield _counter(f"{name}_{counted}", meaning, value)
+
+
+def _transactions(gauges: TransactionGauges) -> Iterator[Family]:
+    """Yield Kafka's metrics of TransactionMarkerChannelManager, and the transactional ids by state (not in Kafka)."""
+    name = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
+    waiting = "Markers whose partition has no leader that is alive."
+    yield _gauge(f"{name}_unknowndestinationqueuesize", waiting, gauges.unknown_destination_queue_size)
+    retried = "Transactions whose last record could not be written yet."
+    yield _gauge(f"{name}_logappendretryqueuesize", retried, gauges.log_append_retry_queue_size)
+    ids = Family("tidegauge_transactionalids", "gauge", "Transactional ids coordinated here, by state (not in Kafka).")
+    for state in (one for one in TransactionState if one not in _NEVER_KEPT):
+        ids.add(gauges.transactions.get(state, 0), state=state.value)
+    yield ids
+
+
+_NEVER_KEPT = {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}

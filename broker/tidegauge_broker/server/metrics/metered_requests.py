@@ -27,6 +27,7 @@ _TIMED = {
 """Coroutines whose time is measured and nothing else, with the names of Kafka's requests."""
 
 
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _OF_SEVERAL_GROUPS = {"DescribeGroup": "DescribeGroups", "DeleteGroup": "DeleteGroups"}
 
 
@@ -74,10 +75,12 @@ class MeteredRequests:
     def _produced(self, begin: float, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
         if future.cancelled():
             return
-        failed = [result for result in future.result() if result.error is not ErrorCode.NONE]
-        for result in failed:
-            self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
-        self._took("Produce", begin, failed=bool(failed))
+        failed = False
+        for result in future.result():
+            if result.error is not _NONE:
+                failed = True
+                self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
+        self._meters.request("Produce").took((time.monotonic() - begin) * 1000, failed=failed)
 
     async def _fetch(self, call: Callable[..., Any], caller: Caller, request: FetchRequest) -> FetchResponse:
         """Read; a follower's bytes are counted apart from consumers'."""
@@ -89,7 +92,7 @@ class MeteredRequests:
             counter = self._meters.topic(result.topic_partition.topic)
             counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
             counter["totalfetchrequests"] += is_consumer
-            if result.error is not ErrorCode.NONE:
+            if result.error is not _NONE:
                 failed = True
                 counter["failedfetchrequests"] += is_consumer
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)

@@ -71,6 +71,8 @@ class Meters:
         self, kind: str, cause: str, fields: Mapping[str, Any], topic_partition: TopicPartition | None = None
     ) -> None:
         """Count a change of state; called with every note for the event log."""
+        if kind == "high_watermark":
+            return  # moves with every batch, and is not counted
         if kind == "log_end_offset" and cause == "Produce" and topic_partition is not None:
             self.topic(topic_partition.topic)["messagesin"] += fields["new"] - fields["old"]
         elif kind == "isr" and cause == "AlterPartition":

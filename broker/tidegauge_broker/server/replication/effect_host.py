@@ -41,13 +41,11 @@ class ResponseRoom(Protocol):
 class FetchToken(asyncio.Future[FetchResults]):
     """A fetch in the core: the future of its response, and the memory that the response may take.
 
-    Args:
+    Attributes:
         room: None: the request's own limit only.
     """
 
-    def __init__(self, room: ResponseRoom | None) -> None:
-        super().__init__(loop=asyncio.get_running_loop())
-        self.room = room
+    room: ResponseRoom | None = None
 
 
 def _ignore(_: object) -> None:
@@ -109,13 +107,15 @@ class EffectHost:
 
     def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         """Set the future's result, unless its caller has left."""
-        self._set_result(token, results)
+        assert isinstance(token, asyncio.Future)
+        if not token.done():
+            token.set_result(results)
 
     def respond_to_fetch(self, token: object, results: FetchResults) -> None:
         """Set the future's result and count its bytes, unless its caller has left."""
         assert isinstance(token, FetchToken)
         if token.room is not None and not token.done():
-            token.room.hold(sum(len(records) for _, records in results))
+            token.room.hold(sum([len(records) for _, records in results]))
         self._set_result(token, results)
 
     def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:

@@ -34,6 +34,8 @@ class LogCleaner:
                 if not await self._clean(cleaning):
                     break
             except TidegaugeError as problem:
+                if cleaning.log.is_closed:
+                    break  # it was deleted, or has moved to another log directory
                 LOG.error("Compacting %s failed; it is not tried again: %s", at, problem)  # noqa: TRY400 - it says all
                 self._logs.note_uncleanable(at)
         self._replicas.delete_old_segments_of_compacted()

@@ -25,7 +25,8 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,9 +43,11 @@ from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.settings import Values
 from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.future_logs import is_future
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.old_style_offsets import old_style_offsets
+from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import DeleteLog, Effect
@@ -57,6 +60,7 @@ from tidegauge_broker.replica.messages import (
     FetchRequest,
     FetchRound,
     LogOnDisk,
+    OffsetLookup,
     OffsetResult,
     ProduceRequest,
     ProduceResult,
@@ -69,6 +73,7 @@ from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, Outlets, ResponseRoom
+from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -76,6 +81,7 @@ MAX_TIMESTAMP = -3
 """ListOffsets for the record with the largest timestamp."""
 
 Decision = TypeVar("Decision")
+Result = TypeVar("Result")
 
 
 def topic_rules(values: Values) -> TopicRules:
@@ -96,10 +102,18 @@ def topic_rules(values: Values) -> TopicRules:
 
 
 class ReplicaSize(NamedTuple):
-    """A replica in its log directory: bytes of its log, and by how much the log ends below the high watermark."""
+    """A replica in its log directory.
+
+    Attributes:
+        size_bytes: of its log.
+        offset_lag: by how much the log ends below the high watermark; that of a future log below the current log's
+            end. -1 where the broker has no such replica, or it is offline.
+        is_future: whether it is a copy that will replace the current replica.
+    """
 
     size_bytes: int
     offset_lag: int
+    is_future: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +137,10 @@ class ReplicaManager:
         now_ms: a clock that never goes back.
         in_log_pool: runs a blocking call in the pool for disk work.
         outlets: what is called in the process around the replicas.
+        move_limits: how much is copied between log directories.
 
     Attributes:
+        moves: the replicas that move between log directories.
         fetched: called with each fetch response of a leader that was taken in; metrics set it.
     """
 
@@ -136,6 +152,7 @@ class ReplicaManager:
         now_ms: Callable[[], int],
         in_log_pool: Callable[[Callable[[], None]], Awaitable[None]],
         outlets: Outlets = Outlets(),  # noqa: B008 - it is immutable
+        move_limits: MoveLimits = MoveLimits(),  # noqa: B008 - likewise
     ) -> None:
         self.core = core
         self.logs = logs
@@ -147,12 +164,13 @@ class ReplicaManager:
         )
         self._now_ms = now_ms
         self._in_log_pool = in_log_pool
+        self.moves = LogDirMoves(self, move_limits, in_log_pool, now_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._closed = False
         self._failed_directories: set[Path] = set()
         self._control = asyncio.Lock()
-        self._control_tasks: set[asyncio.Task[PartitionsResponse]] = set()
+        self._control_tasks: set[asyncio.Task[Any]] = set()
 
     # Clients and followers
 
@@ -162,7 +180,7 @@ class ReplicaManager:
         Cancel it when its caller no longer waits.
         """
         token: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
-        self._execute(self._decided(lambda: self.core.produce(request, token, self._now_ms())))
+        self._step(self.core.produce, request, token)
         if not token.done():  # each callback of a future takes a turn of the event loop
             token.add_done_callback(self._forget_if_cancelled)
         return token
@@ -178,8 +196,11 @@ class ReplicaManager:
             request: of a consumer or a follower.
             room: the memory that the response may take; it holds the response's bytes afterwards.
         """
-        token = FetchToken(room)
-        self._execute(self._decided(lambda: self.core.fetch(request, token, self._now_ms())))
+        token = FetchToken()
+        token.room = room
+        self._step(self.core.fetch, request, token)
+        if token.done():  # as mostly: the records are in the log
+            return token.result() if request.replica_id == CONSUMER else self._sent(request, token.result())
         try:
             results = await token
         except asyncio.CancelledError:
@@ -187,49 +208,40 @@ class ReplicaManager:
             if room is not None:
                 room.release()
             raise
+        return self._sent(request, results)
+
+    def _sent(self, request: FetchRequest, results: FetchResults) -> FetchResults:
+        """Count what a throttled follower is sent; return the results."""
         if request.replica_id != CONSUMER and self.core.fetches.quota.is_limited:
             for result, records in results:
                 if records:
                     self.core.note_sent(result.topic_partition, len(records), self._now_ms())
         return results
 
-    def old_style_offsets(
-        self, topic_partition: TopicPartition, timestamp_ms: int, count: int, replica_id: int
-    ) -> tuple[ErrorCode, Sequence[int]]:
+    def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments begin, as version 0 of ListOffsets has it; see ``old_style_offsets``."""
-        lookup = self.core.list_offset(topic_partition, None, 0, replica_id)
-        log = self.logs.get(topic_partition)
-        if not isinstance(lookup, TimeLookup) or log is None:
+        found = self.core.list_offset(replace(lookup, timestamp_ms=0))
+        log = self.logs.get(lookup.topic_partition)
+        if not isinstance(found, TimeLookup) or log is None:
             not_here = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return (not_here if isinstance(lookup, TimeLookup) else lookup.error), ()
-        return ErrorCode.NONE, old_style_offsets(log, timestamp_ms, count, lookup.upper_bound, self._now_ms())
+            return (not_here if isinstance(found, TimeLookup) else found.error), ()
+        return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, self._now_ms())
 
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        current_leader_epoch: int | None,
-        timestamp_ms: int,
-        replica_id: int = CONSUMER,
-        *,
-        reads_committed: bool = False,
-    ) -> tuple[OffsetResult, int]:
+    def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""
-        found_or_lookup = self.core.list_offset(
-            topic_partition, current_leader_epoch, timestamp_ms, replica_id, reads_committed=reads_committed
-        )
-        if not isinstance(found_or_lookup, TimeLookup):
-            return found_or_lookup, -1
-        lookup = found_or_lookup
-        log = self.logs.get(topic_partition)
+        in_log = self.core.list_offset(lookup)
+        if not isinstance(in_log, TimeLookup):
+            return in_log, -1
+        log = self.logs.get(lookup.topic_partition)
         if log is None:
-            return lookup.nothing, -1
-        if lookup.timestamp_ms == MAX_TIMESTAMP:
-            found = log.find_largest_timestamp(lookup.upper_bound)
+            return in_log.nothing, -1
+        if in_log.timestamp_ms == MAX_TIMESTAMP:
+            found = log.find_largest_timestamp(in_log.upper_bound)
         else:
-            found = log.find_offset_by_time(lookup.timestamp_ms, lookup.upper_bound)
+            found = log.find_offset_by_time(in_log.timestamp_ms, in_log.upper_bound)
         if found is None:
-            return lookup.nothing, -1
-        return OffsetResult(offset=found[0], leader_epoch=lookup.leader_epoch), found[1]
+            return in_log.nothing, -1
+        return OffsetResult(offset=found[0], leader_epoch=in_log.leader_epoch), found[1]
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Raise log start offsets; return when all live replicas have followed, or after the timeout."""
@@ -253,8 +265,12 @@ class ReplicaManager:
         """Stop replicas, and perhaps drop them."""
         return await self._in_turn(lambda: self._stop_replica(request))
 
-    async def _in_turn(self, make: Callable[[], Coroutine[Any, Any, PartitionsResponse]]) -> PartitionsResponse:
-        async def take() -> PartitionsResponse:
+    async def alter_log_directories(self, wanted: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, ErrorCode]:
+        """Begin to move replicas to log directories of this broker, named by their absolute paths."""
+        return await self._in_turn(lambda: self.moves.alter(wanted))
+
+    async def _in_turn(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        async def take() -> Result:
             async with self._control:
                 return await make()
 
@@ -290,7 +306,8 @@ class ReplicaManager:
             owed = self._log_effects.owed_epochs()
         if owed:
             await self._in_log_pool(lambda: self.logs.write_epochs(owed))
-            self._report_failures()
+            self.report_failures()
+        self.moves.resume(item.state.topic_partition for item in request.partitions)
         return self._as_carried_out(response)
 
     async def _create_logs(self, wanted: Sequence[LeaderAndIsrPartition]) -> Mapping[TopicPartition, StorageError]:
@@ -322,6 +339,7 @@ class ReplicaManager:
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         response, effects = self._decided(lambda: self.core.stop_replica(request, self._now_ms()))
+        self.moves.stop(response.partitions)
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
         homes = {at: log.log_directory for at, log in ((at, self.logs.get(at)) for at in deleted) if log is not None}
         self._execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
@@ -329,7 +347,7 @@ class ReplicaManager:
             self.logs.delete_all(deleted)
         except TidegaugeError as problem:
             LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
-            self._report_failures()
+            self.report_failures()
         errors = dict(self._as_carried_out(response).partitions)
         errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, home in homes.items() if home.offline}
         return PartitionsResponse(response.error, errors)
@@ -365,14 +383,15 @@ class ReplicaManager:
     async def delete_old_segments(self) -> None:
         """Apply retention: remove old segments and raise log start offsets. On the loop: it only renames files."""
         self._log_start_advanced(self.logs.housekeeping(self.core.high_watermarks()))
-        self._report_failures()
+        self.report_failures()
 
     def delete_old_segments_of_compacted(self) -> None:
         """Apply retention to compacted logs; the cleaner calls this."""
         self._log_start_advanced(self.logs.housekeeping_of_compacted(self.core.high_watermarks()))
-        self._report_failures()
+        self.report_failures()
 
-    def _report_failures(self) -> None:
+    def report_failures(self) -> None:
+        """Take the replicas of log directories offline that have failed."""
         for directory in self.logs.offline_directories:
             self.directory_failed(directory)
 
@@ -387,12 +406,13 @@ class ReplicaManager:
             return
         self._failed_directories.add(directory)
         self._executor.fail([at for at, log in self.logs.logs.items() if log.log_directory.path == directory])
+        self.moves.drop_offline()
         self._outlets.log_dir_failed(directory)
         self._arm_timer()
 
     def _replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Report replicas that the executor took offline, with their directory or one by one."""
-        self._report_failures()
+        self.report_failures()
         logs = (self.logs.get(at) for at in topic_partitions)
         if any(log is None or not log.log_directory.offline for log in logs):
             self._outlets.replicas_failed()
@@ -406,6 +426,15 @@ class ReplicaManager:
         except Exception as problem:
             self._outlets.halt(problem)
             raise
+
+    def _step(self, decide: Callable[..., Sequence[Effect]], request: object, token: object) -> None:
+        """Let the core decide on a request, and execute its effects: ``_decided`` and ``_execute`` in one."""
+        try:
+            self._executor.execute(decide(request, token, self._now_ms()))
+        except Exception as problem:
+            self._outlets.halt(problem)
+            raise
+        self._arm_timer()
 
     def _execute(self, effects: Sequence[Effect]) -> None:
         try:
@@ -451,7 +480,7 @@ class ReplicaManager:
                 loop.call_soon_threadsafe(self._directory_failed_soon, directory)
 
         self.logs.on_directory_failure = failed
-        self._report_failures()
+        self.report_failures()
         self._arm_timer()
 
     def _directory_failed_soon(self, directory: Path) -> None:
@@ -479,13 +508,24 @@ class ReplicaManager:
                 views.append(LogDirectoryView(str(directory), ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
             usage = shutil.disk_usage(directory)
+            logs = (*self.logs.futures.logs.items(), *self.logs.logs.items())
             replicas = {
-                at: ReplicaSize(log.size_bytes, max(0, high_watermarks.get(at, 0) - log.log_end_offset))
-                for at, log in sorted(self.logs.logs.items())
+                at: self._size_of(log, high_watermarks.get(at))
+                for at, log in sorted(logs, key=itemgetter(0))
                 if log.directory.parent == directory
             }
             views.append(LogDirectoryView(str(directory), ErrorCode.NONE, usage.total, usage.free, replicas))
         return views
+
+    def _size_of(self, log: PartitionLog, high_watermark: int | None) -> ReplicaSize:
+        """Return a log's size and lag (ReplicaManager.getLogEndOffsetLag)."""
+        if high_watermark is None:
+            return ReplicaSize(log.size_bytes, -1, is_future(log))
+        if not is_future(log):
+            return ReplicaSize(log.size_bytes, max(0, high_watermark - log.log_end_offset))
+        return ReplicaSize(
+            log.size_bytes, self.logs.logs[log.topic_partition].log_end_offset - log.log_end_offset, is_future=True
+        )
 
     def leads(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker leads the partition."""

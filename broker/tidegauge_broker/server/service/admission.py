@@ -6,6 +6,7 @@ Rules:
     2. Before its effect, a request that is to fail is not handled, if the wire can word a response that refuses it. If
        it can't, since only the real response names what there is, the request is handled and the error put in there.
     3. After its effect, the error is put into the real response.
+    4. A response that is held exists while it waits, and is released when its connection ends meanwhile.
 
 A wire gives the form of its responses (``ResponseForm``), and ends the call or the connection when ``CallRefused``
 arrives. Where responses have no place of their own in time (a stream of pipelined requests), the wire takes the
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
+from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, Hold, InjectedError
 
 INJECTED = "injected by the lab"
 
@@ -51,23 +52,34 @@ class Admission:
     """A request for which the gate has something in store.
 
     Attributes:
-        injected: the error.
         form: of the response.
+        injected: the error, if it gets one.
         refusal: the response, where the request must not be handled; else None.
+        hold: what the response waits for, if anything.
     """
 
-    injected: InjectedError
     form: ResponseForm
+    injected: InjectedError | None = None
     refusal: Any = None
+    hold: Hold | None = None
 
-    def finish(self, response: Any) -> Any:
-        """Return what is sent in place of the service's response.
+    async def finish(self, response: Any) -> Any:
+        """Return what is sent in place of the service's response, when it is to be sent.
 
         Raises:
             CallRefused: nothing is sent.
         """
+        if self.hold is not None:
+            try:
+                await self.hold.wait()
+            except BaseException:
+                self.form.discard(response)
+                raise
+        if self.injected is None:
+            return response
         if self.refusal is not None:
-            self.form.discard(response)
+            if response is not self.refusal:
+                self.form.discard(response)
             return self.refusal
         if self.injected.status is not None:
             self.form.discard(response)
@@ -76,19 +88,20 @@ class Admission:
 
 
 async def admit(gate: Gate, request: GatedRequest, form: ResponseForm) -> Admission | None:
-    """Let a request pass the gate after its delay; None: it passes as it is.
+    """Let a request pass the gate after its delays and holds; None: it passes as it is.
 
     Raises:
         CallRefused: rule 1.
     """
     injected = await gate.admit(request)
+    hold = gate.hold_of(request)
     if injected is None:
-        return None
+        return None if hold is None else Admission(form, hold=hold)
     if injected.after_effect:
-        return Admission(injected, form)
+        return Admission(form, injected, hold=hold)
     if injected.status is not None:
         raise CallRefused(INJECTED, injected.status)
-    return Admission(injected, form, form.refusal(injected.error))
+    return Admission(form, injected, form.refusal(injected.error), hold)
 
 
 async def through(gate: Gate, request: GatedRequest, form: ResponseForm, handle: Callable[[], Awaitable[Any]]) -> Any:
@@ -100,6 +113,4 @@ async def through(gate: Gate, request: GatedRequest, form: ResponseForm, handle:
     admission = await admit(gate, request, form)
     if admission is None:
         return await handle()
-    if admission.refusal is not None:
-        return admission.refusal
-    return admission.finish(await handle())
+    return await admission.finish(admission.refusal if admission.refusal is not None else await handle())

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 
 from tidegauge.control import (
     AlterPartitionRequest,
@@ -34,6 +35,7 @@ from tidegauge_broker.replica.messages import (
     EpochLookup,
     FetchRequest,
     LogOnDisk,
+    OffsetLookup,
     OffsetResult,
     ProduceRequest,
     ProduceResult,
@@ -52,6 +54,8 @@ from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.middleware import Middleware, wrap
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
+from tidegauge_broker.server.service.produce_verification import ProduceVerification
+from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment
@@ -148,6 +152,8 @@ class BrokerService:
         configs: DynamicConfigs,
         create_topic: Callable[[str], None],
         groups: GroupService,
+        transactions: TransactionService,
+        verification: ProduceVerification,
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
     ) -> None:
@@ -161,9 +167,11 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
+        self.transactions = transactions
+        self.verification = verification
         self.responses = PendingResponses(
-            lambda: settings.integer("queued.max.response.bytes"),
-            lambda: settings.integer("fetch.max.bytes"),
+            cache(lambda: settings.integer("queued.max.response.bytes")),  # each fetch asks for both several times
+            cache(lambda: settings.integer("fetch.max.bytes")),  # neither is dynamic
             time.monotonic,
         )
         self._complete_for = -1
@@ -171,6 +179,7 @@ class BrokerService:
         for one in middleware:
             wrap(self, one)
             wrap(groups, one)
+            wrap(transactions, one)
 
     @property
     def broker_id(self) -> int:
@@ -195,7 +204,7 @@ class BrokerService:
         if request.replica_id != CONSUMER:
             pending = self.responses.for_follower(caller.connection)
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
-        pending = await self.responses.room(caller.connection)
+        pending = self.responses.room_at_once(caller.connection) or await self.responses.room(caller.connection)
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
@@ -217,32 +226,17 @@ class BrokerService:
             )
         return ErrorCode.NONE, ""
 
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        current_leader_epoch: int | None,
-        timestamp_ms: int,
-        replica_id: int = CONSUMER,
-        *,
-        reads_committed: bool = False,
-    ) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp that was found (-1: none).
-
-        With ``reads_committed`` only what lies below the last stable offset is found.
-        """
+    def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
+        """Return the offset for a time, and the timestamp that was found (-1: none)."""
         try:
-            return self._replicas.list_offset(
-                topic_partition, current_leader_epoch, timestamp_ms, replica_id, reads_committed=reads_committed
-            )
+            return self._replicas.list_offset(lookup)
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 
-    def old_style_offsets(
-        self, topic_partition: TopicPartition, timestamp_ms: int, count: int, replica_id: int
-    ) -> tuple[ErrorCode, Sequence[int]]:
+    def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
         try:
-            return self._replicas.old_style_offsets(topic_partition, timestamp_ms, count, replica_id)
+            return self._replicas.old_style_offsets(lookup, count)
         except TidegaugeError as problem:
             return problem.code, ()
 
@@ -279,6 +273,10 @@ class BrokerService:
     def describe_log_directories(self) -> list[LogDirectoryView]:
         """Return this broker's log directories, with the replicas in each."""
         return self._replicas.describe_log_directories()
+
+    async def alter_replica_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, ErrorCode]:
+        """Begin to move replicas to other log directories of this broker."""
+        return await self._replicas.alter_log_directories(wanted)
 
     def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
         """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""
@@ -455,6 +453,7 @@ class BrokerService:
         error = self._replicas.core.check_controller_epoch(request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
+            self.transactions.metadata_updated()
             self.groups.metadata_updated([one.state.topic_partition for one in request.partitions if one.deleted])
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch

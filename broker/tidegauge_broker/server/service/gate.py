@@ -20,16 +20,24 @@ class GatedRequest:
     """One request, as a gate tells requests apart.
 
     Attributes:
-        api: the name of its API, the same for every wire.
+        api: the name of its API, the same for every wire (``tidegauge.faults.apis``).
         caller: who sends it.
         partitions: those that it is about; a topic without a partition has -1.
         group: the group or transactional id that it is about; empty: none.
+        client_id: the client's name for itself; empty where it gives none.
+        transactional_id: the one that it names; empty: none.
+        resources: names of the resources of configurations that it names.
+        is_of_kafka: whether it came over Kafka's protocol.
     """
 
     api: str
     caller: Caller
     partitions: Collection[TopicPartition] = ()
     group: str = ""
+    client_id: str = ""
+    transactional_id: str = ""
+    resources: Collection[str] = ()
+    is_of_kafka: bool = False
 
 
 class CallRefused(Exception):
@@ -52,11 +60,24 @@ class InjectedError:
         error: its number in the error table; 0 where there is a status.
         after_effect: the request takes effect all the same, and only its response is replaced.
         status: gRPC's name of a failure without a response; None: the response carries the error.
+        top_level: the error stands at the top of the response alone, where it has such a place.
     """
 
     error: int
     after_effect: bool = False
     status: str | None = None
+    top_level: bool = False
+
+
+class Hold(Protocol):
+    """Something at which requests or responses wait."""
+
+    async def wait(self) -> None:
+        """Wait until it is released.
+
+        Raises:
+            CallRefused: the broker stops.
+        """
 
 
 class Entry(Protocol):
@@ -93,9 +114,13 @@ class Gate(Protocol):
         """Forget a call or a connection that has ended."""
 
     def admit(self, request: GatedRequest) -> Awaitable[InjectedError | None]:
-        """Let one request pass after its delay; return the error that its response is to carry.
+        """Let one request pass after its delays and holds; return the error that its response is to carry.
 
         Raises:
             CallRefused: the request is lost, or its caller is partitioned from this broker.
         """
+        ...
+
+    def hold_of(self, request: GatedRequest) -> Hold | None:
+        """Return what the response to a request has to wait for, if anything."""
         ...

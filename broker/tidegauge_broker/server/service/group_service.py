@@ -17,24 +17,44 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import cast
+from typing import overload
 
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     OFFSETS_TOPIC,
+    DeleteGroup,
+    DeleteGroupResult,
+    DescribeGroup,
+    DescribeGroupResult,
     GroupRequest,
     GroupResult,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    ListGroups,
+    ListGroupsResult,
     OffsetCommit,
     OffsetCommitResult,
     OffsetDelete,
     OffsetDeleteResult,
+    OffsetFetch,
+    OffsetFetchResult,
+    SyncGroup,
+    SyncGroupResult,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
     partition_of,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.transaction_service import TransactionService
 
 
 class KeyType(IntEnum):
@@ -60,12 +80,20 @@ class GroupService:
 
     Args:
         runner: this broker's group coordinator.
+        transactions: finds the coordinators of transactional ids.
         metadata: this broker's view of the cluster.
         create_topic: begins to create an internal topic.
     """
 
-    def __init__(self, runner: GroupRunner, metadata: MetadataCache, create_topic: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        runner: GroupRunner,
+        transactions: TransactionService,
+        metadata: MetadataCache,
+        create_topic: Callable[[str], None],
+    ) -> None:
         self.runner = runner
+        self._transactions = transactions
         self._metadata = metadata
         self._create_topic = create_topic
 
@@ -75,15 +103,15 @@ class GroupService:
         return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, known or self.runner.partitions))
 
     def find_coordinator(self, caller: Caller, key_type: int, key: str) -> FoundCoordinator:
-        """Return the coordinator of a group; rule 1."""
-        if key_type == KeyType.TRANSACTION:
-            return FoundCoordinator(key, ErrorCode.UNSUPPORTED_VERSION, "This broker does not serve transactions.")
-        if key_type != KeyType.GROUP:
+        """Return the coordinator of a group or transactional id; rule 1, for both internal topics."""
+        if key_type not in _TOPICS:
             return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
-        if not self._metadata.knows_topic(OFFSETS_TOPIC):
-            self._create_topic(OFFSETS_TOPIC)
+        topic = _TOPICS[key_type]
+        if not self._metadata.knows_topic(topic):
+            self._create_topic(topic)
             return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
-        endpoint = self.coordinator_endpoint(caller, key)
+        of = self if key_type == KeyType.GROUP else self._transactions
+        endpoint = of.coordinator_endpoint(caller, key)
         if endpoint is None:
             return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
         return FoundCoordinator(key, endpoint=endpoint)
@@ -103,6 +131,28 @@ class GroupService:
         endpoint = self._metadata.endpoint(broker_id)
         return "" if endpoint is None else endpoint.address
 
+    @overload
+    async def ask(self, request: JoinGroup) -> JoinGroupResult: ...
+    @overload
+    async def ask(self, request: SyncGroup) -> SyncGroupResult: ...
+    @overload
+    async def ask(self, request: Heartbeat) -> HeartbeatResult: ...
+    @overload
+    async def ask(self, request: LeaveGroup) -> LeaveGroupResult: ...
+    @overload
+    async def ask(self, request: OffsetCommit) -> OffsetCommitResult: ...
+    @overload
+    async def ask(self, request: OffsetFetch) -> OffsetFetchResult: ...
+    @overload
+    async def ask(self, request: OffsetDelete) -> OffsetDeleteResult: ...
+    @overload
+    async def ask(self, request: TxnOffsetCommit) -> TxnOffsetCommitResult: ...
+    @overload
+    async def ask(self, request: DescribeGroup) -> DescribeGroupResult: ...
+    @overload
+    async def ask(self, request: ListGroups) -> ListGroupsResult: ...
+    @overload
+    async def ask(self, request: DeleteGroup) -> DeleteGroupResult: ...
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
@@ -113,13 +163,22 @@ class GroupService:
         results = {one.topic_partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in request.offsets}
         if known:
             result = await self.ask(dataclasses.replace(request, offsets=tuple(known)))
-            results |= cast("OffsetCommitResult", result).partitions
+            results |= result.partitions
         return OffsetCommitResult(results)
+
+    async def commit_offsets_in_transaction(self, request: TxnOffsetCommit) -> TxnOffsetCommitResult:
+        """Commit offsets that count when their transaction is committed; rule 2."""
+        known = [one for one in request.offsets if self._metadata.knows(one.topic_partition)]
+        results = {one.topic_partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in request.offsets}
+        if known:
+            result = await self.ask(dataclasses.replace(request, offsets=tuple(known)))
+            results |= result.partitions
+        return TxnOffsetCommitResult(results)
 
     async def delete_offsets(self, request: OffsetDelete) -> OffsetDeleteResult:
         """Delete committed offsets; rule 2."""
         known = [at for at in request.partitions if self._metadata.knows(at)]
-        result = cast("OffsetDeleteResult", await self.ask(dataclasses.replace(request, partitions=tuple(known))))
+        result = await self.ask(dataclasses.replace(request, partitions=tuple(known)))
         if result.error is not ErrorCode.NONE:
             return result
         unknown = dict.fromkeys(request.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -134,4 +193,5 @@ class GroupService:
             self.runner.partitions_deleted(deleted)
 
 
+_TOPICS: dict[int, str] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTION_TOPIC}
 _NOT_AVAILABLE = "The coordinator is not available."

@@ -64,13 +64,14 @@ class OpenProduces:
         self._none_open = asyncio.Event()
         self._none_open.set()
 
-    async def submit(self, request: ProduceRequest, respond: Respond) -> None:
+    async def submit(self, request: ProduceRequest, respond: Respond, refused: Sequence[ProduceResult] = ()) -> None:
         """Append a request as soon as rule 2 allows it.
 
         Args:
             request: what to append.
             respond: called once with the results when acks is satisfied; with none for acks=0. Call ``taken`` when the
                 client has taken that response.
+            refused: partitions of the client's request that are not appended to, for rule 3.
 
         Raises:
             UnacknowledgedAppendFailed: rule 3.
@@ -78,7 +79,7 @@ class OpenProduces:
         await self._room.acquire()
         future = self._produce(request)
         if request.acks == 0:
-            failed = unacknowledged_failure(future.result())
+            failed = unacknowledged_failure([*refused, *future.result()])
             if failed is not None:
                 raise UnacknowledgedAppendFailed(f"{failed.error.name}: {failed.message}")
             respond(())

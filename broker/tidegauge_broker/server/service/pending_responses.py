@@ -130,6 +130,10 @@ class PendingResponses:
                 self._queue.pop(turn, None)
         return PendingResponse(self, connection)
 
+    def room_at_once(self, connection: str) -> PendingResponse | None:
+        """Return what ``room`` does for a fetch, if it need not wait; else None."""
+        return PendingResponse(self, connection) if self._passes(connection, RECORDS_SHARE) else None
+
     def _passes(self, connection: str, share: float) -> bool:
         gathered_bytes = self._gathering_bytes.get(connection, 0)
         return self._has_room(connection, self._free_bytes(share), gathered_bytes)
@@ -189,7 +193,8 @@ class PendingResponses:
         counted[connection] -= size_bytes
         if counted[connection] == 0:
             del counted[connection]
-        self._wake_next()
+        if self._queue:
+            self._wake_next()
 
     def _free_bytes(self, share: float) -> int:
         return int(self._max_bytes() * share) - self._total_bytes

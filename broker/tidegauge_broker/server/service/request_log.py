@@ -32,6 +32,7 @@ _REQUESTS = frozenset(
         "delete_records",
         "init_producer_id",
         "describe_log_directories",
+        "alter_replica_log_dirs",
         "describe_producers",
         "metadata",
         "create_topics",

@@ -13,10 +13,13 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
 from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers, tls_of
 from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
+
+_CREATION_RATE = "max.connection.creation.rate"
 
 
 class WireListeners:
@@ -30,6 +33,7 @@ class WireListeners:
         security: certificates and key of the listeners with TLS.
         now_ms: the broker's clock.
         logical_clock: goes with the calls between brokers.
+        rate_of_address: ``connection_creation_rate`` of an address.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class WireListeners:
         security: Security,
         now_ms: Callable[[], int],
         logical_clock: LogicalClock,
+        rate_of_address: Callable[[str], int],
     ) -> None:
         limits = Limits.of(settings)
         self._offered = offered
@@ -53,7 +58,13 @@ class WireListeners:
             service.responses,
             service.gate,
         )
-        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits)
+        rates = ConnectionRates(
+            lambda: settings.integer(_CREATION_RATE),
+            lambda name: int(settings.of_listener(name, _CREATION_RATE)),
+            rate_of_address,
+            listeners.inter_broker.name,
+        )
+        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates)
         service.responses.close_connection = self.close_connection
 
     async def start(self) -> None:

@@ -12,10 +12,11 @@ import grpc.aio
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
-from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceResult, RecordsToDelete
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLookup, ProduceResult, RecordsToDelete
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
+from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 from tidegauge_broker.server.wire.grpc.counted_responses import release_when_done
@@ -36,8 +37,15 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     async def Produce(self, request: produce_pb2.ProduceRequest, context: Context) -> produce_pb2.ProduceResponse:
         """Append; see ``broker_service.proto``."""
         del context
-        results = await self._service.produce(convert.from_produce(request))
+        verified = await self._verified(request)
+        results = verified.in_order(_order_of(request), await self._service.produce(verified.request))
         return convert.to_produce_response(request.correlation_id, [] if request.acks == 0 else results)
+
+    async def _verified(self, message: produce_pb2.ProduceRequest) -> Verified:
+        """Return what may be appended; the first batch of a transaction waits for its coordinator (KIP-890)."""
+        request = convert.from_produce(message)
+        found = self._service.verification.of(request, message.transactional_id or None, supports_abortable_error=True)
+        return found if isinstance(found, Verified) else await found
 
     async def ProduceStream(
         self, request_iterator: AsyncIterator[produce_pb2.ProduceRequest], context: Context
@@ -46,13 +54,20 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         responses: asyncio.Queue[produce_pb2.ProduceResponse | None] = asyncio.Queue()
         produces = self._service.open_produces()
 
-        def respond(correlation_id: int, results: Sequence[ProduceResult]) -> None:
-            responses.put_nowait(convert.to_produce_response(correlation_id, results))
+        def respond(
+            correlation_id: int, order: Sequence[TopicPartition], verified: Verified, results: Sequence[ProduceResult]
+        ) -> None:
+            found = verified.in_order(order, results) if results or verified.refused else ()
+            responses.put_nowait(convert.to_produce_response(correlation_id, found))
 
         async def read() -> None:
             try:
                 async for message in request_iterator:
-                    await produces.submit(convert.from_produce(message), partial(respond, message.correlation_id))
+                    verified = await self._verified(message)
+                    order = _order_of(message)
+                    await produces.submit(
+                        verified.request, partial(respond, message.correlation_id, order, verified), verified.refused
+                    )
                 await produces.until_acknowledged()
             finally:
                 produces.close()
@@ -81,6 +96,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             request.min_bytes,
             request.max_bytes,
             [convert.from_fetch_partition(item) for item in request.partitions],
+            reads_committed=request.reads_committed,
         )
         response = await self._service.fetch(caller, wanted)
         release_when_done(response.pending, context)
@@ -96,9 +112,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         for item in request.partitions:
             at = TopicPartition(item.topic, item.partition)
             epoch = item.current_leader_epoch if item.HasField("current_leader_epoch") else None
-            response.partitions.append(
-                convert.to_offset_result(at, *self._service.list_offset(at, epoch, item.timestamp_ms))
-            )
+            lookup = OffsetLookup(at, item.timestamp_ms, epoch, reads_committed=request.reads_committed)
+            response.partitions.append(convert.to_offset_result(at, *self._service.list_offset(lookup)))
         return response
 
     async def OffsetsForLeaderEpoch(
@@ -150,6 +165,11 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         ]
         results = await self._service.delete_records(wanted, request.timeout_ms)
         return offsets_pb2.DeleteRecordsResponse(partitions=[convert.to_delete_records_result(one) for one in results])
+
+
+def _order_of(message: produce_pb2.ProduceRequest) -> list[TopicPartition]:
+    """Return the partitions of a request, in its order, in which their results are."""
+    return [TopicPartition(item.topic, item.partition) for item in message.partitions]
 
 
 def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:

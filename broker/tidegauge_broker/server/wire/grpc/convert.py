@@ -109,6 +109,11 @@ def to_fetch_result(result: FetchResult) -> fetch_pb2.FetchPartitionResult:
         error=to_error(result.error),
         error_message=result.message,
         high_watermark=_known(result.high_watermark),
+        last_stable_offset=_known(result.last_stable_offset),
+        aborted_transactions=[
+            fetch_pb2.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in result.aborted_transactions or ()
+        ],
         log_start_offset=_known(result.log_start_offset),
         log_end_offset=_known(result.log_end_offset),
         diverging_epoch=_to_epoch_end(result.diverging),
@@ -217,6 +222,7 @@ def to_replica(view: ReplicaView, on_disk: LogOnDisk) -> metadata_pb2.ReplicaDes
         role=view.role,
         leader_epoch=_known(view.leader_epoch),
         leader_id=_known(view.leader),
+        last_stable_offset=view.last_stable_offset,
         log_end_offset=view.log_end_offset,
         high_watermark=view.high_watermark,
         log_start_offset=view.log_start_offset,

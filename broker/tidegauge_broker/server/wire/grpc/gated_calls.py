@@ -2,7 +2,8 @@
 
 Rules:
     1. The Lab service and the health service pass no gate; SteppedRound is a follower's fetch and is met as one.
-    2. Each request of a stream is admitted by itself. Requests of one stream that are delayed wait one after another.
+    2. Each request of a stream is admitted by itself. Requests of one stream that are delayed or held wait one after
+       another, as do its responses.
     3. An error for a whole response ends the stream after it, since what follows builds on what the response promised.
        Other errors replace one response and leave the stream.
     4. A call that the gate refuses or breaks ends with UNAVAILABLE.
@@ -19,8 +20,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from tidegauge.faults.apis import api_of
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.service.admission import Admission, admit, through
+from tidegauge_broker.server.service.admission import INJECTED, Admission, admit, through
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
@@ -31,6 +33,7 @@ from tidegauge_broker.server.wire.grpc.records_response import whole
 Context = grpc.aio.ServicerContext[Any, Any]
 _FREE = ("/grpc.health.", "/grpc.reflection.", "/tidegauge.v1.LabService/")
 _SESSION_RPC = "ReplicaFetch"
+_GROUP = ("group_id", "transactional_id")
 _STEPPED_ROUND = "/tidegauge.v1.LabService/SteppedRound"
 
 
@@ -122,8 +125,8 @@ class GatedCalls(grpc.aio.ServerInterceptor):
                 self._gate.check(call.entry)
                 async for real in handler.stream_stream(_Requests(self, call, requests), context):
                     other = call.replaced.pop(_number_of(real), None) if call.replaced else None
-                    yield real if other is None else other.finish(real)
-                    if other is not None and injection.is_for_the_whole(rpc):
+                    yield real if other is None else await other.finish(real)
+                    if other is not None and other.injected is not None and injection.is_for_the_whole(rpc):
                         return
                 return
             except _RespondedEarly as instead:
@@ -155,7 +158,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         if admission is None:
             return request
         if admission.refusal is not None and injection.is_for_the_whole(call.rpc):
-            raise _RespondedEarly(admission.refusal)
+            raise _RespondedEarly(await admission.finish(admission.refusal))
         call.replaced[_number_of(request)] = admission
         if admission.refusal is None:
             return request
@@ -190,7 +193,13 @@ class _Form:
     request: Message
 
     def refusal(self, error: int) -> Message | None:
-        """Return the response that refuses the request; None where only the real one names what there is."""
+        """Return the response that refuses the request; None where only the real one names what there is.
+
+        Raises:
+            CallRefused: the request changes something, and its response has no place for the error before its effect.
+        """
+        if not injection.can_refuse(self.rpc):
+            raise CallRefused(INJECTED)
         if injection.must_run(self.rpc):
             return None
         return injection.refusal(error, self.request, injection.empty_response(self.rpc))
@@ -207,7 +216,8 @@ class _Form:
 def _asked(call: _Call, request: Message) -> GatedRequest:
     """Return the request as the gate tells it from others."""
     named = call.standing if call.rpc == _SESSION_RPC else list(named_partitions(request))
-    return GatedRequest(call.rpc, call.caller, named, getattr(request, "group_id", ""))
+    group = next((value for name in _GROUP if (value := getattr(request, name, ""))), "")
+    return GatedRequest(api_of(call.rpc), call.caller, named, group, getattr(request, "client_id", ""))
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:

@@ -1,39 +1,34 @@
 """The methods of ``group_service.proto``: what members and administrators of consumer groups send.
 
-Any broker may be asked. One that does not coordinate the group forwards the request to the broker that does, once: the
-other responds itself, with NOT_COORDINATOR if it does not coordinate the group either.
+Any broker may be asked, and forwards a request to the group's coordinator (``forwarding``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import grpc.aio
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import common_pb2, group_service_pb2_grpc, groups_pb2
+from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
+from tidegauge_broker.coordinator.views import GroupView
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.group_service import KeyType
 from tidegauge_broker.server.wire.grpc.callers import caller_of
-from tidegauge_controller import wire
+from tidegauge_broker.server.wire.grpc.forwarding import Forwardable, Forwarding, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _LIST_SECONDS = 5.0
 """Timeout of another broker's list of groups."""
-_FORWARD_SECONDS = 30.0
-"""Timeout of a forwarded request whose client has given none."""
 
 
-class _Forwardable(Protocol):
+class _OfGroup(Forwardable, Protocol):
     group_id: str
-    forwarded: bool
-
-    def CopyFrom(self, other_msg: Any, /) -> None: ...
 
 
 Response = TypeVar("Response")
@@ -53,6 +48,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         self._groups = service.groups
         self._peers = peers
         self._listener = listener
+        self._forwarding = Forwarding(service, peers.groups, listener)
 
     async def FindCoordinator(
         self, request: groups_pb2.FindCoordinatorRequest, context: Context
@@ -62,7 +58,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         found = self._groups.find_coordinator(caller, KeyType.GROUP, request.group_id)
         at = found.endpoint
         return groups_pb2.FindCoordinatorResponse(
-            status=_status(found.error, found.message),
+            status=to_status(found.error, found.message),
             broker_id=-1 if at is None else at.broker_id,
             address="" if at is None else at.address,
             partition=self._groups.partition_of(request.group_id).partition,
@@ -89,9 +85,8 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
                 reason=request.reason or None,
             )
         )
-        assert isinstance(result, groups.JoinGroupResult)
         return groups_pb2.JoinGroupResponse(
-            status=_status(result.error),
+            status=to_status(result.error),
             generation=result.generation,
             protocol_name=result.protocol_name or "",
             leader=result.leader,
@@ -121,8 +116,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
                 assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
             )
         )
-        assert isinstance(result, groups.SyncGroupResult)
-        return groups_pb2.SyncGroupResponse(status=_status(result.error), assignment=result.assignment)
+        return groups_pb2.SyncGroupResponse(status=to_status(result.error), assignment=result.assignment)
 
     async def Heartbeat(self, request: groups_pb2.HeartbeatRequest, context: Context) -> groups_pb2.HeartbeatResponse:
         """Restart the member's session timer."""
@@ -133,8 +127,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         result = await self._groups.ask(
             groups.Heartbeat(request.group_id, request.generation, request.member_id, instance)
         )
-        assert isinstance(result, groups.HeartbeatResult)
-        return groups_pb2.HeartbeatResponse(status=_status(result.error))
+        return groups_pb2.HeartbeatResponse(status=to_status(result.error))
 
     async def LeaveGroup(
         self, request: groups_pb2.LeaveGroupRequest, context: Context
@@ -148,12 +141,11 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
             for one in request.members
         )
         result = await self._groups.ask(groups.LeaveGroup(request.group_id, leaving))
-        assert isinstance(result, groups.LeaveGroupResult)
         return groups_pb2.LeaveGroupResponse(
-            status=_status(result.error),
+            status=to_status(result.error),
             members=[
                 groups_pb2.LeftMember(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", status=_status(one.error)
+                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", status=to_status(one.error)
                 )
                 for one in result.members
             ],
@@ -187,7 +179,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
                     topic=one.topic_partition.topic,
                     partition=one.topic_partition.partition,
                     offset=one.offset,
-                    status=_status(result.partitions[one.topic_partition]),
+                    status=to_status(result.partitions[one.topic_partition]),
                 )
                 for one in wanted
             ]
@@ -202,9 +194,8 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
             return forwarded
         wanted = None if request.all_partitions else _partitions(request.partitions)
         result = await self._groups.ask(groups.OffsetFetch(request.group_id, wanted, request.require_stable))
-        assert isinstance(result, groups.OffsetFetchResult)
         return groups_pb2.FetchOffsetsResponse(
-            status=_status(result.error),
+            status=to_status(result.error),
             offsets=[
                 groups_pb2.CommittedOffset(
                     topic=at.topic,
@@ -212,7 +203,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
                     offset=one.offset,
                     leader_epoch=one.leader_epoch,
                     metadata=one.metadata,
-                    status=_status(one.error),
+                    status=to_status(one.error),
                 )
                 for at, one in sorted(result.offsets.items())
             ],
@@ -228,9 +219,9 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         wanted = groups.OffsetDelete(request.group_id, _partitions(request.partitions))
         result = await self._groups.delete_offsets(wanted)
         return groups_pb2.DeleteOffsetsResponse(
-            status=_status(result.error),
+            status=to_status(result.error),
             offsets=[
-                groups_pb2.CommittedOffset(topic=at.topic, partition=at.partition, offset=-1, status=_status(error))
+                groups_pb2.CommittedOffset(topic=at.topic, partition=at.partition, offset=-1, status=to_status(error))
                 for at, error in sorted(result.partitions.items())
             ],
         )
@@ -243,9 +234,8 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if forwarded is not None:
             return forwarded
         found = await self._groups.ask(groups.DescribeGroup(request.group_id))
-        assert isinstance(found, groups.DescribeGroupResult)
         response = groups_pb2.DescribeGroupResponse(
-            status=_status(found.error),
+            status=to_status(found.error),
             state=found.state,
             protocol_type=found.protocol_type,
             protocol_name=found.protocol_name,
@@ -265,8 +255,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         )
         view = self._groups.runner.coordinator.group_view(request.group_id)
         if found.error is ErrorCode.NONE and view is not None:
-            response.generation, response.reason = view.generation, view.reason
-            response.parked_members.extend(one.member_id for one in view.members if one.parked)
+            _add_view(response, view, self._groups.runner.time_ms)
         return response
 
     async def ListGroups(
@@ -275,9 +264,8 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         """List the groups of this broker, or of all live brokers."""
         del context
         result = await self._groups.ask(groups.ListGroups(tuple(request.states)))
-        assert isinstance(result, groups.ListGroupsResult)
         own = groups_pb2.ListGroupsResponse(
-            status=_status(result.error),
+            status=to_status(result.error),
             groups=[
                 groups_pb2.ListedGroup(
                     group_id=one.group_id,
@@ -308,7 +296,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         try:
             return await self._peers.groups(address).ListGroups(request, timeout=_LIST_SECONDS)
         except grpc.aio.AioRpcError:
-            status = _status(
+            status = to_status(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} does not respond; its groups are missing"
             )
             return groups_pb2.ListGroupsResponse(status=status)
@@ -321,46 +309,32 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if forwarded is not None:
             return forwarded
         result = await self._groups.ask(groups.DeleteGroup(request.group_id))
-        assert isinstance(result, groups.DeleteGroupResult)
-        return groups_pb2.DeleteGroupResponse(status=_status(result.error))
+        return groups_pb2.DeleteGroupResponse(status=to_status(result.error))
 
     async def _forwarded(
-        self, method: str, request: _Forwardable, response: type[Response], context: Context
+        self, method: str, request: _OfGroup, response: type[Response], context: Context
     ) -> Response | None:
-        """Return the coordinator's response; None if this broker is to respond itself.
+        return await self._forwarding.response((KeyType.GROUP, request.group_id), method, request, response, context)
 
-        Args:
-            method: name of the RPC.
-            request: its request.
-            response: class of its response, which has a status.
-            context: of the call; its deadline holds for the forwarded one.
-        """
-        if request.forwarded:
-            return None
-        caller = caller_of(context, self._listener)
-        found = self._groups.find_coordinator(caller, KeyType.GROUP, request.group_id)
-        make = cast("Any", response)
-        if found.endpoint is None:
-            return cast("Response", make(status=_status(found.error, found.message)))
-        if found.endpoint.broker_id == self._service.broker_id:
-            return None
-        copy = type(request)()
-        copy.CopyFrom(request)
-        copy.forwarded = True
-        address = self._groups.address_of(found.endpoint.broker_id)
-        remaining_seconds: Any = context.time_remaining()
-        try:
-            ask = getattr(self._peers.groups(address), method)
-            timeout_seconds = _FORWARD_SECONDS if remaining_seconds is None else remaining_seconds
-            return cast("Response", await ask(copy, timeout=timeout_seconds))
-        except grpc.aio.AioRpcError as problem:
-            error = (
-                ErrorCode.REQUEST_TIMED_OUT
-                if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-                else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            )
-            words = f"The coordinator of group {request.group_id}, broker {found.endpoint.broker_id}, does not respond."
-            return cast("Response", make(status=_status(error, words)))
+
+def _add_view(response: groups_pb2.DescribeGroupResponse, view: GroupView, now_ms: int) -> None:
+    """Add what Kafka's response lacks: why the group rebalances, whom it waits for, and how long."""
+    response.generation, response.reason, response.leader = view.generation, view.reason, view.leader or ""
+    response.parked_members.extend(one.member_id for one in view.members if one.parked)
+    response.pending_members.extend(view.pending_members)
+    response.in_initial_delay = view.in_initial_delay
+    if view.state_since_ms >= 0:
+        response.state_age_ms = max(0, now_ms - view.state_since_ms)
+    if view.phase_deadline_ms is not None:
+        response.phase_left_ms = max(0, view.phase_deadline_ms - now_ms)
+    described = {one.member_id: one for one in response.members}
+    for member in view.members:
+        one = described.get(member.member_id)
+        if one is None:
+            continue
+        one.parked = member.parked
+        if member.session_deadline_ms is not None:
+            one.session_left_ms = max(0, member.session_deadline_ms - now_ms)
 
 
 def _partitions(wanted: Sequence[groups_pb2.GroupPartition]) -> tuple[TopicPartition, ...]:
@@ -371,7 +345,3 @@ def _host_of(caller: Caller) -> str:
     """Return the client's address as Java prints it, from gRPC's ``ipv4:127.0.0.1:40312``."""
     kind, _, rest = caller.connection.partition(":")
     return f"/{rest.rpartition(':')[0].strip('[]')}" if kind in {"ipv4", "ipv6"} else "/?"
-
-
-def _status(error: ErrorCode, message: str = "") -> common_pb2.Status:
-    return common_pb2.Status(error=wire.to_error(error), message=message)

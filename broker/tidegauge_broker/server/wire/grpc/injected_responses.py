@@ -5,27 +5,24 @@ Rules:
        with the error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every item of the real response
        gets it.
     2. An RPC that changes something, and whose response has errors only in its items, can't fail so before its effect:
-       ``after_effect`` is needed, or a gRPC status.
-    3. ``Produce`` means ProduceStream too: which of the two a client uses is not the fault's business.
+       ``after_effect`` is needed, or a gRPC status. Where Kafka's response can, the fault is accepted, and a call of
+       gRPC that meets it ends with UNAVAILABLE.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-import grpc
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import (
     admin_service_pb2,
     broker_service_pb2,
     control_service_pb2,
     controller_service_pb2,
     group_service_pb2,
-    lab_pb2,
     replication_service_pb2,
 )
 
@@ -44,44 +41,17 @@ METHODS: dict[str, MethodDescriptor] = {
     for method in service.methods
 }
 """By name; no two services have a method of the same name."""
-_ALIASES = {"ProduceStream": "Produce"}
 _READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
-def names(fault: lab_pb2.ErrorFault, rpc: str) -> bool:
-    """Whether the fault means calls of this RPC; rule 3."""
-    return _ALIASES.get(fault.rpc, fault.rpc) == _ALIASES.get(rpc, rpc)
-
-
-def check(fault: lab_pb2.ErrorFault) -> None:
-    """Refuse what this broker's RPCs can't do; the fault's declaration has been checked.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST.
-    """
-    if fault.rpc not in METHODS:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST, f"there is no RPC {fault.rpc!r}; there are {', '.join(sorted(METHODS))}"
-        )
-    if fault.grpc_status:
-        if fault.grpc_status == "OK" or fault.grpc_status not in grpc.StatusCode.__members__:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"gRPC has no status {fault.grpc_status} of a failure")
-        return
-    if int(ErrorCode.of(fault.error)) != int(fault.error):
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there is no error with the number {fault.error}")
-    method = METHODS[fault.rpc]
-    if not _has_place(method.output_type):
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"the response of {fault.rpc} has no place for an error; give a gRPC status instead",
-        )
-    if not fault.after_effect and not can_refuse(fault.rpc):
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"{fault.rpc} can respond with {ErrorCode.of(fault.error).name} only after its effect, or fail with a gRPC "
-            "status before it",
-        )
+def problem(rpc: str, *, after_effect: bool) -> str:
+    """Return why the responses of an RPC can't carry an injected error; empty if they can."""
+    if not _has_place(METHODS[rpc].output_type):
+        return f"the response of {rpc} has no place for an error; give a gRPC status instead"
+    if not after_effect and not can_refuse(rpc):
+        return f"{rpc} can respond with an error only after its effect, or fail with a gRPC status before it"
+    return ""
 
 
 def is_for_the_whole(rpc: str) -> bool:

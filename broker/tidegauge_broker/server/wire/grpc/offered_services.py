@@ -29,6 +29,8 @@ from tidegauge.v1 import (
     replica_log_service_pb2_grpc,
     replication_service_pb2,
     replication_service_pb2_grpc,
+    transaction_service_pb2,
+    transaction_service_pb2_grpc,
 )
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
@@ -40,6 +42,7 @@ from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
 from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
+from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 
 READY_SERVICE = "tidegauge.ready"
 _FILES = (
@@ -50,6 +53,7 @@ _FILES = (
     controller_service_pb2.DESCRIPTOR,
     replica_log_service_pb2.DESCRIPTOR,
     group_service_pb2.DESCRIPTOR,
+    transaction_service_pb2.DESCRIPTOR,
 )
 MoreServices = Callable[[grpc.aio.Server], Sequence[str]]
 
@@ -92,6 +96,9 @@ class OfferedServices:
         control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
         controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
         group_service_pb2_grpc.add_GroupServiceServicer_to_server(GroupServicer(service, self._peers, listener), server)
+        transaction_service_pb2_grpc.add_TransactionServiceServicer_to_server(
+            TransactionServicer(service, self._peers, listener), server
+        )
         replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [name.full_name for file in _FILES for name in file.services_by_name.values()]

@@ -5,8 +5,9 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        that cannot be read close the connection without a response, with one line in the log. ApiVersions of an unknown
        version is responded to, in version 0 (KIP-511).
     2. A connection's requests are handled one at a time: the next begins when the response before has been handed to
-       the socket and the client reads. Only a Produce may begin behind Produces that wait for their acks; batches
-       are appended, and responses sent, in the order of the requests. Kafka itself waits; a client sees no difference.
+       the socket and the client reads. Only a Produce may begin behind Produces that are appended and wait for their
+       acks (one whose transaction is being verified is not appended yet); batches are appended, and responses sent, in
+       the order of the requests. Kafka itself waits; a client sees no difference.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
     5. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
@@ -24,6 +25,7 @@ import asyncio
 import itertools
 import logging
 import os
+import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -59,6 +61,7 @@ _MAX_PARTS = 1024
 """Maximum number of buffers that one ``writev`` takes (IOV_MAX of Linux)."""
 MAX_UNACKED_PRODUCES = 100
 """Maximum number of Produce requests of one connection that wait for their acks at a time."""
+_SIZE = struct.Struct(">i")
 _HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
 _SCRATCH = memoryview(bytearray(READ_BYTES))
 """All connections read into this buffer: between a read and the copy of its bytes nothing else runs."""
@@ -89,13 +92,15 @@ class Owner(Protocol):
 class _Slot:
     """A request whose response is not sent yet."""
 
-    __slots__ = ("header", "parts", "pending", "waits_for")
+    __slots__ = ("has_appended", "header", "parts", "pending", "waits_for")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
         self.parts: list[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | None = None
         self.pending: PendingResponse | None = None
+        self.has_appended = False
+        """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -171,6 +176,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         self._writable = True
+        self.used_ms = self._now_ms()
         self._all_written()
         self._go_on()
 
@@ -204,7 +210,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._frames.append(memoryview(self._large))
                 self._large = None
         else:
-            self._split(self._rest + bytes(_SCRATCH[:nbytes]))
+            data = bytes(_SCRATCH[:nbytes])
+            self._split(self._rest + data if self._rest else data)
         self._go_on()
 
     def _split(self, data: bytes) -> None:
@@ -212,7 +219,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         view = memoryview(data)
         at, end = 0, len(data)
         while end - at >= 4 and self._problem is None:
-            size = int.from_bytes(view[at : at + 4], "big", signed=True)
+            (size,) = _SIZE.unpack_from(data, at)
             if not 0 < size <= self._owner.max_request_bytes:
                 self._problem = _size_problem(size, self._owner.max_request_bytes)
                 break
@@ -237,8 +244,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return  # a handler has completed a response at once; the loop below goes on with it
         self._handling = True
         try:
-            while self._transport is not None and self._frames and self._writable and self._may_begin(self._frames[0]):
-                self._begin(self._frames.popleft())
+            frames = self._frames
+            while (
+                frames
+                and self._writable
+                and self._transport is not None
+                and (not self._slots or self._may_follow(frames[0]))
+            ):
+                self._begin(frames.popleft())
                 self._send()
         finally:
             self._handling = False
@@ -256,15 +269,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 transport.pause_reading()
 
-    def _may_begin(self, frame: memoryview) -> bool:
-        if not self._slots:
-            return True
+    def _may_follow(self, frame: memoryview) -> bool:
+        """Whether a request may begin behind those in flight; rule 2."""
         gate = self._owner.gate
         return (
             (gate is None or gate.is_open)  # behind a gate that delays, requests would not keep their order
             and len(self._slots) < MAX_UNACKED_PRODUCES
             and _is_produce(frame)
-            and all(slot.header.key == PRODUCE for slot in self._slots)
+            and all(slot.header.key == PRODUCE and (slot.has_appended or slot.parts) for slot in self._slots)
         )
 
     def _begin(self, frame: memoryview) -> None:
@@ -287,8 +299,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._close(None)
 
     def _handle(self, handler: Handler, message: Any, header: RequestHeader) -> Any:
-        context = self._owner.context(self, header)
-        gate = self._owner.gate
+        owner = self._owner
+        context, gate = owner.context(self, header), owner.gate
         if gate is None or gate.is_open:
             return handler(message, context)
         return gated(gate, header.key, self.caller, message, context, lambda: handler(message, context))
@@ -297,8 +309,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(response, Held):  # a fetch that did not have to wait
             self._complete(slot, response)
         elif isinstance(response, Pending):
+            slot.has_appended = True
             self._wait(slot, response.future, response.respond)
-        elif isinstance(response, (CoroutineType, Begun)):
+        elif response.__class__ is CoroutineType or response.__class__ is Begun:  # cheaper than to ask the ABC
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
             self._complete(slot, response)
@@ -361,7 +374,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if not ready or transport is None:
             return
-        self.used_ms = self._now_ms()
+        if not self._handling:  # else the request came in this turn of the loop
+            self.used_ms = self._now_ms()
         if self._descriptor < 0 or transport.get_write_buffer_size() or transport.is_closing():
             transport.write(b"".join(ready))
         else:

@@ -1,4 +1,4 @@
-"""The partitions, topics and groups that a request of Kafka's protocol names, whichever message it is. Pure."""
+"""The partitions, topics, groups and resources that any request of Kafka's protocol names. Pure."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def named_group(message: Any) -> str:
     several: Iterable[Any] = next((value for name in _GROUPS if (value := getattr(message, name, None))), ())
     groups = [item if isinstance(item, str) else getattr(item, "group_id", "") for item in several]
     return groups[0] if len(groups) == 1 else ""
+
+
+def named_transaction(message: Any) -> str:
+    """Return the transactional id in a request; empty where there is none."""
+    found = getattr(message, "transactional_id", None)
+    return found if isinstance(found, str) else ""
+
+
+def named_resources(message: Any) -> tuple[str, ...]:
+    """Return the names of the resources whose configurations a request is about."""
+    found = getattr(message, "resources", None)
+    return tuple(name for one in found or () if isinstance(name := getattr(one, "resource_name", None), str))

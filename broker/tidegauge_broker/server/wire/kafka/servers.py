@@ -5,18 +5,16 @@ Rules (Kafka's SocketServer and ConnectionQuotas):
        it is accepted. (Kafka lets those above ``max.connections`` wait.)
     2. ``connections.max.idle.ms``: a connection without a request for that long is closed; one whose request is in
        flight is not idle.
+    3. ``max.connection.creation.rate``: ``acceptor.py``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import random
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import RequestHeader
@@ -25,6 +23,8 @@ from tidegauge.security import Security, server_context
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.connection_rates import ConnectionRates
+from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -33,7 +33,6 @@ from tidegauge_broker.server.wire.limits import Limits
 
 LOG = logging.getLogger("tidegauge.kafka")
 _LOOKS_PER_IDLE_TIME = 4
-_BACKLOG = 1_000
 
 
 class KafkaServers:
@@ -46,6 +45,7 @@ class KafkaServers:
         security: certificate and key for the listeners with TLS.
         now_ms: the broker's clock.
         limits: on connections and requests.
+        rates: how fast connections are accepted.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class KafkaServers:
         security: Security,
         now_ms: Callable[[], int],
         limits: Limits,
+        rates: ConnectionRates,
     ) -> None:
         needs_certificate = settings.text("ssl.client.auth") == "required"
         tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
@@ -63,7 +64,7 @@ class KafkaServers:
         sessions = FetchSessionCache(slots, lambda: random.randint(1, INT_MAX))
         self._listeners = [
             _KafkaListener(
-                one, tls if listeners.protocols[one.name] == SSL else None, service, limits, sessions, now_ms
+                one, tls if listeners.protocols[one.name] == SSL else None, service, limits, sessions, now_ms, rates
             )
             for one in listeners.bound_by(KAFKA)
         ]
@@ -117,6 +118,7 @@ class _KafkaListener:
         limits: Limits,
         sessions: FetchSessionCache,
         now_ms: Callable[[], int],
+        rates: ConnectionRates,
     ) -> None:
         self.handlers = HANDLERS
         self.max_request_bytes = limits.request_bytes
@@ -124,14 +126,13 @@ class _KafkaListener:
         self.name = at.name
         self.gate = service.gate
         self._at = at
-        self._tls = tls
         self._service = service
         self._sessions = sessions
         self._now_ms = now_ms
         self._max_connections = limits.connections
         self._max_per_ip = limits.connections_per_ip
         self._per_ip: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
+        self._acceptor = Acceptor(at, tls, rates, now_ms, lambda: KafkaConnection(self, now_ms))
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -171,17 +172,8 @@ class _KafkaListener:
 
     async def start(self) -> None:
         """Bind the address."""
-        loop = asyncio.get_running_loop()
-        options: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
         try:
-            self._server = await loop.create_server(
-                lambda: KafkaConnection(self, self._now_ms),
-                self._at.host,
-                self._at.port,
-                backlog=_BACKLOG,
-                reuse_address=True,
-                **options,
-            )
+            await self._acceptor.start()
         except OSError as problem:
             raise TidegaugeError(
                 ErrorCode.NETWORK_EXCEPTION,
@@ -192,13 +184,9 @@ class _KafkaListener:
 
     async def stop(self) -> None:
         """Close the address and all connections."""
-        if self._server is not None:
-            self._server.close()
+        await self._acceptor.stop()
         for connection in list(self.connections):
             connection.close()
-        if self._server is not None:
-            with contextlib.suppress(OSError):
-                await self._server.wait_closed()
 
     def close_idle(self, idle_ms: int) -> None:
         """Close connections that had no request for ``idle_ms``."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tidegauge.kafka import apis
 from tidegauge_broker.server.wire.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     client_quotas,
     create_partitions,
@@ -18,7 +21,9 @@ from tidegauge_broker.server.wire.kafka.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -29,6 +34,7 @@ from tidegauge_broker.server.wire.kafka.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -39,7 +45,9 @@ from tidegauge_broker.server.wire.kafka.handlers import (
     scram_credentials,
     security,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 from tidegauge_broker.server.wire.kafka.request import Handler
 
@@ -63,11 +71,17 @@ HANDLERS: dict[int, Handler] = {
     apis.DELETE_RECORDS: delete_records.handle,
     apis.INIT_PRODUCER_ID: init_producer_id.handle,
     apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    apis.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.handle,
+    apis.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.handle,
+    apis.END_TXN: end_txn.handle,
+    apis.WRITE_TXN_MARKERS: write_txn_markers.handle,
+    apis.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
     apis.DESCRIBE_ACLS: security.describe_acls,
     apis.CREATE_ACLS: security.create_acls,
     apis.DELETE_ACLS: security.delete_acls,
     apis.DESCRIBE_CONFIGS: describe_configs.handle,
     apis.ALTER_CONFIGS: alter_configs.handle,
+    apis.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
     apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     apis.SASL_AUTHENTICATE: sasl.authenticate,
     apis.CREATE_PARTITIONS: create_partitions.handle,
@@ -88,5 +102,7 @@ HANDLERS: dict[int, Handler] = {
     apis.UPDATE_FEATURES: update_features.handle,
     apis.DESCRIBE_CLUSTER: describe_cluster.handle,
     apis.DESCRIBE_PRODUCERS: describe_producers.handle,
+    apis.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
+    apis.LIST_TRANSACTIONS: list_transactions.handle,
 }
 HANDLERS[apis.API_VERSIONS] = api_versions.handler_for(sorted([*HANDLERS, apis.API_VERSIONS]))

@@ -56,6 +56,13 @@ def known_epoch(epoch: int) -> int | None:
     return None if epoch < 0 else epoch
 
 
+def known_fence(error: ErrorCode, context: Context, first_version: int) -> ErrorCode:
+    """Return a coordinator's error: before a version clients know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED."""
+    if error is ErrorCode.PRODUCER_FENCED and context.version < first_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
 def message_of(error: ErrorCode, message: str) -> str | None:
     """Return an error's message: none for success, and for an error without a message of its own."""
     return None if error is ErrorCode.NONE else message or None

@@ -22,6 +22,5 @@ async def _delete(request: DeleteGroupsRequest, context: Context) -> DeleteGroup
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         result = await context.service.groups.ask(groups.DeleteGroup(group_id))
-        assert isinstance(result, groups.DeleteGroupResult)
         results.append(DeletableGroupResult(group_id, result.error))
     return DeleteGroupsResponse(results=results)

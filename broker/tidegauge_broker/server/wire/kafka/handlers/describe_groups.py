@@ -39,7 +39,6 @@ async def _describe(request: DescribeGroupsRequest, context: Context) -> Describ
 
 async def _of(group_id: str, context: Context, *, with_operations: bool) -> DescribedGroup:
     found = await context.service.groups.ask(groups.DescribeGroup(group_id))
-    assert isinstance(found, groups.DescribeGroupResult)
     return DescribedGroup(
         found.error,
         group_id,

@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 0-4: this broker's log directories, with the sizes and lags of the replicas in them.
 
-Null means all topics. ``offset_lag`` is by how much the log end offset lies below the high watermark, 0 if it does not.
+Null means all topics. ``offset_lag`` is by how much the log end offset lies below the high watermark, 0 if it does not;
+that of a future log, which moves here from another log directory, is what remains to be copied.
 Total and usable bytes (version 4, KIP-827) are those of the file system.
 Source: ``KafkaApis.handleDescribeLogDirsRequest``, ``ReplicaManager.describeLogDirs``.
 """
@@ -29,7 +30,7 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
         for at, replica in directory.replicas.items():
             if asked is None or at in asked:
                 topics.setdefault(at.topic, []).append(
-                    DescribeLogDirsPartition(at.partition, replica.size_bytes, replica.offset_lag)
+                    DescribeLogDirsPartition(at.partition, replica.size_bytes, replica.offset_lag, replica.is_future)
                 )
         results.append(
             DescribeLogDirsResult(

@@ -1,7 +1,7 @@
-"""DescribeProducers (61), version 0: what a replica knows of the idempotent producers of its partitions (KIP-664).
+"""DescribeProducers (61), version 0: what a replica knows of the producers of its partitions (KIP-664).
 
 Any replica responds, as in Kafka 3.9.1, though KIP-664 asks for the leader.
-There are no transactions: ``current_txn_start_offset`` and ``coordinator_epoch`` are -1.
+``current_txn_start_offset`` is -1 where no transaction is open, ``coordinator_epoch`` where no marker was written.
 Source: ``KafkaApis.handleDescribeProducersRequest``, ``ReplicaManager.activeProducerState``.
 """
 
@@ -48,7 +48,14 @@ def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
         0,
         None,
         [
-            ProducerState(one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp_ms, -1)
+            ProducerState(
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                one.last_timestamp_ms,
+                one.coordinator_epoch,
+                -1 if one.transaction_start is None else one.transaction_start,
+            )
             for one in producers
         ],
     )

@@ -44,6 +44,7 @@ _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
 _ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
+_NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 """Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
 _NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
@@ -171,8 +172,10 @@ async def _read(
             reads_committed=request.isolation_level == READ_COMMITTED,
         ),
     )
-    found = {wanted[result.topic_partition]: (result, records) for result, records in response.partitions}
-    reads = [_Read(place, *found.get(place, (refused.get(place), b""))) for place in partitions]  # type: ignore[arg-type]  # one of both has it
+    reads = [_Read(wanted[result.topic_partition], result, records) for result, records in response.partitions]
+    if refused:
+        found = {read.place: read for read in reads}
+        reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
     return reads, response.pending
 
 
@@ -206,7 +209,7 @@ def _by_topic(reads: list[_Read]) -> Iterator[tuple[Topic, list[_Read]]]:
 
 def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) -> PartitionData:
     result = read.result
-    if result.error is not ErrorCode.NONE:
+    if result.error is not _NO_ERROR:
         aborted = () if result.error in _UNKNOWN else None
         response = PartitionData(read.place.partition, result.error, -1, aborted_transactions=aborted)
         hint = result.leader_hint

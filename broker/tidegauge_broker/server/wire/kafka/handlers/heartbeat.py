@@ -21,5 +21,4 @@ def handle(request: HeartbeatRequest, context: Context) -> Any:
 async def _beat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     wanted = groups.Heartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     result = await context.service.groups.ask(wanted)
-    assert isinstance(result, groups.HeartbeatResult)
     return HeartbeatResponse(error_code=result.error)

@@ -9,7 +9,7 @@ Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorAdapter.joinGrou
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from tidegauge import groups
 from tidegauge.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -30,24 +30,21 @@ def handle(request: JoinGroupRequest, context: Context) -> Any:
 async def _join(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     version = context.version
     has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
-    result = cast(
-        "groups.JoinGroupResult",
-        await context.service.groups.ask(
-            groups.JoinGroup(
-                group_id=request.group_id,
-                member_id=request.member_id,
-                session_timeout_ms=request.session_timeout_ms,
-                rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
-                protocol_type=request.protocol_type,
-                protocols=tuple(groups.Protocol(one.name, bytes(one.metadata)) for one in request.protocols),
-                group_instance_id=request.group_instance_id,
-                client_id=context.header.client_id,
-                client_host=f"/{context.caller.host}",
-                reason=request.reason,
-                requires_known_member_id=version >= _FIRST_WITH_REQUIRED_MEMBER_ID,
-                supports_skipping_assignment=version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
-            )
-        ),
+    result = await context.service.groups.ask(
+        groups.JoinGroup(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple(groups.Protocol(one.name, bytes(one.metadata)) for one in request.protocols),
+            group_instance_id=request.group_instance_id,
+            client_id=context.header.client_id,
+            client_host=f"/{context.caller.host}",
+            reason=request.reason,
+            requires_known_member_id=version >= _FIRST_WITH_REQUIRED_MEMBER_ID,
+            supports_skipping_assignment=version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
+        )
     )
     name = result.protocol_name
     return JoinGroupResponse(

@@ -31,7 +31,6 @@ async def _leave(request: LeaveGroupRequest, context: Context) -> LeaveGroupResp
         else (groups.LeavingMember(request.member_id),)
     )
     result = await context.service.groups.ask(groups.LeaveGroup(request.group_id, members))
-    assert isinstance(result, groups.LeaveGroupResult)
     if not has_members:
         error = result.error
         if error is ErrorCode.NONE and result.members:

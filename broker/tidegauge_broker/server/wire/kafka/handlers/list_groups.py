@@ -22,6 +22,5 @@ def handle(request: ListGroupsRequest, context: Context) -> Any:
 async def _list(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     wanted = groups.ListGroups(tuple(request.states_filter), tuple(request.types_filter))
     result = await context.service.groups.ask(wanted)
-    assert isinstance(result, groups.ListGroupsResult)
     listed = [ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type) for one in result.groups]
     return ListGroupsResponse(error_code=result.error, groups=listed)

@@ -23,6 +23,7 @@ from tidegauge.kafka.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import OffsetLookup
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 
@@ -64,9 +65,9 @@ def _partition(
         return _old_style(at, item, context, request.replica_id)
     timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
     epoch = known_epoch(item.current_leader_epoch)
-    result, found_ms = context.service.list_offset(
-        at, epoch, timestamp, request.replica_id, reads_committed=request.isolation_level == READ_COMMITTED
-    )
+    reads_committed = request.isolation_level == READ_COMMITTED
+    lookup = OffsetLookup(at, timestamp, epoch, request.replica_id, reads_committed)
+    result, found_ms = context.service.list_offset(lookup)
     error = result.error
     if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
@@ -85,5 +86,6 @@ def _old_style(
 ) -> ListOffsetsPartitionResponse:
     if item.max_num_offsets < 0:  # Kafka fails to make an array of that size
         return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-    error, offsets = context.service.old_style_offsets(at, item.timestamp, item.max_num_offsets, replica_id)
+    lookup = OffsetLookup(at, item.timestamp, replica_id=replica_id)
+    error, offsets = context.service.old_style_offsets(lookup, item.max_num_offsets)
     return ListOffsetsPartitionResponse(at.partition, error, offsets)

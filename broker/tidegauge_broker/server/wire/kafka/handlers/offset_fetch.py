@@ -10,7 +10,7 @@ Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
@@ -70,7 +70,7 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
 
 async def _fetch(group_id: str, topics: _Topics, context: Context, *, require_stable: bool) -> groups.OffsetFetchResult:
     wanted = groups.OffsetFetch(group_id, _partitions(topics), require_stable)
-    return cast("groups.OffsetFetchResult", await context.service.groups.ask(wanted))
+    return await context.service.groups.ask(wanted)
 
 
 def _partitions(topics: _Topics) -> tuple[TopicPartition, ...] | None:

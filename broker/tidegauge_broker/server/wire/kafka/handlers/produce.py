@@ -4,14 +4,16 @@ Versions 0 to 2 carry the message formats before RecordBatch v2 and are responde
 UNSUPPORTED_FOR_MESSAGE_FORMAT, partition by partition: no client of Kafka 0.11 or later sends them unless it is
 configured to, but librdkafka needs them advertised to send compressed batches (KAFKA-18659).
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
-address from version 10 on (KIP-951). zstd needs version 7.
+address from version 10 on (KIP-951). zstd needs version 7. The first batch of a transaction waits until the transaction
+coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.produce import (
@@ -34,12 +36,14 @@ from tidegauge.record_batch import (
 )
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.open_produces import unacknowledged_failure
+from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
 from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Context, Pending, Silent
 
 _FIRST_WITH_BATCHES = 3
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_LEADERS = 10
+_FIRST_WITH_ABORTABLE = 11
 _LENGTH_AT = 8
 _BATCH = struct.Struct(">i4xb4xh")
 """Of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
@@ -47,8 +51,10 @@ _NONE = ErrorCode.NONE
 _ZSTD = COMPRESSION_NAMES.index("zstd")
 
 
-def handle(request: ProduceRequest, context: Context) -> Pending | ProduceResponse | Silent:
-    """Append now; the response comes when acks is fulfilled."""
+def handle(
+    request: ProduceRequest, context: Context
+) -> Pending | ProduceResponse | Silent | Coroutine[Any, Any, ProduceResponse | Silent]:
+    """Append now, or when the transaction is verified; the response comes when acks is fulfilled."""
     refused: dict[TopicPartition, core.ProduceResult] = {}
     wanted: list[core.ProducePartition] = []
     partitions = _partitions(request)
@@ -60,12 +66,44 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
         else:
             assert records is not None
             wanted.append(core.ProducePartition(at, records))
-    future = context.service.produce(core.ProduceRequest(request.acks, request.timeout_ms, wanted))
+    asked = core.ProduceRequest(request.acks, request.timeout_ms, wanted)
+    verified = context.service.verification.of(
+        asked, request.transactional_id, supports_abortable_error=context.version >= _FIRST_WITH_ABORTABLE
+    )
+    if isinstance(verified, Verified):
+        return _append(request, context, verified, refused)
+    return _append_later(request, context, verified, refused)
+
+
+async def _append_later(
+    request: ProduceRequest,
+    context: Context,
+    verification: Coroutine[Any, Any, Verified],
+    refused: dict[TopicPartition, core.ProduceResult],
+) -> ProduceResponse | Silent:
+    """Append when the transaction coordinator has responded; the connection begins no other request meanwhile."""
+    response = _append(request, context, await verification, refused)
+    return response.respond(await response.future) if isinstance(response, Pending) else response
+
+
+def _append(
+    request: ProduceRequest, context: Context, verified: Verified, refused: dict[TopicPartition, core.ProduceResult]
+) -> Pending | ProduceResponse | Silent:
+    """Append now; the response comes when acks is fulfilled."""
+    messages: dict[TopicPartition, str] = {}
+    if verified.refused:
+        refused = refused | {result.topic_partition: result for result in verified.refused}
+        messages = {result.topic_partition: result.message for result in verified.refused}
+    future = context.service.produce(verified.request)
 
     def respond(results: Sequence[core.ProduceResult]) -> ProduceResponse:
+        topics = request.topic_data
+        if len(results) == len(topics) == 1 == len(topics[0].partition_data):  # nothing to look up
+            return _response_of_one(results[0], context)
         found = {result.topic_partition: result for result in results}
         found.update(refused)
-        return _response(request, found, context)
+        response = _response(request, found, context)
+        return _with_messages(response, messages) if messages else response
 
     if request.acks != 0:
         return respond(future.result()) if future.done() else Pending(future, respond)
@@ -73,6 +111,14 @@ def handle(request: ProduceRequest, context: Context) -> Pending | ProduceRespon
     if failed is not None:
         raise CloseConnection(f"a Produce request with acks=0 failed on {failed.topic_partition}: {failed.error.name}")
     return SILENT
+
+
+def _with_messages(response: ProduceResponse, messages: dict[TopicPartition, str]) -> ProduceResponse:
+    """Put the messages of partitions into a response, which has none otherwise."""
+    for topic in response.responses:
+        for item in topic.partition_responses:
+            item.error_message = messages.get(TopicPartition(topic.name, item.index)) or None
+    return response
 
 
 def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | None]]:
@@ -103,14 +149,14 @@ def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> Er
 def _refuses_transaction(
     transactional_id: str | None, partitions: Sequence[tuple[TopicPartition, Buffer | None]]
 ) -> ErrorCode | None:
-    """Return the error of a request with transactional batches: transactions are not served here."""
+    """Return the error of a request with transactional batches and no transactional id."""
+    if transactional_id is not None:
+        return None
     for _, records in partitions:
         if records is not None and len(records) >= HEADER_BYTES:
             _, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
             if magic == MAGIC and attributes & TRANSACTIONAL_BIT:
-                if transactional_id is None:
-                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                return ErrorCode.INVALID_TXN_STATE
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
 
 
@@ -129,6 +175,13 @@ def _response(
         for topic in request.topic_data
     ]
     return ProduceResponse(topics, node_endpoints=list(leaders.values()))
+
+
+def _response_of_one(result: core.ProduceResult, context: Context) -> ProduceResponse:
+    leaders: dict[int, NodeEndpoint] = {}
+    partition = _partition(result, context, leaders)
+    topic = TopicProduceResponse(result.topic_partition.topic, [partition])
+    return ProduceResponse([topic], node_endpoints=list(leaders.values()))
 
 
 def _partition(

@@ -7,7 +7,7 @@ Source: ``KafkaApis.handleSyncGroupRequest``, ``SyncGroupRequest.areMandatoryPro
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
@@ -26,19 +26,16 @@ def handle(request: SyncGroupRequest, context: Context) -> Any:
 
 
 async def _sync(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
-    result = cast(
-        "groups.SyncGroupResult",
-        await context.service.groups.ask(
-            groups.SyncGroup(
-                group_id=request.group_id,
-                generation=request.generation_id,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                protocol_type=request.protocol_type,
-                protocol_name=request.protocol_name,
-                assignments=tuple((one.member_id, bytes(one.assignment)) for one in request.assignments),
-            )
-        ),
+    result = await context.service.groups.ask(
+        groups.SyncGroup(
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments=tuple((one.member_id, bytes(one.assignment)) for one in request.assignments),
+        )
     )
     return SyncGroupResponse(
         error_code=result.error,

@@ -1,0 +1,81 @@
+"""How a coordinator is driven: one event or one turn of its timers at a time, each giving its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tidegauge_broker.coordinator.effects import Effect
+from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned, ShutDown
+from tidegauge_broker.coordinator.led_partitions import LedPartitions
+from tidegauge_broker.coordinator.runtime import Runtime
+
+AnyRuntime = TypeVar("AnyRuntime", bound=Runtime)
+AnyEvent = TypeVar("AnyEvent")
+
+
+class Driven(Generic[AnyRuntime, AnyEvent]):
+    """What the coordinators of groups and of transactions have in common towards the shell.
+
+    Args:
+        runtime: what all parts of the coordinator work with.
+        led: the partitions of the internal topic that this broker leads.
+    """
+
+    def __init__(self, runtime: AnyRuntime, led: LedPartitions[Any]) -> None:
+        self._runtime = runtime
+        self._is_active = True
+        self._events: dict[type, Callable[[Any], None]] = {
+            Appended: self._on_appended,
+            RecordsRead: led.take_records,
+            LoadCompleted: led.complete_load,
+            Elected: led.change_leadership,
+            Resigned: led.change_leadership,
+            ShutDown: self._on_shut_down,
+        }
+        """What is done with an event, by its class; a coordinator adds those of its own."""
+
+    def handle(self, event: AnyEvent, now_ms: int) -> list[Effect]:
+        """Take one event and return what is to be done, in order.
+
+        Args:
+            event: what happened.
+            now_ms: the time, which never goes back.
+        """
+        self._runtime.begin(now_ms, type(event).__name__)
+        self._events[type(event)](event)
+        return self._runtime.effects
+
+    def step(self, now_ms: int) -> list[Effect]:
+        """Run the timers that have expired and return what is to be done."""
+        self._runtime.begin(now_ms, "")
+        if self._is_active:
+            while (expired := self._runtime.timers.take_expired(now_ms)) is not None:
+                self._runtime.cause, action = expired
+                action()
+        return self._runtime.effects
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when ``step`` should be called next; None: not before another event."""
+        return self._runtime.timers.next_deadline_ms() if self._is_active else None
+
+    @property
+    def appends_in_flight(self) -> int:
+        """How many appends have no outcome yet."""
+        return self._runtime.appends_in_flight
+
+    def _on_appended(self, event: Appended) -> None:
+        self._runtime.appended(event.append_id, event.error, event.base_offset)
+
+    def _on_shut_down(self, _event: ShutDown) -> None:
+        self._is_active = False
+
+    def _schedule(self, due_ms: int, interval_ms: int, cause: str, action: Callable[[], None]) -> None:
+        """Run an action at a fixed rate from ``due_ms`` on; runs that were missed are not made up for."""
+
+        def run() -> None:
+            action()
+            missed = (self._runtime.now_ms - due_ms) // interval_ms
+            self._schedule(due_ms + (missed + 1) * interval_ms, interval_ms, cause, action)
+
+        self._runtime.timers.start(due_ms, cause, run)

@@ -1,0 +1,242 @@
+"""The partitions of an internal topic that a broker leads: elections, loads one after the other, resignations.
+
+Contract: what happens to partitions does so in the order of their events, on what is one thread in Kafka (the scheduler
+of GroupMetadataManager, that of TransactionStateManager): a load holds up those behind it until it is complete. Of one
+partition the highest leader epoch that was seen counts; events of lower ones are ignored (maybeUpdateCoordinatorEpoch).
+
+The two coordinators differ in when an election or resignation takes effect. That of groups is a task on the thread, so
+that it waits for the loads before it. That of transactions takes effect at once, so that requests get
+COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR from then on, and only the load waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.record_batch import Buffer
+from tidegauge_broker.coordinator.effects import ReadLog
+from tidegauge_broker.coordinator.events import Elected, LoadCompleted, RecordsRead, Resigned
+from tidegauge_broker.coordinator.runtime import Runtime
+
+
+class ShardState(Enum):
+    """What a broker can do with a partition of an internal topic."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADED = "unloaded"
+
+
+class ShardTransition(NamedTuple):
+    """One row: ``old`` is None before the first load."""
+
+    old: ShardState | None
+    new: ShardState
+    when: str
+
+
+class LedPartition:
+    """A partition that this broker leads, with what lives there: the base of the coordinators' shards.
+
+    Attributes:
+        leader_epoch: at which this broker took over, the coordinator epoch; a higher one under the same leader does not
+            change it.
+        since_ms: when the load was asked for, for the time that it took.
+        unknown_versions: of keys that were read and skipped: a newer broker left them behind (KIP-915).
+    """
+
+    def __init__(
+        self, runtime: Runtime, partition: int, leader_epoch: int, since_ms: int, table: Iterable[ShardTransition]
+    ) -> None:
+        self._runtime_of_states = runtime
+        self._allowed = frozenset((row.old, row.new) for row in table)
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.since_ms = since_ms
+        self.unknown_versions: set[int] = set()
+        self.state: ShardState | None = None
+        self.change_state(ShardState.LOADING)
+
+    def change_state(self, new: ShardState, **fields: object) -> None:
+        """Enter a state, which must be allowed by the table, and note it."""
+        assert (self.state, new) in self._allowed, f"A shard may not change from {self.state} to {new}"
+        self.state = new
+        self._runtime_of_states.note(
+            "coordinator", str(self.partition), state=new.value, leader_epoch=self.leader_epoch, **fields
+        )
+
+    def replay(self, batches: Buffer) -> None:
+        """Take the next part of the log.
+
+        Raises:
+            TidegaugeError: CORRUPT_MESSAGE, a batch or a record cannot be read.
+        """
+        raise NotImplementedError
+
+    def activate(self, problem: str) -> None:
+        """End the load and serve the partition; ``problem``: why its log could not be read to the end, or ""."""
+        raise NotImplementedError
+
+    def unload(self) -> None:
+        """Forget the partition."""
+        raise NotImplementedError
+
+
+LedT = TypeVar("LedT", bound=LedPartition)
+
+
+class LedPartitions(Generic[LedT]):
+    """All shards of a coordinator.
+
+    Args:
+        topic: the internal topic.
+        what: what its records are, in Kafka's words, for the log.
+        create: makes the shard of a partition that begins to load: partition, leader epoch, time of the election.
+        takes_effect_at_once: whether elections and resignations do, and only loads wait; see the module.
+
+    Attributes:
+        shards: by partition, those that load and those that are served.
+        loading: the one whose log is being read.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        topic: str,
+        what: str,
+        create: Callable[[int, int, int], LedT],
+        *,
+        takes_effect_at_once: bool,
+    ) -> None:
+        self._runtime = runtime
+        self._topic = topic
+        self._what = what
+        self._create = create
+        self._takes_effect_at_once = takes_effect_at_once
+        self.shards: dict[int, LedT] = {}
+        self.loading: LedT | None = None
+        self._problem = ""
+        self._epochs: dict[int, int] = {}
+        self._tasks: deque[Callable[[], None]] = deque()
+
+    def states(self) -> dict[int, ShardState]:
+        """Return the state of every partition that this broker loads or serves."""
+        return {partition: shard.state for partition, shard in self.shards.items() if shard.state is not None}
+
+    def active(self) -> list[LedT]:
+        """Return the shards that are served."""
+        return [shard for shard in self.shards.values() if shard.state is ShardState.ACTIVE]
+
+    def change_leadership(self, event: Elected | Resigned) -> None:
+        """Take an election or resignation, now or when its turn comes."""
+        if isinstance(event, Elected):
+            take = partial(self._elect, event, self._runtime.now_ms)
+        else:
+            take = partial(self._resign, event)
+        if self._takes_effect_at_once:
+            take()
+            self._run_tasks()
+        else:
+            self.run_in_turn(take)
+
+    def run_in_turn(self, task: Callable[[], None]) -> None:
+        """Run a task when all loads and tasks before it are complete, which may be at once."""
+        self._tasks.append(task)
+        self._run_tasks()
+
+    def take_records(self, event: RecordsRead) -> None:
+        """Replay a part of the log that is being read."""
+        shard = self.loading
+        if shard is None or self._problem or not _is_of(shard, event) or not self._has(shard):
+            return
+        try:
+            shard.replay(event.batches)
+        except TidegaugeError as problem:
+            self._problem = problem.message
+
+    def complete_load(self, event: LoadCompleted) -> None:
+        """Serve the partition whose log has been read, and go on with what waits."""
+        shard = self.loading
+        if shard is None or not _is_of(shard, event):
+            return
+        self.loading = None
+        if self._has(shard):
+            self._runtime.cause = "Load"
+            for version in sorted(shard.unknown_versions):
+                self._runtime.log(
+                    f"Unknown message key with version {version} while loading {self._what} from "
+                    f"{self._name(shard.partition)}. Ignoring it. It could be a left over from an aborted upgrade.",
+                    "warning",
+                )
+            shard.activate(self._problem or event.problem)
+        self._run_tasks()
+
+    def clear(self) -> None:
+        """Drop all partitions; what still waits for a load finds none."""
+        for partition in list(self.shards):
+            self._drop(partition)
+
+    def _run_tasks(self) -> None:
+        while self._tasks and self.loading is None:
+            self._tasks.popleft()()
+
+    def _elect(self, event: Elected, since_ms: int) -> None:
+        if not self._is_current(event):
+            return
+        self._runtime.cause = "Election"
+        if self._takes_effect_at_once:
+            # An entry that a failed unload has left is replaced (KAFKA-9307).
+            self._drop(event.partition)
+        elif event.partition in self.shards:
+            self._runtime.log(f"Already loading {self._what} from {self._name(event.partition)}")
+            return
+        shard = self.shards[event.partition] = self._create(event.partition, event.leader_epoch, since_ms)
+        if self._takes_effect_at_once:
+            self._tasks.append(partial(self._start_load, shard))
+        else:
+            self._start_load(shard)
+
+    def _start_load(self, shard: LedT) -> None:
+        if self._has(shard):
+            self.loading = shard
+            self._problem = ""
+            self._runtime.effects.append(ReadLog(shard.partition, shard.leader_epoch))
+
+    def _resign(self, event: Resigned) -> None:
+        if self._is_current(event):
+            self._runtime.cause = "Resignation"
+            self._drop(event.partition)
+
+    def _drop(self, partition: int) -> None:
+        shard = self.shards.pop(partition, None)
+        if shard is not None:
+            shard.unload()
+
+    def _has(self, shard: LedT) -> bool:
+        """Return whether a shard has not been dropped since its load was asked for."""
+        return self.shards.get(shard.partition) is shard
+
+    def _is_current(self, event: Elected | Resigned) -> bool:
+        """Return whether no later epoch was seen, and keep this one (maybeUpdateCoordinatorEpoch)."""
+        partition, leader_epoch = event.partition, event.leader_epoch
+        if leader_epoch is None:
+            return True
+        current = self._epochs[partition] = max(leader_epoch, self._epochs.get(partition, leader_epoch))
+        if current != leader_epoch:
+            self._runtime.log(
+                f"Ignoring {type(event).__name__} for {self._name(partition)} in epoch {leader_epoch} since current "
+                f"epoch is {current}"
+            )
+        return current == leader_epoch
+
+    def _name(self, partition: int) -> str:
+        return f"{self._topic}-{partition}"
+
+
+def _is_of(shard: LedPartition, event: RecordsRead | LoadCompleted) -> bool:
+    return shard.partition == event.partition and shard.leader_epoch == event.leader_epoch

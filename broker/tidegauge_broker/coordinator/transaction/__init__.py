@@ -1,0 +1,1 @@
+"""Transactions: the states of transactional ids, and what changes them."""

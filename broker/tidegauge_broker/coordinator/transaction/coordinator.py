@@ -1,0 +1,164 @@
+"""The transaction coordinator of one broker: events in, effects out.
+
+Finds the transactional id of a request, runs loads one after the other, and the timers. Reads no clock, no log, no
+metadata cache and no network: time, records, producer ids and leaders are arguments.
+Source: TransactionCoordinator and TransactionStateManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge.transactions import (
+    TRANSACTION_TOPIC,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransaction,
+    DescribeTransactionResult,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    ListTransactionsResult,
+)
+from tidegauge_broker.coordinator.driven import Driven
+from tidegauge_broker.coordinator.events import (
+    LeadersFound,
+    MarkersWritten,
+    ProducerIdAllocated,
+    ShutDown,
+    TransactionEvent,
+    TransactionRequestArrived,
+)
+from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.runtime import TransactionRuntime
+from tidegauge_broker.coordinator.settings import TransactionSettings
+from tidegauge_broker.coordinator.transaction.adding import Adding
+from tidegauge_broker.coordinator.transaction.describing import counted, described, listed, viewed
+from tidegauge_broker.coordinator.transaction.ending import Ending
+from tidegauge_broker.coordinator.transaction.expiring import Expiring
+from tidegauge_broker.coordinator.transaction.initializing import Initializing
+from tidegauge_broker.coordinator.transaction.markers import Markers
+from tidegauge_broker.coordinator.transaction.shard import TransactionShard
+from tidegauge_broker.coordinator.transaction.states import DECIDED
+from tidegauge_broker.coordinator.transaction.storing import Owned, Store
+from tidegauge_broker.coordinator.views import TransactionCounters, TransactionGauges, TransactionView
+
+
+class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
+    """Coordinates the transactions of the partitions of __transaction_state that this broker leads."""
+
+    def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
+        runtime = TransactionRuntime(settings, now_ms)
+        self._led = LedPartitions(
+            runtime, TRANSACTION_TOPIC, "transaction state", self._new_shard, takes_effect_at_once=True
+        )
+        super().__init__(runtime, self._led)
+        self._markers = Markers(runtime)
+        self._store = self._markers.store = Store(self._runtime, self._led)
+        self._ending = Ending(self._runtime, self._store, self._markers)
+        self._initializing = Initializing(self._runtime, self._store, self._ending)
+        self._adding = Adding(self._runtime, self._store)
+        self._expiring = Expiring(self._runtime)
+        self._events |= {
+            TransactionRequestArrived: self._on_request,
+            ProducerIdAllocated: self._initializing.allocated,
+            LeadersFound: self._markers.leaders_found,
+            MarkersWritten: self._markers.markers_written,
+        }
+        self._requests: dict[type, Callable[[Any, object], None]] = {
+            InitProducerId: self._initializing.handle,
+            AddPartitionsToTxn: self._adding.handle,
+            AddOffsetsToTxn: self._adding.handle_offsets,
+            EndTxn: self._ending.handle,
+            DescribeTransaction: self._describe,
+            ListTransactions: self._list,
+        }
+        for interval_ms, cause, action in (
+            (settings.abort_timed_out_interval_ms, "TransactionTimeout", self._abort_timed_out),
+            (settings.remove_expired_interval_ms, "TransactionalIdExpiration", self._remove_expired),
+        ):
+            self._schedule(now_ms + interval_ms, interval_ms, cause, action)
+
+    # What the shell calls
+
+    @property
+    def counters(self) -> TransactionCounters:
+        """Totals since the start, for the metrics."""
+        return self._runtime.counters
+
+    def gauges(self) -> TransactionGauges:
+        """Return what is there now, for the metrics."""
+        return TransactionGauges(
+            counted(owned.transaction for owned in self._owned()),
+            self._markers.unknown_destinations,
+            self._markers.unwritten_completions,
+        )
+
+    def transaction_view(self, transactional_id: str) -> TransactionView | None:
+        """Return the full truth about a transactional id; None if this broker does not have it."""
+        found = self._store.find(transactional_id)
+        return None if isinstance(found, ErrorCode) else self._view(found)
+
+    def transaction_views(self) -> list[TransactionView]:
+        """Return the full truth about all transactional ids of this broker."""
+        return [self._view(owned) for owned in self._owned()]
+
+    def shard_states(self) -> dict[int, ShardState]:
+        """Return the state of every partition that this broker loads or serves."""
+        return self._led.states()
+
+    def _view(self, owned: Owned) -> TransactionView:
+        is_completing = self._markers.has(owned.transaction.transactional_id)
+        return viewed(owned.shard, owned.transaction, is_completing=is_completing)
+
+    def _owned(self) -> Iterator[Owned]:
+        for shard in self._led.active():
+            for transaction in list(shard.transactions.values()):
+                yield Owned(shard, transaction)
+
+    # Leadership, outcomes and timers
+
+    def _new_shard(self, partition: int, leader_epoch: int, since_ms: int) -> TransactionShard:
+        return TransactionShard(self._runtime, self._resume, self._markers.drop, partition, leader_epoch, since_ms)
+
+    def _resume(self, shard: TransactionShard) -> None:
+        """Send the markers of transactions again that were decided under an earlier leader."""
+        for transaction in shard.transactions.values():
+            if transaction.state in DECIDED:
+                self._markers.complete(Owned(shard, transaction))
+
+    def _on_shut_down(self, _event: ShutDown) -> None:
+        """Stop: the ids are forgotten, so that their requests get NOT_COORDINATOR."""
+        super()._on_shut_down(_event)
+        self._led.clear()
+
+    def _abort_timed_out(self) -> None:
+        self._ending.abort_timed_out(list(self._owned()))
+
+    def _remove_expired(self) -> None:
+        for shard in self._led.active():
+            self._expiring.expire(shard)
+
+    # Requests
+
+    def _on_request(self, event: TransactionRequestArrived) -> None:
+        self._runtime.cause = type(event.request).__name__
+        self._requests[type(event.request)](event.request, event.token)
+
+    def _describe(self, request: DescribeTransaction, token: object) -> None:
+        if self._is_active:
+            result = described(request.transactional_id, self._store.find(request.transactional_id))
+        else:
+            result = DescribeTransactionResult(request.transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._runtime.respond(token, result)
+
+    def _list(self, request: ListTransactions, token: object) -> None:
+        if not self._is_active:
+            result = ListTransactionsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif ShardState.LOADING in self._led.states().values():
+            result = ListTransactionsResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            result = listed((owned.transaction for owned in self._owned()), request, self._runtime.now_ms)
+        self._runtime.respond(token, result)

@@ -1,0 +1,90 @@
+"""The records of __transaction_state: keys, values and batches, byte for byte those of Kafka 3.9.
+
+Written are key version 0 and value version 0; version 1, which is flexible, only with transaction.version 1, which a
+cluster in ZooKeeper mode does not have; it is read. Batches have one record and are never compressed. The partitions
+are null in Empty and an empty array in CompleteCommit and CompleteAbort.
+Source: TransactionLog (keyToBytes, valueToBytes, readTxnRecordKey, readTxnRecordValue).
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.coordinator.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.record_codec import Record, UnknownKey, batch_of, decoded, encoded, version_of
+from tidegauge_broker.coordinator.transaction.scala_sets import by_topic
+from tidegauge_broker.coordinator.transaction.states import EMPTY, STATE_OF_STATUS, STATUS
+from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
+
+KEY_VERSION = 0
+VALUE_VERSION = 0
+FIRST_FLEXIBLE_VALUE = 1
+VALUE_VERSIONS = range(2)
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    """Return the key of a transactional id."""
+    return encoded(TransactionLogKey(transactional_id), KEY_VERSION)
+
+
+def transaction_value(change: Change) -> bytes:
+    """Return a change as it is written."""
+    value = TransactionLogValue(
+        producer_id=change.producer_id,
+        producer_epoch=change.producer_epoch,
+        transaction_timeout_ms=change.timeout_ms,
+        transaction_status=STATUS[change.state],
+        transaction_partitions=None if change.state is EMPTY else _topics(change.partitions),
+        transaction_last_update_timestamp_ms=change.update_ms,
+        transaction_start_timestamp_ms=change.start_ms,
+    )
+    return encoded(value, VALUE_VERSION)
+
+
+def transaction_batch(transactional_id: str, change: Change, now_ms: int) -> bytes:
+    """Return the batch with the record of a change."""
+    return batch_of([Record(transaction_key(transactional_id), transaction_value(change))], now_ms)
+
+
+def _topics(partitions: tuple[TopicPartition, ...]) -> list[PartitionsSchema]:
+    return [PartitionsSchema(topic, numbers) for topic, numbers in by_topic(partitions)]
+
+
+def read_transaction_key(key: bytes) -> str | UnknownKey:
+    """Return the transactional id that a record's key names.
+
+    Raises:
+        TidegaugeError: CORRUPT_MESSAGE, the bytes are no key.
+    """
+    version = version_of(key)
+    if version != KEY_VERSION:
+        return UnknownKey(version)
+    return decoded(TransactionLogKey, key, version).transactional_id
+
+
+def read_transaction(transactional_id: str, value: bytes) -> Transaction:
+    """Return a transactional id as its record says.
+
+    Raises:
+        TidegaugeError: CORRUPT_MESSAGE, the bytes are no value of a version that Kafka 3.9 reads, or of no known state.
+    """
+    version = version_of(value)
+    if version not in VALUE_VERSIONS:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"a transaction's value has the unknown version {version}")
+    read = decoded(TransactionLogValue, value, version, flexible=version >= FIRST_FLEXIBLE_VALUE)
+    state = STATE_OF_STATUS.get(read.transaction_status)
+    if state is None:
+        raise TidegaugeError(
+            ErrorCode.CORRUPT_MESSAGE, f"a transaction's value has the unknown status {read.transaction_status}"
+        )
+    transaction = Transaction(
+        transactional_id, read.producer_id, read.transaction_timeout_ms, read.transaction_last_update_timestamp_ms
+    )
+    transaction.producer_epoch = read.producer_epoch
+    transaction.state = state
+    transaction.start_ms = read.transaction_start_timestamp_ms
+    if state is not EMPTY:
+        for topic in read.transaction_partitions or ():
+            for partition in topic.partition_ids:
+                transaction.partitions[TopicPartition(topic.topic, partition)] = None
+    return transaction

@@ -1,0 +1,127 @@
+"""Finds a transactional id, and writes its changes to __transaction_state.
+
+Contract: ``store`` emits the append of one record; the change is applied, and the caller is called, by the outcome of
+that append and never before. A failed append leaves the id as it was, although its record may be in the log, where it
+counts for the next coordinator.
+Source: TransactionStateManager (getTransactionState, appendTransactionToLog).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import partition_of
+from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
+from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.runtime import TransactionRuntime
+from tidegauge_broker.coordinator.transaction.records import transaction_batch
+from tidegauge_broker.coordinator.transaction.shard import TransactionShard
+from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
+
+_ALL_REPLICAS = -1
+_LOST = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Another coordinator, or the next load, goes on with the transaction."""
+
+
+class Owned:
+    """A transactional id under the leadership in which it was found; ``is_valid`` ends with that leadership."""
+
+    __slots__ = ("shard", "transaction")
+
+    def __init__(self, shard: TransactionShard, transaction: Transaction) -> None:
+        self.shard = shard
+        self.transaction = transaction
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the shard is served still, and the id has not expired."""
+        known = self.shard.transactions.get(self.transaction.transactional_id)
+        return self.shard.state is ShardState.ACTIVE and known is self.transaction
+
+
+class Store:
+    """The transactional ids of a coordinator."""
+
+    def __init__(self, runtime: TransactionRuntime, led: LedPartitions[TransactionShard]) -> None:
+        self._runtime = runtime
+        self._led = led
+
+    def shard_of(self, transactional_id: str) -> TransactionShard | ErrorCode:
+        """Return the shard that serves an id, or why a request for it fails."""
+        shard = self._led.shards.get(partition_of(transactional_id, self._runtime.settings.partitions))
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        return shard if shard.state is ShardState.ACTIVE else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def find(self, transactional_id: str | None) -> Owned | ErrorCode:
+        """Return a transactional id for a request of its producer, or why the request fails."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        shard = self.shard_of(transactional_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        transaction = shard.transactions.get(transactional_id)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else Owned(shard, transaction)
+
+    def store(
+        self, owned: Owned, change: Change, on_end: Callable[[ErrorCode], None], *, is_retried: bool = False
+    ) -> None:
+        """Write a prepared change, with the transaction's own timeout, and call back.
+
+        Args:
+            owned: the transactional id.
+            change: what was prepared.
+            on_end: called with NONE when the record is committed and the change applied; else with the error for the
+                client.
+            is_retried: whether the caller repeats the append after an error, so that the pending state stays.
+        """
+
+        def outcome(error: ErrorCode, _base_offset: int) -> None:
+            result = coordinator_error(error)
+            if result is ErrorCode.NONE:
+                if owned.is_valid:
+                    self._complete(owned, change)
+                else:
+                    result = self._loss(owned)
+            elif owned.is_valid and (not is_retried or result in _LOST):
+                owned.transaction.pending_state = None
+            on_end(result)
+
+        transactional_id, now_ms = owned.transaction.transactional_id, self._runtime.now_ms
+        self._runtime.append(
+            owned.shard.partition,
+            transaction_batch(transactional_id, change, now_ms),
+            outcome,
+            acks=_ALL_REPLICAS,
+            timeout_ms=change.timeout_ms,
+        )
+
+    def _complete(self, owned: Owned, change: Change) -> None:
+        transaction = owned.transaction
+        old = transaction.state
+        transaction.complete(change)
+        self._runtime.note(
+            "transaction",
+            transaction.transactional_id,
+            old=old.value,
+            new=change.state.value,
+            producer_id=change.producer_id,
+            producer_epoch=change.producer_epoch,
+            coordinator_epoch=owned.shard.leader_epoch,
+            partitions=[str(topic_partition) for topic_partition in change.partitions],
+        )
+
+    def _loss(self, owned: Owned) -> ErrorCode:
+        """Return the error of an append that succeeded under a leadership that has ended meanwhile."""
+        current = self.shard_of(owned.transaction.transactional_id)
+        return current if isinstance(current, ErrorCode) else ErrorCode.NOT_COORDINATOR
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """Return the error that a client gets for an append's error."""
+    if error in UNAVAILABLE_ERRORS or error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in MOVED_ERRORS:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE_ERRORS else error

@@ -1,0 +1,138 @@
+"""TxnOffsetCommit: offsets that belong to a producer's transaction (KIP-98, KIP-447).
+
+Contract: the offsets are appended after the transaction coordinator has confirmed that the group's partition is in the
+transaction, and are pending until the transaction's marker is committed in that partition. The producer's epoch is
+checked by the log at the append, not here.
+Source: GroupCoordinator (handleTxnCommitOffsets, doTxnCommitOffsets), GroupMetadataManager (storeOffsets,
+handleTxnCompletion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import TransactionCompletedResult, TxnOffsetCommit, TxnOffsetCommitResult
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.committing import accepted, client_error, commit_batch, validation_error
+from tidegauge_broker.coordinator.effects import VerifyTransaction
+from tidegauge_broker.coordinator.events import TransactionCompleted, TransactionVerified
+from tidegauge_broker.coordinator.group.group import Group
+from tidegauge_broker.coordinator.group.states import DEAD
+from tidegauge_broker.coordinator.led_partitions import LedPartitions
+from tidegauge_broker.coordinator.runtime import GroupRuntime
+from tidegauge_broker.coordinator.shard import Shard
+
+Verified = Callable[[ErrorCode, object], None]
+
+
+class TransactionalCommits:
+    """Handles the transactional offsets of the groups of a coordinator."""
+
+    def __init__(self, runtime: GroupRuntime, led: LedPartitions[Shard]) -> None:
+        self._runtime = runtime
+        self._led = led
+        self._verifications: dict[int, Verified] = {}
+        self._last_verification_id = 0
+
+    def commit(self, shard: Shard, request: TxnOffsetCommit, token: object) -> None:
+        """Handle a TxnOffsetCommit: have its transaction verified first. The group is created if there is none."""
+        group = shard.group_or_new(request.group_id or "")
+        self._last_verification_id += 1
+        self._verifications[self._last_verification_id] = partial(self._store, shard, group, request, token)
+        self._runtime.effects.append(
+            VerifyTransaction(
+                self._last_verification_id,
+                shard.partition,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.supports_abortable_error,
+            )
+        )
+
+    def verified(self, event: TransactionVerified) -> None:
+        """Go on with the request whose transaction was to be verified."""
+        go_on = self._verifications.pop(event.verification_id, None)
+        if go_on is not None:
+            self._runtime.cause = "TxnOffsetCommit"
+            go_on(event.error, event.guard)
+
+    def completed(self, event: TransactionCompleted) -> None:
+        """Move or drop the offsets of a producer whose marker is committed, when the loads before are complete."""
+        self._led.run_in_turn(partial(self._complete, event))
+
+    def _complete(self, event: TransactionCompleted) -> None:
+        self._runtime.cause = "TransactionCompletion"
+        for partition in event.partitions:
+            shard = self._led.shards.get(partition)
+            if shard is not None:
+                shard.complete_transaction(event.producer_id, event.outcome)
+        self._runtime.respond(event.token, TransactionCompletedResult())
+
+    def _store(
+        self,
+        shard: Shard,
+        group: Group,
+        request: TxnOffsetCommit,
+        token: object,
+        error: ErrorCode,
+        guard: object | None,
+    ) -> None:
+        error = client_error(error)
+        if error is ErrorCode.NONE:
+            # A group that was unloaded or removed meanwhile is Dead.
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if group.state is DEAD else _refusal(group, request)
+        if error is not ErrorCode.NONE:
+            self._runtime.respond(token, failed_transactional_commit(request, error))
+            return
+        results: dict[TopicPartition, ErrorCode] = {}
+        commits = accepted(request.offsets, self._runtime, results)
+        if not commits:
+            self._runtime.respond(token, TxnOffsetCommitResult(results))
+            return
+        producer_id = request.producer_id
+        shard.open_groups.setdefault(producer_id, set()).add(group.group_id)
+        pending = group.offsets.prepare_transactional(producer_id, commits)
+
+        def outcome(error: ErrorCode, base_offset: int) -> None:
+            if error is ErrorCode.NONE:
+                self._runtime.counters.offset_commits += 1
+                group.offsets.log_transactional(producer_id, pending, base_offset)
+            else:
+                group.offsets.fail_transactional(producer_id, pending)
+            self._runtime.respond(token, _result(request, results, commits, client_error(error)))
+
+        batch = commit_batch(self._runtime, group, commits, (producer_id, request.producer_epoch))
+        self._runtime.append_record(group.partition, batch, outcome, guard)
+
+
+def failed_transactional_commit(request: TxnOffsetCommit, error: ErrorCode) -> TxnOffsetCommitResult:
+    """Return the result that gives every partition of a commit the same error."""
+    error = _of_version(request, error)
+    return TxnOffsetCommitResult({one.topic_partition: error for one in request.offsets})
+
+
+def _result(
+    request: TxnOffsetCommit,
+    results: Mapping[TopicPartition, ErrorCode],
+    commits: Mapping[TopicPartition, object],
+    error: ErrorCode,
+) -> TxnOffsetCommitResult:
+    error = _of_version(request, error)
+    return TxnOffsetCommitResult({**dict.fromkeys(commits, error), **results})
+
+
+def _of_version(request: TxnOffsetCommit, error: ErrorCode) -> ErrorCode:
+    """Return the error as a producer of the request's version knows it."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.is_load_unavailable:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _refusal(group: Group, request: TxnOffsetCommit) -> ErrorCode:
+    """Return why a commit is refused; a producer that names no member is not fenced, and no state is checked."""
+    if request.generation < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.NONE
+    return validation_error(group, request)

@@ -1,0 +1,89 @@
+"""Which transactional batches a leader may append: those that the transaction coordinator knows of (KIP-890, part 1).
+
+Contract: pure. Before the first batch of a transaction is appended, the leader asks the transaction coordinator whether
+the partition is in the producer's transaction. What stands here ties the coordinator's response to the append for which
+it was asked.
+
+Rules (UnifiedLog.maybeStartTransactionVerification and batchMissingRequiredVerification, VerificationStateEntry):
+    1. A batch of a producer whose transaction is open in the log needs no verification.
+    2. A verification gives a guard; all that begin before the next append of the producer share it. The append must
+       bring this very guard. A transactional append of the producer, data or marker, ends the verification: a response
+       that came before a marker appends nothing after it.
+    3. While a verification is in progress, the producer's batches may begin at most at the lowest sequence that was
+       verified: a batch that is tried again is not overtaken by the next one.
+    4. A higher epoch replaces the epoch and the lowest sequence. A verification expires as an idle producer does
+       (producer.id.expiration.ms).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class VerificationGuard:
+    """Stands for one verification of a producer at a partition; compared by identity."""
+
+    __slots__ = ()
+
+
+class ProducerBatch(NamedTuple):
+    """A transactional batch that is verified; a coordinator's has NO_SEQUENCE."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+@dataclass(slots=True)
+class Verification:
+    """A verification in progress; ``began_ms`` is the time of its first batch."""
+
+    epoch: int
+    lowest_sequence: int
+    began_ms: int
+    guard: VerificationGuard = field(default_factory=VerificationGuard)
+
+
+class Verifications:
+    """The verifications in progress at one partition, by producer id."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, Verification] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def begin(self, batch: ProducerBatch, now_ms: int) -> VerificationGuard:
+        """Note that a batch is verified; return the guard that its append must bring: rules 2 to 4."""
+        producer_id, epoch, sequence = batch
+        found = self._by_producer.get(producer_id)
+        if found is None:
+            found = self._by_producer[producer_id] = Verification(epoch, sequence, now_ms)
+        elif epoch > found.epoch:
+            found.epoch, found.lowest_sequence = epoch, sequence
+        elif epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, sequence)
+        return found.guard
+
+    def holds(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Return whether a guard is that of the producer's verification in progress: rule 2."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.guard is guard
+
+    def lowest_sequence(self, producer_id: int) -> int | None:
+        """Return the first sequence that may be appended at most; None without a verification: rule 3."""
+        found = self._by_producer.get(producer_id)
+        return None if found is None else found.lowest_sequence
+
+    def end(self, producer_id: int) -> None:
+        """Forget the producer's verification, after a transactional append of it: rule 2."""
+        self._by_producer.pop(producer_id, None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget the verifications that began ``expiration_ms`` ago or earlier: rule 4."""
+        idle = [one for one, found in self._by_producer.items() if now_ms - found.began_ms >= expiration_ms]
+        for producer_id in idle:
+            del self._by_producer[producer_id]

@@ -1,0 +1,297 @@
+"""Runs a pure coordinator, of groups or transactions: one event at a time, its effects carried out before the next.
+
+Contract: everything here happens on the event loop. What an effect triggers comes back as a later event, never within
+the step: events are queued. Leadership changes are reported from within a step of the replication core; they are taken
+up when that step is over, in their order, and before any request that arrives later.
+
+Invariants:
+- Every request gets at most one response; the request of a connection that has closed is forgotten by the caller alone
+  (Kafka 3.9 has no notion of it: the coordinator keeps a group's member until the session ends).
+- A partition whose log cannot be read is served with what was read, and no other partition notices.
+- A defect in the coordinator leaves a state that its partitions share and that cannot be trusted: the broker halts, as
+  for a defect of the replication core. An effect that fails unexpectedly concerns its recipient alone.
+
+Source: GroupCoordinator, GroupMetadataManager, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import iterate_headers
+from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
+from tidegauge_broker.coordinator.events import (
+    Appended,
+    Elected,
+    Event,
+    LoadCompleted,
+    RecordsRead,
+    Resigned,
+    ShutDown,
+    TransactionEvent,
+)
+from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
+from tidegauge_broker.replica.verification import VerificationGuard
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+
+LOG = logging.getLogger("tidegauge.coordinators")
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_KEYS = {"group": "group", "transaction": "transactional_id"}
+"""What the key of an event is called, by the event's kind."""
+MAX_CHUNK_BYTES = 65_536
+"""Limit of what is read and replayed at a time: the event loop serves others between two chunks."""
+
+AnyEvent = Event | TransactionEvent
+
+
+class Coordinator(Protocol):
+    """What a coordinator must do to be run."""
+
+    def handle(self, event: Any, now_ms: int) -> list[Effect]:
+        """Take an event."""
+        ...
+
+    def step(self, now_ms: int) -> list[Effect]:
+        """Do what is due."""
+        ...
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when ``step`` has something to do next; None: never."""
+        ...
+
+
+Run = TypeVar("Run", bound=Coordinator)
+
+
+class CoordinatorRunner(Generic[Run]):
+    """See the module. A subclass adds requests, and the effects that its coordinator alone has.
+
+    Args:
+        coordinator: what is run.
+        topic: the internal topic that keeps its state.
+        chunk_bytes: limit of what is read at a time when a partition is loaded.
+        replicas: append to and read the topic.
+        events: the event log.
+        now_ms: a clock that never goes back.
+        halt: called with a defect of the coordinator; must end the process at once.
+
+    Attributes:
+        coordinator: for reading its views and counters only.
+    """
+
+    def __init__(
+        self,
+        coordinator: Run,
+        topic: str,
+        chunk_bytes: int,
+        replicas: ReplicaManager,
+        events: EventLogWriter,
+        now_ms: Callable[[], int],
+        halt: Callable[[Exception], None],
+    ) -> None:
+        self.coordinator = coordinator
+        self.topic = topic
+        self._chunk_bytes = min(chunk_bytes, MAX_CHUNK_BYTES)
+        self._replicas = replicas
+        self._events_log = events
+        self._now_ms = now_ms
+        self._halt = halt
+        self._queue: deque[AnyEvent | None] = deque()  # None: a timer has fired
+        self._is_running = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._closed = False
+        self._executors: dict[type, Callable[[Any], None]] = {
+            ReadLog: self._read_log,
+            Append: self._append,
+            Respond: self._respond,
+            Note: self._note,
+            LogLine: self._say,
+        }
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """Number of partitions of the topic, by which keys are assigned to partitions."""
+
+    # Events
+
+    def leadership_changed(self, at: TopicPartition, *, leads: bool, leader_epoch: int) -> None:
+        """Take up that this broker has gained or lost a partition of the topic; others are none of its affair.
+
+        Call it within the step of the replication core that changes the leadership.
+        """
+        if at.topic == self.topic:
+            event = Elected(at.partition, leader_epoch) if leads else Resigned(at.partition, leader_epoch)
+            self._queue.append(event)
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def shut_down(self) -> None:
+        """Reject requests from now on: the broker stops."""
+        self._put(ShutDown())
+
+    def _asked(self, make: Callable[[object], AnyEvent]) -> asyncio.Future[Any]:
+        """Put an event that has a token, and return the future of its response."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(make(future))
+        return future
+
+    def _put(self, event: AnyEvent | None) -> None:
+        self._queue.append(event)
+        self._run()
+
+    def _run(self) -> None:
+        """Process the queued events, in their order."""
+        if self._is_running or self._closed:
+            return
+        self._is_running = True
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                decide = self.coordinator.step if event is None else partial(self.coordinator.handle, event)
+                self._carry_out(self._decided(decide))
+        finally:
+            self._is_running = False
+        self._arm_timer()
+
+    def _decided(self, decide: Callable[[int], list[Effect]]) -> list[Effect]:
+        try:
+            return decide(self._now_ms())
+        except Exception as problem:
+            self._halt(problem)
+            raise
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        """Carry out a step; an effect that fails unexpectedly concerns its recipient alone."""
+        for effect in effects:
+            try:
+                self._executors[type(effect)](effect)
+            except Exception:
+                LOG.exception("%s of a coordinator failed, which is a defect", type(effect).__name__)
+                outcome = self._outcome_of_failed(effect)
+                if outcome is not None:
+                    self._queue.append(outcome)
+
+    def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:
+        """Return the event that the coordinator awaits of an effect that failed unexpectedly; None: it awaits none."""
+        if isinstance(effect, Append) and effect.acks != 0:
+            return Appended(effect.append_id, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+        return None
+
+    # Effects
+
+    def _respond(self, effect: Respond) -> None:
+        future = cast("asyncio.Future[Any]", effect.token)
+        if not future.done():
+            future.set_result(effect.result)
+
+    def _note(self, effect: Note) -> None:
+        if effect.kind == "coordinator":
+            at = TopicPartition(self.topic, int(effect.key))
+            self._events_log.note(effect.kind, effect.cause, effect.fields, at)
+        else:
+            self._events_log.note(effect.kind, effect.cause, {_KEYS[effect.kind]: effect.key, **effect.fields})
+
+    @staticmethod
+    def _say(effect: LogLine) -> None:
+        LOG.log(_LEVELS[effect.level], "%s", effect.text)
+
+    def _append(self, effect: Append) -> None:
+        guard = cast("VerificationGuard | None", effect.guard)
+        at = TopicPartition(self.topic, effect.partition)
+        request = ProduceRequest(
+            effect.acks, effect.timeout_ms, [ProducePartition(at, effect.batch, guard)], from_coordinator=True
+        )
+        future = self._replicas.produce(request)
+        if future.done():
+            self._appended(effect, future)
+        else:
+            future.add_done_callback(partial(self._appended, effect))
+
+    def _appended(self, effect: Append, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
+        if future.cancelled():
+            return
+        (result,) = future.result()
+        if effect.acks == 0:
+            if result.error is not ErrorCode.NONE:
+                LOG.warning("Tombstones were not appended to %s: %s", result.topic_partition, result.message)
+            return
+        self._put(Appended(effect.append_id, result.error, result.base_offset))
+
+    def _in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run what takes turns of the event loop; ``close`` ends it."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Loading
+
+    def _read_log(self, effect: ReadLog) -> None:
+        self._in_background(self._load(effect), f"load-{self.topic}-{effect.partition}")
+
+    async def _load(self, effect: ReadLog) -> None:
+        """Read a partition to its log end offset, whatever happens to it meanwhile; rule of the module."""
+        problem = ""
+        try:
+            await self._read(effect)
+        except TidegaugeError as refusal:
+            problem = refusal.message
+        except Exception as defect:
+            LOG.exception("Loading partition %d of %s failed", effect.partition, self.topic)
+            problem = repr(defect)
+        self._put(LoadCompleted(effect.partition, effect.leader_epoch, problem))
+
+    async def _read(self, effect: ReadLog) -> None:
+        at = TopicPartition(self.topic, effect.partition)
+        log = self._replicas.logs.get(at)
+        if log is None:
+            return
+        offset = log.log_start_offset
+        while self._replicas.leads(at) and offset < log.log_end_offset:
+            batches = log.read(offset, log.log_end_offset, self._chunk_bytes, at_least_one_batch=True)
+            if not batches:
+                return  # compaction left no batch above this offset
+            self._put(RecordsRead(effect.partition, effect.leader_epoch, batches))
+            offset = [header.next_offset for header in iterate_headers(batches)][-1]
+            await asyncio.sleep(0)
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        due_ms = self.coordinator.next_deadline_ms()
+        if self._closed or due_ms is None:
+            return
+        if self._timer is not None:
+            if due_ms >= self._timer_ms:
+                return  # it fires earlier, and is set again then
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_seconds = max(0, due_ms - self._now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._put(None)
+
+    # The end
+
+    async def close(self) -> None:
+        """Stop loading, requests to other brokers, and the timer."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

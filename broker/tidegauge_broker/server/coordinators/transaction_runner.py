@@ -1,0 +1,155 @@
+"""Runs the pure transaction coordinator; the rules of ``runner``.
+
+Producer ids come from the broker's block, leaders from its metadata cache; markers go to the leaders, this broker
+itself included, one request in flight for each. Retries and back-off are the coordinator's.
+Source: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.transactions import TRANSACTION_TOPIC, TransactionRequest, TransactionResult
+from tidegauge_broker.coordinator.effects import AllocateProducerId, Effect, FindLeaders, WriteMarkers
+from tidegauge_broker.coordinator.events import (
+    NO_BROKER,
+    LeadersFound,
+    MarkersWritten,
+    ProducerIdAllocated,
+    TransactionRequestArrived,
+)
+from tidegauge_broker.coordinator.settings import TransactionSettings
+from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from tidegauge_broker.server.coordinators.runner import AnyEvent, CoordinatorRunner
+from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+
+LOG = logging.getLogger("tidegauge.transactions")
+
+Errors = Mapping[int, Mapping[TopicPartition, ErrorCode]]
+"""The response to a request with markers: by producer id and partition."""
+SendMarkers = Callable[[WriteMarkers], Awaitable[Errors | None]]
+"""Sends markers to a broker; None: the request was not sent, or has no response."""
+
+
+def transaction_settings(settings: Values) -> TransactionSettings:
+    """Return a broker's settings as the coordinator needs them."""
+    return TransactionSettings(
+        partitions=settings.integer("transaction.state.log.num.partitions"),
+        transaction_max_timeout_ms=settings.integer("transaction.max.timeout.ms"),
+        transactional_id_expiration_ms=settings.integer("transactional.id.expiration.ms"),
+        abort_timed_out_interval_ms=settings.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        remove_expired_interval_ms=settings.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        max_message_bytes=settings.integer("message.max.bytes"),
+        request_timeout_ms=settings.integer("request.timeout.ms"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a transaction coordinator needs of its broker, beside its topic.
+
+    Attributes:
+        next_producer_id: takes an id from the broker's block; None: there is none at the moment.
+        metadata: this broker's view of the cluster.
+        send_markers: to a broker.
+    """
+
+    next_producer_id: Callable[[], int | None]
+    metadata: MetadataCache
+    send_markers: SendMarkers
+
+
+class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
+    """See the module.
+
+    Args:
+        settings: this broker's.
+        replicas: append to and read __transaction_state.
+        around: the rest of the broker.
+        events: the event log.
+        now_ms: a clock that never goes back.
+        halt: called with a defect of the coordinator; must end the process at once.
+    """
+
+    def __init__(
+        self,
+        settings: Values,
+        replicas: ReplicaManager,
+        around: Surroundings,
+        events: EventLogWriter,
+        now_ms: Callable[[], int],
+        halt: Callable[[Exception], None],
+    ) -> None:
+        self._settings = transaction_settings(settings)
+        self._around = around
+        coordinator = TransactionCoordinator(self._settings, now_ms())
+        chunk_bytes = settings.integer("transaction.state.log.load.buffer.size")
+        super().__init__(coordinator, TRANSACTION_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
+        self._executors |= {
+            AllocateProducerId: self._allocate_producer_id,
+            FindLeaders: self._find_leaders,
+            WriteMarkers: self._write_markers,
+        }
+
+    def request(self, request: TransactionRequest) -> asyncio.Future[TransactionResult]:
+        """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""
+        return self._asked(lambda token: TransactionRequestArrived(token, request))
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions of __transaction_state, by which transactional ids are assigned to partitions."""
+        return self._settings.partitions
+
+    def topic_seen(self, partitions: int) -> None:
+        """Take over how many partitions __transaction_state has; it never shrinks."""
+        if partitions:
+            self._settings.partitions = partitions
+
+    # Effects
+
+    def _allocate_producer_id(self, effect: AllocateProducerId) -> None:
+        producer_id = self._around.next_producer_id()
+        if producer_id is None:
+            self._put(ProducerIdAllocated(effect.allocation_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        else:
+            self._put(ProducerIdAllocated(effect.allocation_id, ErrorCode.NONE, producer_id))
+
+    def _find_leaders(self, effect: FindLeaders) -> None:
+        metadata = self._around.metadata
+        leaders: dict[TopicPartition, int] = {}
+        for at in effect.partitions:
+            if metadata.knows(at) or not metadata.is_filled:  # an empty cache does not mean that all were deleted
+                leader = metadata.leader_of(at)
+                leaders[at] = NO_BROKER if leader is None else leader
+        self._put(LeadersFound(effect.lookup_id, leaders))
+
+    def _write_markers(self, effect: WriteMarkers) -> None:
+        self._in_background(self._send(effect), f"markers-{effect.broker_id}")
+
+    async def _send(self, effect: WriteMarkers) -> None:
+        """Send, and report exactly one outcome."""
+        errors: Errors | None = None
+        try:
+            errors = await self._around.send_markers(effect)
+        except Exception:
+            LOG.exception("Markers to broker %d failed, which is a defect", effect.broker_id)
+        self._put(MarkersWritten(effect.request_id, errors))
+
+    def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:
+        match effect:
+            case AllocateProducerId():
+                return ProducerIdAllocated(effect.allocation_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case FindLeaders():
+                return LeadersFound(effect.lookup_id, dict.fromkeys(effect.partitions, NO_BROKER))
+            case WriteMarkers():
+                return MarkersWritten(effect.request_id, None)
+            case _:
+                return super()._outcome_of_failed(effect)

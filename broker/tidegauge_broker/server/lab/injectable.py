@@ -1,0 +1,56 @@
+"""Which APIs a fault may name, and which errors their responses can carry: of all wires together. Pure."""
+
+from __future__ import annotations
+
+import grpc
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.apis import api_of, apis_meant
+from tidegauge.kafka.apis import APIS
+from tidegauge.v1 import lab_pb2
+from tidegauge_broker.server.wire.grpc import injected_responses
+from tidegauge_broker.server.wire.kafka import error_responses
+
+_KAFKA_APIS = frozenset(api.name for api in APIS.values())
+API_NAMES = _KAFKA_APIS | injected_responses.METHODS.keys()
+"""All names that a fault may give."""
+
+
+def check_api(name: str) -> None:
+    """Refuse a name that no API of Kafka's protocol and no RPC has.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    if name not in API_NAMES:
+        raise _refused(f"there is no API or RPC {name!r}; there are {', '.join(sorted(API_NAMES))}")
+
+
+def check_error(fault: lab_pb2.ErrorFault) -> None:
+    """Refuse an error that no wire can word; the fault's declaration has been checked.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    check_api(fault.rpc)
+    if fault.grpc_status:
+        if fault.grpc_status == "OK" or fault.grpc_status not in grpc.StatusCode.__members__:
+            raise _refused(f"gRPC has no status {fault.grpc_status} of a failure")
+        return
+    if int(ErrorCode.of(fault.error)) != int(fault.error):
+        raise _refused(f"there is no error with the number {fault.error}")
+    apis = apis_meant(fault.rpc)
+    problems = [
+        *(
+            injected_responses.problem(rpc, after_effect=fault.after_effect)
+            for rpc in sorted(injected_responses.METHODS)
+            if api_of(rpc) in apis
+        ),
+        *(error_responses.problem(name, after_effect=fault.after_effect) for name in sorted(_KAFKA_APIS & apis)),
+    ]
+    if all(problems):
+        raise _refused(problems[0])
+
+
+def _refused(sentence: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)

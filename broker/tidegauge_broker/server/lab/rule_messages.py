@@ -1,0 +1,59 @@
+"""Rules and the journal as messages of the Lab service; the rules that a broker has from its start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.rules import read_rule
+from tidegauge.settings import Values
+from tidegauge.v1 import lab_pb2
+from tidegauge_broker.server.lab.rules import Arrived, SetRule
+
+
+def from_rule(message: lab_pb2.RequestRule) -> SetRule:
+    """Return the rule in a message.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it is none.
+    """
+    try:
+        rule = read_rule(json.loads(message.rule_json))
+    except (ValueError, TypeError) as problem:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{message.rule_json!r} is no rule: {problem}") from None
+    return SetRule(message.rule_id, rule, Path(message.tally_file) if message.tally_file else None)
+
+
+def rules_from_start(settings: Values) -> list[SetRule]:
+    """Return the rules in the file that ``lab.rules.file`` names; a file that does not exist has none.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, the file is damaged.
+    """
+    path = settings["lab.rules.file"]
+    if path is None:
+        return []
+    try:
+        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [SetRule(one["id"], read_rule(one["rule"]), Path(one["tally"])) for one in entries]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError, TidegaugeError) as problem:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{path} holds no rules: {problem}") from None
+
+
+def to_request(entry: Arrived) -> lab_pb2.ArrivedRequest:
+    """Return an entry of the journal as a message."""
+    request = entry.request
+    return lab_pb2.ArrivedRequest(
+        number=entry.number,
+        time_ms=entry.time_ms,
+        api=request.api,
+        client_id=request.client_id,
+        partitions=[lab_pb2.LabPartition(topic=at.topic, partition=at.partition) for at in request.partitions],
+        group=request.group,
+        transactional_id=request.transactional_id,
+        rules=entry.rules,
+        done=entry.done,
+    )

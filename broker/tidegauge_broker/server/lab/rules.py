@@ -1,0 +1,169 @@
+"""The rules in force at a broker, what they do to a request, and the journal of the requests that arrived meanwhile.
+
+Rules:
+    1. Rules are asked in their order. One that observes counts and lets the others be asked; of the others the first
+       that affects the request decides.
+    2. The whole list is set at once. A rule whose id stays keeps what it holds; one that is
+       no longer there releases it.
+    3. Only requests over Kafka's protocol are meant, and none among brokers: the lab's own requests, which go over
+       gRPC, are neither counted nor affected. The journal has what passes the gate while a rule is in force.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegauge.faults.rules import Rule
+from tidegauge_broker.server.lab.barrier import Barrier
+from tidegauge_broker.server.lab.tally import Tally
+from tidegauge_broker.server.service.gate import GatedRequest
+
+JOURNAL_ENTRIES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class SetRule:
+    """A rule to put in force.
+
+    Attributes:
+        rule_id: of whoever sets it.
+        tally: file of its numbers; None: of this broker alone.
+    """
+
+    rule_id: str
+    rule: Rule
+    tally: Path | None = None
+
+
+@dataclass(slots=True)
+class _InForce:
+    rule_id: str
+    rule: Rule
+    tally: Tally
+    barrier: Barrier = field(default_factory=Barrier)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What rules do to one request.
+
+    Attributes:
+        rule: the rule that affects it.
+        barrier: where its response waits, if the rule holds.
+    """
+
+    rule: Rule
+    barrier: Barrier | None = None
+
+
+@dataclass(slots=True)
+class Arrived:
+    """An entry of the journal.
+
+    Attributes:
+        number: rises by one; begins at 1.
+        time_ms: since 1970.
+        rules: ids of the rules that meant it and counted it as affected.
+        done: what the deciding rule does to it; empty: nothing.
+    """
+
+    number: int
+    time_ms: int
+    request: GatedRequest
+    rules: list[str] = field(default_factory=list)
+    done: str = ""
+
+
+class RuleTable:
+    """See the module.
+
+    Args:
+        broker_id: this broker.
+    """
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._in_force: list[_InForce] = []
+        self._journal: deque[Arrived] = deque(maxlen=JOURNAL_ENTRIES)
+        self._last = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rule is in force."""
+        return not self._in_force
+
+    def set(self, wanted: Iterable[SetRule]) -> None:
+        """Put these rules in force, and no others. Rule 2."""
+        before = {entry.rule_id: entry for entry in self._in_force}
+        self._in_force = [
+            before.pop(one.rule_id) if one.rule_id in before else _InForce(one.rule_id, one.rule, Tally(one.tally))
+            for one in wanted
+        ]
+        for entry in before.values():
+            entry.barrier.release()
+
+    def close(self) -> None:
+        """End what holds keep: the broker stops."""
+        for entry in self._in_force:
+            entry.barrier.refuse()
+
+    def held(self) -> dict[str, int]:
+        """Return how many responses each rule holds now, by its id."""
+        return {entry.rule_id: entry.barrier.held for entry in self._in_force}
+
+    def after(self, number: int) -> Sequence[Arrived]:
+        """Return the entries of the journal after a number."""
+        return [entry for entry in self._journal if entry.number > number]
+
+    def take(self, request: GatedRequest, now_ms: int) -> Taken | None:
+        """Count one request; return what is done to it, or None. Rules 1 and 3."""
+        if self.is_empty or not request.is_of_kafka or request.caller.broker_id is not None:
+            return None
+        self._last += 1
+        arrived = Arrived(self._last, now_ms, request)
+        self._journal.append(arrived)
+        for entry in self._in_force:
+            rule = entry.rule
+            if not _means(rule, request, self._broker_id) or not entry.tally.take(rule.is_affected):
+                continue
+            arrived.rules.append(entry.rule_id)
+            if not rule.observe:
+                arrived.done = described(rule)
+                return Taken(rule, entry.barrier if rule.hold else None)
+        return None
+
+
+def described(rule: Rule) -> str:
+    """Return what a rule does to a request, in a few words."""
+    parts = []
+    if rule.delay_ms:
+        parts.append(f"delayed by {rule.delay_ms} ms")
+    if rule.hold:
+        parts.append("response held")
+    if rule.disconnect:
+        parts.append("connection closed")
+    if rule.error is not None:
+        parts.append(f"error {rule.error}")
+    when = " after its effect" if rule.after_effect and (rule.disconnect or rule.error is not None) else ""
+    return ", ".join(parts) + when
+
+
+def _means(rule: Rule, request: GatedRequest, broker_id: int) -> bool:
+    """Return whether a rule means a request; rule 2 of ``tidegauge.faults.rules``."""
+    if (rule.keys and request.api not in rule.keys) or (rule.nodes and broker_id not in rule.nodes):
+        return False
+    if (rule.client_id and rule.client_id != request.client_id) or (rule.group and rule.group != request.group):
+        return False
+    if rule.txn_id and rule.txn_id not in {request.transactional_id, request.group}:
+        return False
+    if rule.resource and rule.resource not in request.resources:
+        return False
+    if not rule.topic:
+        return True
+    return any(
+        at.topic == rule.topic and (not rule.partitions or at.partition == -1 or at.partition in rule.partitions)
+        for at in request.partitions
+    )

@@ -1,0 +1,67 @@
+"""How many requests a rule has meant and affected, over all brokers of the machine: two numbers in a file.
+
+The brokers of a lab share a file system. A lock on the file makes each count one step, so that ``count: 1`` affects
+one request of the cluster, and the numbers outlive the brokers. Without a file the numbers are this broker's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+_FORM = struct.Struct("<qq")
+
+
+class Tally:
+    """The numbers of one rule.
+
+    Args:
+        path: of the file, which whoever makes the rule creates; None: of this broker alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._own = (0, 0)
+
+    def take(self, is_affected: Callable[[int, int], bool]) -> bool:
+        """Count a request; return whether the rule affects it.
+
+        Args:
+            is_affected: decides by the number of this request and that of those affected before it.
+        """
+        if self._path is None:
+            taken, self._own = _taken(self._own, is_affected)
+            return taken
+        try:
+            descriptor = os.open(self._path, os.O_RDWR)
+        except FileNotFoundError:  # the rule is being deleted
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            taken, numbers = _taken(_FORM.unpack(os.pread(descriptor, _FORM.size, 0)), is_affected)
+            os.pwrite(descriptor, _FORM.pack(*numbers), 0)
+        finally:
+            os.close(descriptor)
+        return taken
+
+
+def _taken(numbers: tuple[int, ...], is_affected: Callable[[int, int], bool]) -> tuple[bool, tuple[int, int]]:
+    seen, met = numbers[0] + 1, numbers[1]
+    taken = is_affected(seen, met)
+    return taken, (seen, met + taken)
+
+
+def create(path: Path) -> None:
+    """Create the file of a new rule."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(_FORM.pack(0, 0))
+    temporary.replace(path)
+
+
+def read(path: Path) -> tuple[int, int]:
+    """Return how many requests the rule has meant, and how many it has affected."""
+    seen, met = _FORM.unpack(path.read_bytes()[: _FORM.size])
+    return seen, met

@@ -1,0 +1,54 @@
+"""DescribeTransactions (65), version 0: state and partitions of transactional ids (KIP-664), each for itself.
+
+Source: ``KafkaApis.handleDescribeTransactionsRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidegauge import transactions
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.request import Context
+
+
+def handle(request: DescribeTransactionsRequest, context: Context) -> Any:
+    """Describe transactional ids."""
+    return begun(_describe(request, context))
+
+
+async def _describe(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+    found = [await _of(transactional_id, context) for transactional_id in dict.fromkeys(request.transactional_ids)]
+    return DescribeTransactionsResponse(transaction_states=found)
+
+
+async def _of(transactional_id: str, context: Context) -> TransactionState:
+    result = await context.service.transactions.ask(transactions.DescribeTransaction(transactional_id))
+    if result.error is not ErrorCode.NONE:
+        return TransactionState(error_code=result.error, transactional_id=transactional_id)
+    return TransactionState(
+        0,
+        transactional_id,
+        result.state,
+        result.timeout_ms,
+        result.start_time_ms,
+        result.producer_id,
+        result.producer_epoch,
+        _topics(result.partitions),
+    )
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [TopicData(topic, found) for topic, found in by_topic.items()]

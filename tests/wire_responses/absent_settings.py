@@ -1,0 +1,118 @@
+"""Kafka 3.9.1's broker settings that Tidegauge does not have, each under the reason why; docs/not-emulated.md has more.
+
+Every setting is named: one that Kafka describes and we do not is a difference, unless it stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ABSENT: Mapping[str, str] = {
+    "KRaft, and the migration to it": """
+        broker.heartbeat.interval.ms broker.session.timeout.ms controller.listener.names
+        controller.quorum.append.linger.ms controller.quorum.bootstrap.servers
+        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.quorum.voters early.start.listeners eligible.leader.replicas.enable
+        initial.broker.registration.timeout.ms metadata.log.dir metadata.log.max.record.bytes.between.snapshots
+        metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
+        metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms node.id process.roles
+        sasl.mechanism.controller.protocol zookeeper.metadata.migration.enable
+    """,
+    "share groups, which Kafka has in KRaft alone": """
+        group.share.delivery.count.limit group.share.max.groups group.share.max.record.lock.duration.ms
+        group.share.max.size group.share.min.record.lock.duration.ms group.share.partition.max.record.locks
+        group.share.record.lock.duration.ms
+    """,
+    "tiered storage": """
+        remote.fetch.max.wait.ms remote.log.index.file.cache.total.size.bytes
+        remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+        remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+        remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+        remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+        remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
+        remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+        remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+        remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
+        remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+        remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    """,
+    "SASL": """
+        connection.failed.authentication.delay.ms connections.max.reauth.ms sasl.client.callback.handler.class
+        sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.inter.broker.protocol
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+        sasl.server.callback.handler.class sasl.server.max.receive.size
+    """,
+    "delegation tokens": """
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key
+        delegation.token.max.lifetime.ms delegation.token.secret.key
+    """,
+    "classes of a user's own: authorizers, policies, principals, callbacks": """
+        alter.config.policy.class.name authorizer.class.name client.quota.callback.class
+        create.topic.policy.class.name principal.builder.class security.providers
+    """,
+    "of TLS certificates and keys are PEM, and gRPC's own versions and cipher suites hold": """
+        ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.enabled.protocols
+        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+        ssl.keystore.password ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm ssl.truststore.password
+    """,
+    "TLS to ZooKeeper": """
+        zookeeper.clientCnxnSocket zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
+        zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
+        zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
+        zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
+    """,
+    "passwords are not kept in ZooKeeper": """
+        password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+        password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
+    """,
+    "metrics over JMX, and those that clients push": """
+        auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters metrics.num.samples
+        metrics.recording.level metrics.sample.window.ms telemetry.max.bytes
+    """,
+    "a quota's window is Kafka's default, or the quota is not applied": """
+        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+        controller.quota.window.num controller.quota.window.size.seconds quota.window.num quota.window.size.seconds
+        replication.quota.window.num replication.quota.window.size.seconds
+    """,
+    "limits that are fixed here, or counted otherwise": """
+        max.connections.per.ip.overrides max.request.partition.size.limit queued.max.request.bytes
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+    """,
+    "one cleaner and one mover of replicas, as fast as the disk": """
+        log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second num.replica.alter.log.dirs.threads
+    """,
+    "the controller speaks gRPC, on the listener of the brokers": "control.plane.listener.name",
+}
+"""Names of settings, separated by spaces, by reason."""
+
+OUR_OWN = frozenset(
+    {
+        "controller.failover.trusts.restarted.brokers",
+        "event.log.file",
+        "follower.replication.throttled.rate",
+        "lab.controller.stop.file",
+        "lab.enable",
+        "lab.held",
+        "lab.rules.file",
+        "leader.replication.throttled.rate",
+        "log.initial.task.delay.ms",
+        "metrics.listener",
+        "queued.max.response.bytes",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "replica.reelected.leader.keeps.follower.state",
+        "replica.truncation.rule",
+        "request.log.enable",
+    }
+)
+"""Settings that our brokers describe and Kafka's do not: our own, and Kafka's that it has in ZooKeeper alone."""
