@@ -14,18 +14,24 @@ if TYPE_CHECKING:
     from tidegauge.partition import TopicPartition
     from tidegauge_client.admin import Admin, NewTopic, OffsetAndTimestamp
     from tidegauge_client.consumer import Consumer
+    from tidegauge_client.group.commits import CommitFailedError
+    from tidegauge_client.group.group_consumer import GroupConsumer
+    from tidegauge_client.group.listener import RebalanceListener
     from tidegauge_client.partition_queue import RecordMetadata
     from tidegauge_client.producer import Producer
     from tidegauge_client.subscription import ConsumerRecord
 
 __all__ = [
     "Admin",
+    "CommitFailedError",
     "Consumer",
     "ConsumerRecord",
     "ErrorCode",
+    "GroupConsumer",
     "NewTopic",
     "OffsetAndTimestamp",
     "Producer",
+    "RebalanceListener",
     "RecordMetadata",
     "TidegaugeError",
     "TopicPartition",
@@ -33,12 +39,15 @@ __all__ = [
 
 _HOMES = {
     "Admin": "tidegauge_client.admin",
+    "CommitFailedError": "tidegauge_client.group.commits",
     "Consumer": "tidegauge_client.consumer",
     "ConsumerRecord": "tidegauge_client.subscription",
     "ErrorCode": "tidegauge.errors",
+    "GroupConsumer": "tidegauge_client.group.group_consumer",
     "NewTopic": "tidegauge_client.admin",
     "OffsetAndTimestamp": "tidegauge_client.admin",
     "Producer": "tidegauge_client.producer",
+    "RebalanceListener": "tidegauge_client.group.listener",
     "RecordMetadata": "tidegauge_client.partition_queue",
     "TidegaugeError": "tidegauge.errors",
     "TopicPartition": "tidegauge.partition",

@@ -43,13 +43,21 @@ class Accumulator:
     """
 
     def __init__(
-        self, *, batch_size_bytes: int, linger_ms: float, compression: str, max_in_flight: int, idempotence: bool
+        self,
+        *,
+        batch_size_bytes: int,
+        linger_ms: float,
+        compression: str,
+        max_in_flight: int,
+        idempotence: bool,
+        is_transactional: bool = False,
     ) -> None:
         self._batch_size_bytes = batch_size_bytes
         self._linger_ms = linger_ms
         self._compression = compression
         self._max_in_flight = max_in_flight
         self._idempotence = idempotence
+        self._is_transactional = is_transactional
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._serial = 0
         self.incomplete: set[Batch] = set()
@@ -87,7 +95,11 @@ class Accumulator:
             if batch is not None and builder is not None:
                 batch.close()
                 room = Room.NONE
-            builder = BatchBuilder(compression=self._compression, max_size_bytes=self._batch_size_bytes)
+            builder = BatchBuilder(
+                compression=self._compression,
+                max_size_bytes=self._batch_size_bytes,
+                is_transactional=self._is_transactional,
+            )
             self._serial += 1
             batch = Batch(topic_partition, (self._serial,), now_ms, builder)
             fits = builder.append(*record)
@@ -169,7 +181,8 @@ class Accumulator:
     def settle_epochs(self) -> list[Batch]:
         """Begin a new producer epoch where a partition needs one and has no batch in flight (rules 4 to 6).
 
-        Without an epoch left, ``producer`` becomes None: a new producer id must be requested.
+        Without an epoch left, ``producer`` becomes None: a new producer id must be requested. Within a transaction only
+        the coordinator raises the epoch, after an abort: all that waits for such a partition is returned.
 
         Returns:
             Batches that may be in the log and so can't continue under another sequence; the caller reports them.
@@ -180,6 +193,11 @@ class Accumulator:
         for queue in self._queues.values():
             queue.resolve()
             if not queue.needs_new_epoch or queue.in_flight or self.producer is None:
+                continue
+            if self._is_transactional:
+                uncertain += {*queue.tracked, *queue.pending}
+                queue.tracked.clear()
+                queue.pending.clear()
                 continue
             if queue.identity == self.producer:
                 producer_id, epoch = self.producer

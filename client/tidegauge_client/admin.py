@@ -19,10 +19,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2, offsets_pb2, topics_pb2
 from tidegauge_client.admin_base import raise_for
 from tidegauge_client.admin_configs import ConfigAdmin
-from tidegauge_client.admin_groups import GroupAdmin
 from tidegauge_client.admin_reassignments import ReassignmentAdmin
 from tidegauge_client.admin_records import RecordAdmin
 from tidegauge_client.admin_topics import NewTopic, TopicAdmin, check_new_topic
+from tidegauge_client.admin_transactions import TransactionAdmin
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms, unknown_topic
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
@@ -61,7 +61,7 @@ class TopicConfig(NamedTuple):
     source: str
 
 
-class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, GroupAdmin):
+class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, TransactionAdmin):
     """Asynchronous admin client; an asynchronous context manager, or ``start`` and ``stop``."""
 
     # Metadata -----------------------------------------------------------------------------------------------

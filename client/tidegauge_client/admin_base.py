@@ -85,13 +85,13 @@ class AdminBase:
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
     ) -> dict[int, ClusterInfo]:
         """Return the views of some brokers by broker id; those that do not respond are left out."""
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(self.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
         )
         return {
-            broker.id: answer
-            for broker, answer in zip(brokers, answers, strict=True)
-            if isinstance(answer, ClusterInfo)
+            broker.id: response
+            for broker, response in zip(brokers, responses, strict=True)
+            if isinstance(response, ClusterInfo)
         }
 
     async def at_controller(self, attempt: Callable[[str, float], Awaitable[Result]], timeout_ms: float) -> Result:

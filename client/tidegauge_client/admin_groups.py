@@ -12,7 +12,6 @@ Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStr
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -23,6 +22,7 @@ from tidegauge.v1 import common_pb2, groups_pb2
 from tidegauge_client.admin_base import AdminBase, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms
+from tidegauge_client.group.consumer_protocol import decode_assignment
 
 _MOVING = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -54,13 +54,20 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group; the assignment is that of a consumer, and empty unless the group is Stable."""
+    """A member of a group; the assignment is that of a consumer, and empty unless the group is Stable.
+
+    Attributes:
+        parked: API of its parked request, JoinGroup or SyncGroup; empty: none is parked.
+        session_left_ms: time until it is removed unless it is heard of; None: it cannot expire now.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    parked: str = ""
+    session_left_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,11 @@ class GroupDescription:
         coordinator: id of the broker that coordinates it.
         reason: why the last rebalance began; empty if none has since the coordinator loaded the group.
         parked_members: those whose JoinGroup or SyncGroup waits for its response.
+        leader: member id of the leader; empty without one.
+        state_age_ms: how long the group has been in its state; None: unknown.
+        phase_left_ms: time until the join or sync phase ends at the latest; None: the group is in neither.
+        in_initial_delay: whether that is the initial delay, which nothing ends early.
+        pending_members: ids that were given with MEMBER_ID_REQUIRED and have not joined yet.
     """
 
     group_id: str
@@ -82,6 +94,11 @@ class GroupDescription:
     generation: int
     reason: str
     parked_members: tuple[str, ...]
+    leader: str = ""
+    state_age_ms: int | None = None
+    phase_left_ms: int | None = None
+    in_initial_delay: bool = False
+    pending_members: tuple[str, ...] = ()
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -122,27 +139,7 @@ class GroupAdmin(AdminBase):
         request = groups_pb2.DescribeGroupRequest(group_id=group_id)
         found = await self._ask_group("DescribeGroup", request, groups_pb2.DescribeGroupResponse, timeout_ms)
         raise_for(found.status)
-        is_consumer = found.protocol_type == "consumer"
-        return GroupDescription(
-            group_id,
-            found.state,
-            found.protocol_type,
-            found.protocol_name,
-            tuple(
-                MemberDescription(
-                    one.member_id,
-                    one.group_instance_id or None,
-                    one.client_id,
-                    one.client_host,
-                    assigned_partitions(one.assignment) if is_consumer else (),
-                )
-                for one in found.members
-            ),
-            found.coordinator,
-            found.generation,
-            found.reason,
-            tuple(found.parked_members),
-        )
+        return _description(group_id, found)
 
     async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.
@@ -152,6 +149,26 @@ class GroupAdmin(AdminBase):
         """
         request = groups_pb2.DeleteGroupRequest(group_id=group_id)
         raise_for((await self._ask_group("DeleteGroup", request, groups_pb2.DeleteGroupResponse, timeout_ms)).status)
+
+    async def remove_members(
+        self, group_id: str, members: Collection[MemberDescription], *, timeout_ms: float | None = None
+    ) -> None:
+        """Remove members from a group, as if each had left it (KafkaAdminClient.removeMembersFromConsumerGroup).
+
+        Raises:
+            TidegaugeError: of the whole request; a member that has left by itself is none.
+        """
+        request = groups_pb2.LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                groups_pb2.LeavingMember(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", reason="removed by an admin"
+                )
+                for one in members
+            ],
+        )
+        response = await self._ask_group("LeaveGroup", request, groups_pb2.LeaveGroupResponse, timeout_ms)
+        raise_for(response.status)
 
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
@@ -177,16 +194,7 @@ class GroupAdmin(AdminBase):
         request = groups_pb2.CommitOffsetsRequest(
             group_id=group_id,
             generation=-1,
-            offsets=[
-                groups_pb2.CommittedOffset(
-                    topic=at.topic,
-                    partition=at.partition,
-                    offset=one.offset,
-                    leader_epoch=one.leader_epoch,
-                    metadata=one.metadata,
-                )
-                for at, one in offsets.items()
-            ],
+            offsets=to_committed(offsets),
         )
         response = await self._ask_group("CommitOffsets", request, groups_pb2.CommitOffsetsResponse, timeout_ms)
         raise_for(response.status)
@@ -202,7 +210,17 @@ class GroupAdmin(AdminBase):
         return _outcomes(response.offsets)
 
     async def _ask_group(
-        self, method: str, request: Any, _response: type[Response], timeout_ms: float | None
+        self, method: str, request: Any, response: type[Response], timeout_ms: float | None
+    ) -> Response:
+        return await self._ask_coordinator(self._cluster.channels.groups, method, request, response, timeout_ms)
+
+    async def _ask_coordinator(
+        self,
+        stub_of: Callable[[str], Any],
+        method: str,
+        request: Any,
+        _response: type[Response],
+        timeout_ms: float | None,
     ) -> Response:
         """Send a request to a broker after the other, until one responds and the coordinator is known (rules 1, 2)."""
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
@@ -212,7 +230,7 @@ class GroupAdmin(AdminBase):
             problem: TidegaugeError | None = None
             for address in [broker.address for broker in (await self.metadata([])).brokers.values()]:
                 left_ms = max(1.0, min(_ATTEMPT_MS, deadline_ms - now_ms()))
-                ask: Callable[..., Any] = getattr(self._cluster.channels.groups(address), method)
+                ask: Callable[..., Any] = getattr(stub_of(address), method)
                 try:
                     response = await call(ask, request, timeout_ms=left_ms, address=address)  # type: ignore[arg-type]  # by name
                 except TidegaugeError as error:
@@ -228,6 +246,37 @@ class GroupAdmin(AdminBase):
             await asyncio.sleep(self._retry_backoff_ms / 1000)
 
 
+def _description(group_id: str, found: groups_pb2.DescribeGroupResponse) -> GroupDescription:
+    is_consumer = found.protocol_type == "consumer"
+    return GroupDescription(
+        group_id,
+        found.state,
+        found.protocol_type,
+        found.protocol_name,
+        tuple(
+            MemberDescription(
+                one.member_id,
+                one.group_instance_id or None,
+                one.client_id,
+                one.client_host,
+                assigned_partitions(one.assignment) if is_consumer else (),
+                one.parked,
+                one.session_left_ms if one.HasField("session_left_ms") else None,
+            )
+            for one in found.members
+        ),
+        found.coordinator,
+        found.generation,
+        found.reason,
+        tuple(found.parked_members),
+        found.leader,
+        found.state_age_ms if found.HasField("state_age_ms") else None,
+        found.phase_left_ms if found.HasField("phase_left_ms") else None,
+        found.in_initial_delay,
+        tuple(found.pending_members),
+    )
+
+
 def _errors_of(response: Any) -> list[ErrorCode]:
     """Return the errors of a response and of its partitions."""
     parts = getattr(response, "offsets", ())
@@ -236,6 +285,16 @@ def _errors_of(response: Any) -> list[ErrorCode]:
 
 def _named(partitions: Iterable[TopicPartition]) -> list[groups_pb2.GroupPartition]:
     return [groups_pb2.GroupPartition(topic=at.topic, partition=at.partition) for at in partitions]
+
+
+def to_committed(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[groups_pb2.CommittedOffset]:
+    """Return the offsets as requests that commit them have them."""
+    return [
+        groups_pb2.CommittedOffset(
+            topic=at.topic, partition=at.partition, offset=offset, leader_epoch=leader_epoch, metadata=metadata
+        )
+        for at, (offset, leader_epoch, metadata) in offsets.items()
+    ]
 
 
 def _outcomes(results: Sequence[groups_pb2.CommittedOffset]) -> dict[TopicPartition, TidegaugeError | None]:
@@ -248,18 +307,8 @@ def _outcomes(results: Sequence[groups_pb2.CommittedOffset]) -> dict[TopicPartit
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a consumer's assignment (ConsumerProtocolAssignment); none if it cannot be read."""
-    found: list[TopicPartition] = []
+    """Return the partitions of a consumer's assignment; none if it cannot be read."""
     try:
-        (topics,) = struct.unpack_from(">i", assignment, 2)
-        at = 6
-        for _ in range(topics):
-            (length,) = struct.unpack_from(">h", assignment, at)
-            topic = assignment[at + 2 : at + 2 + length].decode()
-            at += 2 + length
-            (count,) = struct.unpack_from(">i", assignment, at)
-            found += (TopicPartition(topic, one) for one in struct.unpack_from(f">{count}i", assignment, at + 4))
-            at += 4 + 4 * count
-    except (struct.error, UnicodeDecodeError):
+        return tuple(sorted(decode_assignment(assignment)))
+    except TidegaugeError:
         return ()
-    return tuple(sorted(found))

@@ -111,9 +111,9 @@ def resolve_bootstrap(
             BROKER_NOT_AVAILABLE, none of the three gives an address.
     """
     security = None if command_config is None else read_command_config(command_config)
-    told = bootstrap_server or environment.get(BOOTSTRAP_VARIABLE)
-    if told:
-        return parse_bootstrap(told, security)
+    reported = bootstrap_server or environment.get(BOOTSTRAP_VARIABLE)
+    if reported:
+        return parse_bootstrap(reported, security)
     if not (directory / FILE_NAME).exists():
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,

@@ -44,6 +44,7 @@ class BrokerEntry:
     Attributes:
         port: of gRPC.
         kafka_port: of Kafka's own protocol; 0: the cluster was made before brokers served it.
+        advertised: ``host:port`` that Kafka clients get instead, such as a port that a container runner mapped.
     """
 
     id: int
@@ -51,6 +52,7 @@ class BrokerEntry:
     port: int
     dir: str
     kafka_port: int = 0
+    advertised: str = ""
 
     @property
     def address(self) -> str:
@@ -60,7 +62,9 @@ class BrokerEntry:
     @property
     def kafka_address(self) -> str | None:
         """Return ``host:port`` for Kafka clients; None: the broker does not serve them."""
-        return f"{self.host}:{self.kafka_port}" if self.kafka_port else None
+        if not self.kafka_port:
+            return None
+        return self.advertised or f"{self.host}:{self.kafka_port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class ClusterFile:
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave, as text.
         brokers: by id.
+        kafka_host: where brokers listen for Kafka clients; empty: at their own host.
     """
 
     zookeeper_address: str
@@ -81,6 +86,7 @@ class ClusterFile:
     brokers: Sequence[BrokerEntry]
     settings: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
+    kafka_host: str = ""
 
     def broker(self, broker_id: int) -> BrokerEntry:
         """Return the broker with this id.

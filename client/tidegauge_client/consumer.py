@@ -1,8 +1,9 @@
 """The asyncio consumer: committed records of the assigned partitions, in order, through leader changes.
 
-There are no consumer groups: ``assign`` names partitions, ``subscribe`` takes all partitions of some topics. Brokers
-bound what a consumer reads by the high watermark. One fetch at a time is in flight to each leader, where it waits for
-data; fetched records wait here until they are polled, at most one response for each partition.
+``assign`` names partitions, ``subscribe`` takes all partitions of some topics; the members of a consumer group, which
+share them, are ``tidegauge_client.group.group_consumer``. Brokers bound what a consumer reads by the high watermark.
+One fetch at a time is in flight to each leader, where it waits for data; fetched records wait here until they are
+polled, at most one response for each partition.
 
 Parts: ``subscription`` (positions, epochs, the meaning of responses), this module (the event loop and gRPC).
 """
@@ -21,6 +22,7 @@ from tidegauge.v1 import fetch_pb2, offsets_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
+from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
 
@@ -30,8 +32,26 @@ request.timeout.ms, because repeating a fetch is idempotent.
 """
 
 
+class ConsumerArguments(SecurityArguments, total=False):
+    """The settings of ``Consumer``, for classes that build on it."""
+
+    auto_offset_reset: Literal["latest", "earliest", "none"]
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    metadata_max_age_ms: float
+    check_crcs: bool
+    isolation_level: IsolationLevel
+
+
 class Consumer:
     """Reads committed records. An asynchronous context manager, or ``start`` and ``stop``."""
+
+    _has_group = False
 
     def __init__(
         self,
@@ -47,6 +67,7 @@ class Consumer:
         retry_backoff_ms: float = 100,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted before ``start``.
@@ -64,6 +85,7 @@ class Consumer:
             retry_backoff_ms: back-off between two attempts.
             metadata_max_age_ms: age at which metadata is refreshed, and new partitions of subscribed topics are found.
             check_crcs: whether each batch's CRC is checked.
+            isolation_level: with ``read_committed`` nothing of open and of aborted transactions is read (KIP-98).
             security: see ``SecurityArguments``.
 
         Raises:
@@ -75,7 +97,8 @@ class Consumer:
             metadata_max_age_ms=metadata_max_age_ms,
         )
         self._cluster.on_change(self._metadata_changed)
-        self._subscription = Subscription(Reset(auto_offset_reset), check_crcs=check_crcs)
+        self._reads_committed = isolation_level == "read_committed"
+        self._subscription = Subscription(Reset(auto_offset_reset), check_crcs=check_crcs, has_group=self._has_group)
         self._fetch_max_wait_ms = fetch_max_wait_ms
         self._fetch_min_bytes = fetch_min_bytes
         self._fetch_max_bytes = fetch_max_bytes
@@ -240,6 +263,7 @@ class Consumer:
         deadline_ms = now_ms() + timeout_ms
         limit = self._max_poll_records if max_records is None else max_records
         while True:
+            await self._before_take(deadline_ms)
             records = self._take(limit)
             self._send()
             if records:
@@ -249,9 +273,16 @@ class Consumer:
                 return []
             await self._wait(deadline_ms)
 
+    async def _before_take(self, deadline_ms: float) -> None:
+        """Do what a consumer group needs in each poll; nothing without one."""
+
+    def _due_ms(self) -> float:
+        """Return when the next back-off ends."""
+        return self._subscription.next_due_ms(now_ms())
+
     async def _wait(self, until_ms: float) -> None:
         """Wait until something happens, or until the timeout or a back-off has passed."""
-        due_ms = min(until_ms, self._subscription.next_due_ms(now_ms()))
+        due_ms = min(until_ms, self._due_ms())
         self._wake.clear()
         try:
             await asyncio.wait_for(self._wake.wait(), max(0.0, due_ms - now_ms()) / 1000)
@@ -308,7 +339,10 @@ class Consumer:
 
     async def _fetch(self, address: str, partitions: Sequence[TopicPartition]) -> None:
         request = fetch_pb2.FetchRequest(
-            max_wait_ms=self._fetch_max_wait_ms, min_bytes=self._fetch_min_bytes, max_bytes=self._fetch_max_bytes
+            max_wait_ms=self._fetch_max_wait_ms,
+            min_bytes=self._fetch_min_bytes,
+            max_bytes=self._fetch_max_bytes,
+            reads_committed=self._reads_committed,
         )
         asked: dict[TopicPartition, Position] = {}
         for topic_partition in partitions:
@@ -378,7 +412,7 @@ class Consumer:
         return by_address
 
     async def _list_offsets(self, address: str, partitions: Sequence[TopicPartition]) -> None:
-        request = offsets_pb2.ListOffsetsRequest()
+        request = offsets_pb2.ListOffsetsRequest(reads_committed=self._reads_committed)
         asked: dict[TopicPartition, Reset] = {}
         for tp in partitions:
             asked[tp] = self._subscription.reset_wanted(tp)

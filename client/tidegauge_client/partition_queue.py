@@ -310,7 +310,8 @@ class PartitionQueue:
         assert batch.data is not None, "it was sent"
         self.in_flight.remove(batch)
         records = [NewRecord(r.value, r.key, r.timestamp_ms, r.headers) for r in decode_batches(batch.data)]
-        compression = COMPRESSION_NAMES[read_header(batch.data).compression]
+        header = read_header(batch.data)
+        compression = COMPRESSION_NAMES[header.compression]
         middle = len(records) // 2
         halves: list[Batch] = []
         for begin, end in ((0, middle), (middle, len(records))):
@@ -318,7 +319,9 @@ class PartitionQueue:
             half.promises = batch.promises[begin:end]
             half.timestamps_ms = batch.timestamps_ms[begin:end]
             half.reserved_bytes = (batch.reserved_bytes + len(halves)) // 2
-            half.data = encode_batch(records[begin:end], compression=compression)
+            half.data = encode_batch(
+                records[begin:end], compression=compression, is_transactional=header.is_transactional
+            )
             half.attempts = batch.attempts
             half.may_be_written = batch.may_be_written
             half.ordinal = batch.ordinal

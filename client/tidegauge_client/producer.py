@@ -5,7 +5,8 @@ partition, keep their order; with idempotence (the default with acks=all) each i
 producer lives, through leader changes and broken connections.
 
 Parts: ``partitioner`` (destination), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
-(what to send, what responses mean), ``produce_stream`` (gRPC). Only this module knows the event loop.
+(what to send, what responses mean), ``produce_stream`` (gRPC), ``transaction`` (the state of its transactions). Only
+this module knows the event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
@@ -23,16 +24,19 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import produce_pb2
 from tidegauge_client.accumulator import Accumulator, Room
+from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
+from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.metadata import TopicIdentity, TopicInfo
 from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
 from tidegauge_client.produce_stream import ProduceStream
 from tidegauge_client.records import Headers, NewRecord, compression_number, estimate_size_bytes
 from tidegauge_client.sender import Counters, Sender
+from tidegauge_client.transaction import Phase, Transactions
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 FIRST_IDENTIFY_PAUSE_MS = 10.0
@@ -63,6 +67,8 @@ class Producer:
         max_request_size_bytes: int = 1_048_576,
         retry_backoff_ms: float = 100,
         max_block_ms: float = 60_000,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted.
@@ -80,7 +86,9 @@ class Producer:
             idempotence: None means: if acks is all.
             max_request_size_bytes: maximum size of a request, and of a record.
             retry_backoff_ms: the first back-off; it doubles up to one second.
-            max_block_ms: how long ``send`` may wait for buffer memory or metadata.
+            max_block_ms: how long ``send`` may wait for buffer memory or metadata, and requests of transactions.
+            transactional_id: of the transactions in which it writes; at most one producer has it. Needs idempotence.
+            transaction_timeout_ms: after which the coordinator aborts a transaction.
             security: see ``SecurityArguments``.
 
         Raises:
@@ -92,6 +100,8 @@ class Producer:
         if idempotence and not is_all:
             raise _config("Must set acks to all in order to use the idempotent producer.")
         self._idempotence = is_all if idempotence is None else idempotence
+        if transactional_id is not None and not self._idempotence:
+            raise _config("Cannot set a transactional_id without also enabling idempotence.")
         if max_in_flight < 1 or (self._idempotence and max_in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE):
             raise _config(
                 f"max_in_flight must be 1 to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer."
@@ -116,6 +126,7 @@ class Producer:
             compression=compression,
             max_in_flight=max_in_flight,
             idempotence=self._idempotence,
+            is_transactional=transactional_id is not None,
         )
         self._sender = Sender(
             self._accumulator,
@@ -129,6 +140,18 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             max_request_size_bytes=max_request_size_bytes,
             retry_backoff_ms=retry_backoff_ms,
+            transactional_id=transactional_id or "",
+        )
+        self._transactions = (
+            None
+            if transactional_id is None
+            else Transactions(
+                transactional_id,
+                transaction_timeout_ms,
+                self._cluster,
+                retry_backoff_ms=retry_backoff_ms,
+                max_block_ms=max_block_ms,
+            )
         )
         self._sticky: dict[str, StickyPartitioner] = {}
         self._wake = asyncio.Event()
@@ -260,6 +283,8 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         try:
+            if self._transactions is not None:
+                await self._transactions.add(TopicPartition(topic, partition))
             self._check_open()
             promise: asyncio.Future[RecordMetadata] = asyncio.Future(loop=self._loop)
             room = self._accumulator.append(
@@ -283,6 +308,88 @@ class Producer:
             self._since_yield = 0
             await asyncio.sleep(0)
         return promise
+
+    # Transactions -------------------------------------------------------------------------------------------
+
+    async def init_transactions(self) -> None:
+        """Take over the transactional id: earlier producers of it are fenced, their open transaction is aborted.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT after max_block_ms; INVALID_TRANSACTION_TIMEOUT, ...
+        """
+        transactions = self._of_transactions(Phase.NEW)
+        self._accumulator.producer = await transactions.init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; all records until its end belong to it.
+
+        Raises:
+            TidegaugeError: INVALID_TXN_STATE, what was called before does not fit; PRODUCER_FENCED.
+        """
+        self._of_transactions(Phase.READY).begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Store a group's offsets, the next ones to read, that count when the transaction is committed (KIP-447).
+
+        Args:
+            offsets: by partition.
+            group: ``group_metadata()`` of the consumer, by which a member of an older generation is rejected.
+
+        Raises:
+            TidegaugeError: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and others; the transaction must be aborted then.
+        """
+        transactions = self._of_transactions(Phase.OPEN)
+        await transactions.commit_offsets({TopicPartition(*at): one for at, one in offsets.items()}, group)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left, wait for its acknowledgements, and commit; return when the commit is decided.
+
+        Raises:
+            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;
+                REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
+        """
+        transactions = self._of_transactions(Phase.OPEN, Phase.COMMITTING)
+        if transactions.phase is Phase.OPEN:
+            await self.flush()
+            transactions.expect(Phase.OPEN)
+        await transactions.end(committed=True)
+
+    async def abort_transaction(self) -> None:
+        """Drop what is not acknowledged, and abort; the next transaction may begin after it.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
+        """
+        transactions = self._of_transactions(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
+        needs_epoch = transactions.phase is not Phase.OPEN or bool(self._accumulator.incomplete)
+        if needs_epoch:
+            transactions.phase = Phase.ABORTING
+            self._accumulator.producer = None
+            aborted = "the transaction was aborted before the record was acknowledged"
+            self._sender.abandon(TidegaugeError(ErrorCode.INVALID_TXN_STATE, aborted))
+        await transactions.end(committed=False)
+        if needs_epoch:
+            transactions.phase = Phase.ABORTING
+            self._accumulator.producer = await transactions.init()
+            self._wake_up()
+
+    def _of_transactions(self, *phases: Phase) -> Transactions:
+        """Return the transactions of a producer that has some, if one of these phases holds."""
+        self._check_open()
+        if self._transactions is None:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer has no transactional_id")
+        self._transactions.expect(*phases)
+        return self._transactions
+
+    @staticmethod
+    def _note_outcome(transactions: Transactions, batch: Batch) -> None:
+        promise = batch.promises[0] if batch.promises else None
+        if isinstance(promise, asyncio.Future) and promise.done() and not promise.cancelled():
+            problem = promise.exception()
+            if isinstance(problem, TidegaugeError):
+                transactions.failed(problem)
 
     def _check_open(self) -> None:
         if self._fatal is not None:
@@ -343,7 +450,8 @@ class Producer:
             now = now_ms()
             look_again_ms = self._sender.step(now)
             self._cluster.refresh_if_old()
-            if self._idempotence and self._accumulator.producer is None and self._identifying is None:
+            needs_id = self._idempotence and self._accumulator.producer is None and self._transactions is None
+            if needs_id and self._identifying is None:
                 self._identifying = loop.create_task(self._identify())
             timer = None
             if not math.isinf(look_again_ms):
@@ -412,6 +520,8 @@ class Producer:
 
     def _batch_done(self, batch: Batch) -> None:
         self._memory.release(batch.reserved_bytes)
+        if self._transactions is not None:
+            self._note_outcome(self._transactions, batch)
         for promise in batch.promises:
             # A failure that the caller never reads is no fault: asyncio would otherwise log it as one.
             if isinstance(promise, asyncio.Future) and not promise.cancelled() and promise.exception() is None:

@@ -117,11 +117,13 @@ class BatchBuilder:
 
     __slots__ = ("_builder", "record_count")
 
-    def __init__(self, *, compression: str = "none", max_size_bytes: int = _UNLIMITED) -> None:
+    def __init__(
+        self, *, compression: str = "none", max_size_bytes: int = _UNLIMITED, is_transactional: bool = False
+    ) -> None:
         self._builder: Any = DefaultRecordBatchBuilder(
             magic=MAGIC,
             compression_type=compression_number(compression),
-            is_transactional=0,
+            is_transactional=int(is_transactional),
             producer_id=NO_PRODUCER_ID,
             producer_epoch=NO_PRODUCER_EPOCH,
             base_sequence=NO_SEQUENCE,
@@ -166,6 +168,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
+    is_transactional: bool = False,
 ) -> bytes:
     """Encode records as exactly one batch.
 
@@ -177,11 +180,12 @@ def encode_batch(
         base_sequence: sequence of the first record.
         base_offset: offset of the first record; a producer leaves 0, the leader sets it.
         leader_epoch: a producer leaves -1, the leader sets it.
+        is_transactional: whether it belongs to a transaction of the producer.
 
     Raises:
         TidegaugeError: UNSUPPORTED_COMPRESSION_TYPE, or INVALID_RECORD for an empty batch.
     """
-    builder = BatchBuilder(compression=compression)
+    builder = BatchBuilder(compression=compression, is_transactional=is_transactional)
     for record in records:
         one = NewRecord(*record)
         builder.append(one.value, one.key, one.timestamp_ms, one.headers)

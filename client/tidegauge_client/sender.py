@@ -110,6 +110,7 @@ class Sender:
         request_timeout_ms: float,
         max_request_size_bytes: int,
         retry_backoff_ms: float,
+        transactional_id: str = "",
     ) -> None:
         """Start without a connection.
 
@@ -125,6 +126,7 @@ class Sender:
             request_timeout_ms: how long a broker may take to respond.
             max_request_size_bytes: soft limit of a request; one batch always fits.
             retry_backoff_ms: the first back-off.
+            transactional_id: of a transactional producer; else empty.
         """
         self._accumulator = accumulator
         self._view = view
@@ -137,6 +139,7 @@ class Sender:
         self._request_timeout_ms = request_timeout_ms
         self._max_request_size_bytes = max_request_size_bytes
         self._retry_backoff_ms = retry_backoff_ms
+        self._transactional_id = transactional_id
         self._links: dict[str, Link] = {}
         self._correlation_ids = itertools.count(1)
         self._expire_at_ms = 0.0
@@ -224,7 +227,10 @@ class Sender:
             link = self._links[address] = Link(address, self._connect(address))
         batches: list[Batch] = []
         request = produce_pb2.ProduceRequest(
-            correlation_id=next(self._correlation_ids), acks=self._acks, timeout_ms=int(self._request_timeout_ms)
+            correlation_id=next(self._correlation_ids),
+            acks=self._acks,
+            timeout_ms=int(self._request_timeout_ms),
+            transactional_id=self._transactional_id,
         )
         size_bytes = 0
         # Begin at another partition each time, so that a full request starves none.

@@ -2,10 +2,11 @@
 
 Nothing here waits or sends; times are arguments (monotonic ms). A partition is in one of these phases::
 
-    UNSET       no position and no reset policy: seek first
-    RESETTING   its position is to be looked up by the reset policy
-    VALIDATING  a new leader epoch was seen: is the log below the position still the same?
-    FETCHING    it has a position
+    INITIALIZING  the offset that its group has committed is to be fetched
+    UNSET         no position and no reset policy: seek first
+    RESETTING     its position is to be looked up by the reset policy
+    VALIDATING    a new leader epoch was seen: is the log below the position still the same?
+    FETCHING      it has a position
 
 Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; KIP-320):
     1. A response counts only if the position is still the one of the request.
@@ -32,6 +33,7 @@ from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge_client.isolation import Aborted, without_aborted
 from tidegauge_client.records import Headers, decode_batch, decode_rows
 
 
@@ -65,6 +67,7 @@ class Reset(Enum):
 class Phase(Enum):
     """The phase of a partition; see the module's docstring."""
 
+    INITIALIZING = "initializing"
     UNSET = "unset"
     RESETTING = "resetting"
     VALIDATING = "validating"
@@ -160,11 +163,18 @@ class PartitionState:
 
 
 class Subscription:
-    """All partitions of a consumer."""
+    """All partitions of a consumer.
 
-    def __init__(self, policy: Reset, *, check_crcs: bool = True) -> None:
+    Args:
+        policy: auto.offset.reset.
+        check_crcs: whether each batch's CRC is checked.
+        has_group: whether a partition begins at the offset that a group has committed.
+    """
+
+    def __init__(self, policy: Reset, *, check_crcs: bool = True, has_group: bool = False) -> None:
         self._policy = policy
         self._check_crcs = check_crcs
+        self._has_group = has_group
         self._states: dict[TopicPartition, PartitionState] = {}
         self._problems: deque[TidegaugeError] = deque()
         self._notices: deque[str] = deque()
@@ -173,8 +183,31 @@ class Subscription:
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their state."""
-        first = Phase.UNSET if self._policy is Reset.NONE else Phase.RESETTING
+        first = Phase.INITIALIZING if self._has_group else self._without_position
         self._states = {tp: self._states.get(tp) or PartitionState(first, self._policy) for tp in partitions}
+
+    @property
+    def _without_position(self) -> Phase:
+        return Phase.UNSET if self._policy is Reset.NONE else Phase.RESETTING
+
+    def committed_found(self, topic_partition: TopicPartition, position: Position | None) -> None:
+        """Begin at the committed position, or (None) by the policy; a partition with a position keeps it."""
+        state = self._states.get(topic_partition)
+        if state is None or state.phase is not Phase.INITIALIZING:
+            return
+        state.trouble = None
+        if position is None:
+            state.phase = self._without_position
+        else:
+            self.seek(topic_partition, position)
+
+    def consumed(self) -> dict[TopicPartition, Position]:
+        """Return the positions to commit: those behind the records that were taken (SubscriptionState.allConsumed)."""
+        return {
+            tp: state.position
+            for tp, state in self._states.items()
+            if state.phase is Phase.FETCHING and state.position is not None
+        }
 
     def assigned(self) -> list[TopicPartition]:
         """Return the partitions that are read."""
@@ -358,10 +391,11 @@ class Subscription:
         if result.HasField("high_watermark"):
             state.high_watermark = result.high_watermark
         if result.records:
-            self._keep(state, asked, result.records)
+            self._keep(state, asked, result)
         return False
 
-    def _keep(self, state: PartitionState, asked: Position, data: bytes) -> None:
+    def _keep(self, state: PartitionState, asked: Position, result: fetch_pb2.FetchPartitionResult) -> None:
+        data = result.records
         headers: deque[BatchHeader] = deque()
         try:
             headers.extend(iterate_headers(data))
@@ -371,6 +405,13 @@ class Subscription:
                 return
         if headers:  # rule 5: what does not begin a batch is fetched again behind the sound ones, and raised then
             after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
+            if result.aborted_transactions:
+                aborted = [Aborted(one.first_offset, one.producer_id) for one in result.aborted_transactions]
+                try:
+                    headers = without_aborted(data, headers, aborted)
+                except TidegaugeError as problem:
+                    self._problems.append(problem)
+                    return
             state.fetched = Fetched(data, headers, after)
 
     def _retry_or_report(self, state: PartitionState, problem: TidegaugeError, retry_at_ms: float) -> bool:

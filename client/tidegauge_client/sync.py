@@ -3,7 +3,7 @@
 ``SyncProducer.send`` returns a ``concurrent.futures.Future``; every other method waits for its result. Objects may be
 used from any thread. Errors are those of the asynchronous classes.
 
-Made by tools/generate-mirrors.py from ``Producer`` and ``Consumer`` and ``Admin``; change them instead.
+Made by tools/generate-mirrors.py from ``Producer`` and ``Consumer``; change them instead.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from typing import Literal, Unpack
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.security import Security
-from tidegauge.v1 import metadata_pb2
-from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
-from tidegauge_client.admin_configs import ConfigEntry
-from tidegauge_client.admin_groups import GroupDescription, ListedGroup, OffsetAndMetadata
-from tidegauge_client.admin_reassignments import OngoingReassignment
-from tidegauge_client.admin_records import Outcomes
+from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments
-from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.consumer import Consumer
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicIdentity, TopicInfo
+from tidegauge_client.group.group_consumer import GroupMetadata
+from tidegauge_client.isolation import IsolationLevel
+from tidegauge_client.metadata import TopicIdentity, TopicInfo
 from tidegauge_client.producer import Producer
 from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
+from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on
+
+__all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
 
 
 class SyncProducer(ProducerFacade):
@@ -49,6 +47,8 @@ class SyncProducer(ProducerFacade):
         max_request_size_bytes: int = 1_048_576,
         retry_backoff_ms: float = 100,
         max_block_ms: float = 60_000,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Producer``."""
@@ -69,6 +69,8 @@ class SyncProducer(ProducerFacade):
                 max_request_size_bytes=max_request_size_bytes,
                 retry_backoff_ms=retry_backoff_ms,
                 max_block_ms=max_block_ms,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
                 **security,
             ),
         )
@@ -94,6 +96,53 @@ class SyncProducer(ProducerFacade):
         """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
         return self._inner.topic_identity(topic)
 
+    def init_transactions(self) -> None:
+        """Take over the transactional id: earlier producers of it are fenced, their open transaction is aborted.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT after max_block_ms; INVALID_TRANSACTION_TIMEOUT, ...
+        """
+        self._loop.run(self._inner.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; all records until its end belong to it.
+
+        Raises:
+            TidegaugeError: INVALID_TXN_STATE, what was called before does not fit; PRODUCER_FENCED.
+        """
+        self._loop.run(self._inner.begin_transaction())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Store a group's offsets, the next ones to read, that count when the transaction is committed (KIP-447).
+
+        Args:
+            offsets: by partition.
+            group: ``group_metadata()`` of the consumer, by which a member of an older generation is rejected.
+
+        Raises:
+            TidegaugeError: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and others; the transaction must be aborted then.
+        """
+        self._loop.run(self._inner.send_offsets_to_transaction(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """Send what is left, wait for its acknowledgements, and commit; return when the commit is decided.
+
+        Raises:
+            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;
+                REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
+        """
+        self._loop.run(self._inner.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what is not acknowledged, and abort; the next transaction may begin after it.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
+        """
+        self._loop.run(self._inner.abort_transaction())
+
 
 class SyncConsumer(Facade[Consumer]):
     """``Consumer`` without ``await``; keywords are the same."""
@@ -112,6 +161,7 @@ class SyncConsumer(Facade[Consumer]):
         retry_backoff_ms: float = 100,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Consumer``."""
@@ -130,6 +180,7 @@ class SyncConsumer(Facade[Consumer]):
                 retry_backoff_ms=retry_backoff_ms,
                 metadata_max_age_ms=metadata_max_age_ms,
                 check_crcs=check_crcs,
+                isolation_level=isolation_level,
                 **security,
             ),
         )
@@ -219,317 +270,3 @@ class SyncConsumer(Facade[Consumer]):
                 retriable. Positions are unchanged; ``seek`` skips the cause.
         """
         return self._loop.run(self._inner.poll(timeout_ms, max_records))
-
-
-class SyncAdmin(Facade[Admin]):
-    """``Admin`` without ``await``; keywords are the same."""
-
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        *,
-        request_timeout_ms: float = 30_000,
-        retry_backoff_ms: float = 100,
-        **security: Unpack[SecurityArguments],
-    ) -> None:
-        """Build the client; arguments are those of ``Admin``."""
-        self._loop = LoopThread("tidegauge-admin")
-        self._inner = made_on(
-            self._loop,
-            lambda: Admin(
-                bootstrap_servers, request_timeout_ms=request_timeout_ms, retry_backoff_ms=retry_backoff_ms, **security
-            ),
-        )
-
-    def list_topics(self) -> list[str]:
-        """Return all topics, sorted by name."""
-        return self._loop.run(self._inner.list_topics())
-
-    def describe_topics(self, topics: Collection[str]) -> list[TopicInfo]:
-        """Return the named topics, in the order given.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
-        """
-        return self._loop.run(self._inner.describe_topics(topics))
-
-    def describe_replicas(
-        self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
-    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what each live broker holds of the topics (none named: all); None if a broker did not respond."""
-        return self._loop.run(self._inner.describe_replicas(topics, timeout_ms=timeout_ms))
-
-    def describe_replicas_of(
-        self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
-    ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
-        return self._loop.run(self._inner.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms))
-
-    def describe_topic_config(self, topic: str) -> list[TopicConfig]:
-        """Return a topic's settings by name, defaults included.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
-        """
-        return self._loop.run(self._inner.describe_topic_config(topic))
-
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
-
-        A partition that holds no such record is left out, as in Kafka.
-
-        Raises:
-            TidegaugeError: the last error of a broker, when the timeout has passed, or at once if it is not retriable.
-        """
-        return self._loop.run(self._inner.list_offsets(wanted, timeout_ms=timeout_ms))
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        assignment: Sequence[Sequence[int]] = (),
-        configs: Mapping[str, str] | None = None,
-        timeout_ms: float | None = None,
-    ) -> str:
-        """Create a topic; return its id when the controller's metadata shows a leader for each partition.
-
-        Raises:
-            TidegaugeError: what is wrong with the request, before anything is sent if that can be known;
-                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds; REQUEST_TIMED_OUT, the
-                topic may exist all the same.
-        """
-        return self._loop.run(
-            self._inner.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                assignment=assignment,
-                configs=configs,
-                timeout_ms=timeout_ms,
-            )
-        )
-
-    def delete_topic(self, name: str, *, timeout_ms: float | None = None) -> None:
-        """Delete a topic; return when the controller's metadata no longer shows it.
-
-        Replicas on dead brokers, and with them the topic's znodes, are deleted when their brokers return.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, or REQUEST_TIMED_OUT: the topic is
-                marked for deletion and will be deleted.
-        """
-        self._loop.run(self._inner.delete_topic(name, timeout_ms=timeout_ms))
-
-    def create_partitions(
-        self, name: str, total_count: int, *, assignment: Sequence[Sequence[int]] = (), timeout_ms: float | None = None
-    ) -> None:
-        """Add partitions to a topic; return when each has a leader in the controller's metadata.
-
-        Args:
-            name: the topic.
-            total_count: the number of partitions that it shall have.
-            assignment: broker ids of each *added* partition; empty: by Kafka's algorithm.
-            timeout_ms: how long to wait.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-                REASSIGNMENT_IN_PROGRESS, ... as the controller responds; REQUEST_TIMED_OUT, they may be added all the
-                same.
-        """
-        self._loop.run(self._inner.create_partitions(name, total_count, assignment=assignment, timeout_ms=timeout_ms))
-
-    def elect_leaders(
-        self, partitions: Collection[TopicPartition] | None, *, unclean: bool = False, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Elect the preferred leaders, or unclean ones where there is no leader.
-
-        Args:
-            partitions: the partitions; None: all that need an election.
-            unclean: whether any live replica may lead if no in-sync one is alive. Acknowledged records may be lost.
-            timeout_ms: how long to wait.
-
-        Returns:
-            For each partition None if a leader was elected, else why not: ELECTION_NOT_NEEDED,
-                PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...
-
-        Raises:
-            TidegaugeError: an error of the whole request.
-        """
-        return self._loop.run(self._inner.elect_leaders(partitions, unclean=unclean, timeout_ms=timeout_ms))
-
-    def wait_for_topic(self, name: str, *, partitions: int = 0, timeout_ms: float = 30_000) -> None:
-        """Wait until every live broker's metadata shows the topic with a leader for each partition.
-
-        Args:
-            name: the topic.
-            partitions: the minimum number of partitions.
-            timeout_ms: how long to wait.
-
-        Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
-        """
-        self._loop.run(self._inner.wait_for_topic(name, partitions=partitions, timeout_ms=timeout_ms))
-
-    def wait_for_topic_gone(self, name: str, *, timeout_ms: float = 30_000) -> None:
-        """Wait until no live broker's metadata shows the topic.
-
-        Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
-        """
-        self._loop.run(self._inner.wait_for_topic_gone(name, timeout_ms=timeout_ms))
-
-    def wait_for_epochs(self, leader_epochs: Mapping[TopicPartition, int], *, timeout_ms: float = 30_000) -> None:
-        """Wait until every live broker's metadata shows these leader epochs, or later ones.
-
-        Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, naming the broker that lags.
-        """
-        self._loop.run(self._inner.wait_for_epochs(leader_epochs, timeout_ms=timeout_ms))
-
-    def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
-    ) -> Outcomes:
-        """Delete the records below offsets, for good; -1 means the high watermark.
-
-        Args:
-            before_offsets: the first offset to keep, by partition.
-            timeout_ms: how long to wait for all live replicas.
-
-        Returns:
-            For each partition its low watermark (the smallest log start offset of the live replicas), or the error:
-            OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, ...
-
-        Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
-        """
-        return self._loop.run(self._inner.delete_records(before_offsets, timeout_ms=timeout_ms))
-
-    def describe_topic_settings(self, topic: str) -> list[ConfigEntry]:
-        """Return all settings of a topic, by name.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
-        """
-        return self._loop.run(self._inner.describe_topic_settings(topic))
-
-    def describe_broker_settings(self, broker_id: int | None) -> list[ConfigEntry]:
-        """Return all settings of a broker, by name; None: those that are set for all brokers.
-
-        Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
-        """
-        return self._loop.run(self._inner.describe_broker_settings(broker_id))
-
-    def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
-        """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.
-
-        Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG with key and range; nothing was changed.
-        """
-        return self._loop.run(self._inner.alter_topic_settings(topic, changes, deleted))
-
-    def alter_broker_settings(
-        self, broker_id: int | None, changes: Mapping[str, str], deleted: Collection[str] = ()
-    ) -> int:
-        """Set and remove dynamic settings of a broker, or (None) of all; return the change's number.
-
-        Raises:
-            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG; BROKER_NOT_AVAILABLE.
-        """
-        return self._loop.run(self._inner.alter_broker_settings(broker_id, changes, deleted))
-
-    def wait_for_change(self, number: int, *, timeout_ms: float = 10_000) -> dict[int, bool]:
-        """Wait until every live broker has applied a change; return by broker id which have."""
-        return self._loop.run(self._inner.wait_for_change(number, timeout_ms=timeout_ms))
-
-    def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Start to move partitions to these replicas, or (None) cancel a reassignment."""
-        return self._loop.run(self._inner.alter_partition_reassignments(targets, timeout_ms=timeout_ms))
-
-    def list_partition_reassignments(
-        self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OngoingReassignment]:
-        """Return the reassignments in progress, of these partitions or (None) of all.
-
-        Raises:
-            TidegaugeError: there is no controller, or it does not respond.
-        """
-        return self._loop.run(self._inner.list_partition_reassignments(partitions, timeout_ms=timeout_ms))
-
-    def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
-        """Return the groups of all live brokers, by id.
-
-        Args:
-            states: only those in one of these states, such as Stable; none: all.
-            timeout_ms: how long to retry.
-        """
-        return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms))
-
-    def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
-        """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
-        return self._loop.run(self._inner.find_coordinator(group_id, timeout_ms=timeout_ms))
-
-    def describe_group(self, group_id: str, *, timeout_ms: float | None = None) -> GroupDescription:
-        """Return a group's state and members; an unknown group is Dead."""
-        return self._loop.run(self._inner.describe_group(group_id, timeout_ms=timeout_ms))
-
-    def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
-        """Delete a group without members, and its offsets.
-
-        Raises:
-            TidegaugeError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
-        """
-        self._loop.run(self._inner.delete_group(group_id, timeout_ms=timeout_ms))
-
-    def committed_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
-        return self._loop.run(self._inner.committed_offsets(group_id, partitions, timeout_ms=timeout_ms))
-
-    def commit_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Set offsets of a group without members; return for each partition why it failed, or None."""
-        return self._loop.run(self._inner.commit_offsets(group_id, offsets, timeout_ms=timeout_ms))
-
-    def delete_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Delete committed offsets of a group; return for each partition why it failed, or None."""
-        return self._loop.run(self._inner.delete_offsets(group_id, partitions, timeout_ms=timeout_ms))
-
-    @property
-    def security(self) -> Security:
-        """Return how the client connects."""
-        return self._inner.security
-
-    def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """Return one broker's view of all topics, or of those named; an unknown topic carries its error.
-
-        Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
-        """
-        return self._loop.run(self._inner.metadata(topics))
-
-    def metadata_of(
-        self, address: str, topics: Collection[str] | None = None, *, timeout_ms: float = PROBE_TIMEOUT_MS
-    ) -> ClusterInfo:
-        """Return the view of the broker at ``host:port``.
-
-        Raises:
-            TidegaugeError: it does not respond.
-        """
-        return self._loop.run(self._inner.metadata_of(address, topics, timeout_ms=timeout_ms))
-
-    def metadata_of_each(
-        self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
-    ) -> dict[int, ClusterInfo]:
-        """Return the views of some brokers by broker id; those that do not respond are left out."""
-        return self._loop.run(self._inner.metadata_of_each(brokers, topics))

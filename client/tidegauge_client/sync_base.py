@@ -7,17 +7,27 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.admin import Admin
-from tidegauge_client.consumer import Consumer
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
 from tidegauge_client.records import Headers
 
 Result = TypeVar("Result")
-Inner = TypeVar("Inner", Producer, Consumer, Admin)
+
+
+class Client(Protocol):
+    """An asynchronous client."""
+
+    async def start(self) -> None:
+        """Find the cluster."""
+
+    async def stop(self) -> None:
+        """Close."""
+
+
+Inner = TypeVar("Inner", bound=Client)
 
 
 class LoopThread:

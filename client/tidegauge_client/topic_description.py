@@ -40,6 +40,7 @@ class ReplicaState:
     in_isr: bool = False
     remote_leos: Mapping[int, int | None] = field(default_factory=dict)
     epochs: Sequence[tuple[int, int]] = ()
+    lso: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescripti
         role=said.role,
         leo=said.log_end_offset,
         hw=said.high_watermark,
+        lso=said.last_stable_offset if said.HasField("last_stable_offset") else None,
         log_start=said.log_start_offset,
         in_isr=in_isr,
         remote_leos=remote_leos,

@@ -3,6 +3,9 @@
 Partitions that can't be read are reported on stderr: a partition without a leader or whose leader does not respond,
 once for each reason, when no record has come for a while; and an offset that is out of range, with where reading
 continues.
+
+With ``--group`` the topic's partitions are shared with the other members of the group, as by kafka-console-consumer.sh:
+it begins at the committed offsets, and commits every five seconds, before partitions are given up, and at the end.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,7 +24,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import compile_format, record_json
+from tidegauge_client.cli.group_properties import GroupSettings, parse_properties
 from tidegauge_client.consumer import Consumer
+from tidegauge_client.group.group_consumer import GroupConsumer
+from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.subscription import ConsumerRecord
 
 TOPIC_TIMEOUT_MS = 2_000
@@ -64,6 +70,7 @@ class Printing:
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
         self._told: dict[TopicPartition, str] = {}
+        self._group_told = ""
         self.count = 0
 
     async def run(self, consumer: Consumer) -> None:
@@ -84,6 +91,8 @@ class Printing:
         for notice in consumer.take_notices():
             say(notice)
         now = {at: str(problem) for at, problem in consumer.troubles().items()}
+        if has_waited and isinstance(consumer, GroupConsumer):
+            self._tell_group(consumer)
         if has_waited:
             for at, words in now.items():
                 if self._told.get(at) != words:
@@ -91,6 +100,15 @@ class Printing:
             self._told = now
         else:
             self._told = {at: words for at, words in self._told.items() if at in now}
+
+    def _tell_group(self, consumer: GroupConsumer) -> None:
+        """Report, once for each reason, why the group cannot be joined."""
+        trouble = consumer.group_trouble()
+        words = "" if trouble is None else str(trouble)
+        if words and words != self._group_told:
+            group = consumer.group_metadata().group_id
+            say(f"Group {group} cannot be joined at the moment, and it is retried: {words}")
+        self._group_told = words
 
     def tell_count(self) -> None:
         """Print Kafka's last line."""
@@ -147,9 +165,45 @@ async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing
     await settling
 
 
+def _consumer(
+    bootstrap: Sequence[str],
+    group: str | None,
+    settings: GroupSettings,
+    isolation_level: IsolationLevel,
+    *,
+    is_from_beginning: bool,
+) -> Consumer:
+    where: Literal["earliest", "latest"] = "earliest" if is_from_beginning else "latest"
+    if group is None:
+        return Consumer(
+            bootstrap, auto_offset_reset=where, max_poll_records=POLL_RECORDS, isolation_level=isolation_level
+        )
+    chosen: GroupSettings = {"client_id": "console-consumer", "auto_offset_reset": where, **settings}
+    return GroupConsumer(bootstrap, group, max_poll_records=POLL_RECORDS, isolation_level=isolation_level, **chosen)
+
+
 @click.command("consume")
 @click.argument("topic")
-@click.option("--from-beginning", is_flag=True, help="Read from the log start offset; otherwise only new records.")
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Read from the log start offset; otherwise only new records. With --group: where nothing is committed.",
+)
+@click.option("--group", metavar="GROUP", help="Share the partitions with the members of this group, and commit to it.")
+@click.option(
+    "--consumer-property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the group's member, such as group.instance.id or session.timeout.ms.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed: nothing of open and of aborted transactions.",
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Read only this partition.")
 @click.option(
     "--offset",
@@ -167,6 +221,9 @@ async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing
 def consume(
     topic: str,
     from_beginning: bool,
+    group: str | None,
+    properties: tuple[str, ...],
+    isolation_level: IsolationLevel,
     partition: int | None,
     offset: int | str | None,
     max_messages: int | None,
@@ -179,7 +236,15 @@ def consume(
     """Print the committed records of a topic."""
     if offset is not None and from_beginning:
         raise click.UsageError("The options from-beginning and offset cannot be specified together.")
+    if group is not None and (partition is not None or offset is not None):
+        raise click.UsageError(
+            "The options group and partition or offset cannot be specified together: a group assigns the partitions, "
+            "and `tidegauge reset-offsets` sets where it reads."
+        )
+    if properties and group is None:
+        raise click.UsageError("--consumer-property needs --group")
     try:
+        settings = parse_properties(properties)
         render = _json_line if output == JSON else compile_format(template)
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
@@ -189,10 +254,14 @@ def consume(
 
     async def work() -> None:
         Ending()
-        async with Consumer(
-            bootstrap, auto_offset_reset="earliest" if where == "earliest" else "latest", max_poll_records=POLL_RECORDS
+        is_from_beginning = where == "earliest"
+        async with _consumer(
+            bootstrap, group, settings, isolation_level, is_from_beginning=is_from_beginning
         ) as consumer:
-            await begin(consumer, topic, partition, where, printing)
+            if group is not None:
+                await consumer.subscribe([topic], timeout_ms=TOPIC_TIMEOUT_MS)
+            else:
+                await begin(consumer, topic, partition, where, printing)
             if output == JSON:
                 printing.render = lambda record: _json_line(record, consumer.topic_identity(topic).topic_id)
             await printing.run(consumer)

@@ -92,8 +92,15 @@ def partition_line(part: PartitionInfo) -> str:
 
 
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
-    """Return the table of one partition's replicas, to be printed under Kafka's line for the partition."""
-    rows: list[tuple[str, ...]] = [("BROKER", "ROLE", "ISR", "LOG START", "LEO", "HW", "LAG", "EPOCHS")]
+    """Return the table of one partition's replicas, to be printed under Kafka's line for the partition.
+
+    The last stable offset (LSO) has a column where it differs from the HW: a transaction is open, or just completed.
+    """
+    has_open_transaction = any(state.lso not in {None, state.hw} for state in states)
+    of_transactions = ("LSO",) if has_open_transaction else ()
+    rows: list[tuple[str, ...]] = [
+        ("BROKER", "ROLE", "ISR", "LOG START", "LEO", "HW", *of_transactions, "LAG", "EPOCHS")
+    ]
     leo = next((state.leo for state in states if state.role == "leader"), None)
     for state in states:
         lag = None if leo is None or state.leo is None else leo - state.leo
@@ -103,7 +110,9 @@ def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[st
                 str(state.broker),
                 state.role,
                 "yes" if state.in_isr else "no",
-                *(_number(value) for value in (state.log_start, state.leo, state.hw, lag)),
+                *map(_number, (state.log_start, state.leo, state.hw)),
+                *([_number(state.lso)] if has_open_transaction else ()),
+                _number(lag),
                 epochs or "-",
             )
         )
@@ -160,6 +169,7 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
                         "role": state.role,
                         "leo": state.leo,
                         "hw": state.hw,
+                        "lso": state.lso,
                         "log_start": state.log_start,
                         "in_isr": state.in_isr,
                         "remote_leos": {str(broker): leo for broker, leo in state.remote_leos.items()},
@@ -222,15 +232,15 @@ def describe_topic(
     wanted = Filter(under_replicated, unavailable, under_min_isr, at_min_isr)
     bootstrap = servers(bootstrap_server, directory)
     wants_min_isr = under_min_isr or at_min_isr
-    told_problem = [""]
+    reported_problem = [""]
 
     async def look(admin: Admin) -> Shown:
         topics, live = await describe(admin, names, with_replicas=replicas or output == JSON)
         problem = next((topic.problem for topic in topics if topic.problem), "")
         if problem and wants_min_isr:
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, problem)
-        if problem != told_problem[0]:
-            told_problem[0] = problem
+        if problem != reported_problem[0]:
+            reported_problem[0] = problem
             say(f"Configs are left out: {problem}" if problem else "Configs are known again")
         return [
             (t, [p for p in t.info.partitions.values() if wanted.shows(p, live, t.min_isr if wants_min_isr else 0)])
@@ -239,8 +249,8 @@ def describe_topic(
 
     def tell(shown: Shown) -> str:
         if output == JSON:
-            told = {"topics": [topic_json(topic, parts) for topic, parts in shown if parts or not any(wanted)]}
-            return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+            reported = {"topics": [topic_json(topic, parts) for topic, parts in shown if parts or not any(wanted)]}
+            return json.dumps(reported, separators=(",", ":"), ensure_ascii=False)
         return "\n".join(line for topic, parts in shown for line in text_lines(topic, parts, wanted, replicas))
 
     async def work() -> None:
@@ -377,5 +387,5 @@ async def silent_brokers(admin: Admin, info: ClusterInfo) -> set[int]:
         return False
 
     brokers = list(info.brokers.values())
-    answers = await asyncio.gather(*map(is_silent, brokers))
-    return {broker.id for broker, silent in zip(brokers, answers, strict=True) if silent}
+    responses = await asyncio.gather(*map(is_silent, brokers))
+    return {broker.id for broker, silent in zip(brokers, responses, strict=True) if silent}

@@ -1,5 +1,7 @@
 """``explain T-P``: why the HW is where it is, what holds it back and for how long, what is out of sync or leaderless.
 
+``explain group:G`` is in ``explain_group``.
+
 The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the sentences
 from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not.
 """
@@ -11,7 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
@@ -23,9 +25,11 @@ from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin, topics_of
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
+from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
+from tidegauge_client.group_explanation import GroupFacts, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
@@ -70,15 +74,15 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
     cluster = max([cluster, *views.values()], key=lambda view: view.controller_epoch)
     (part,) = newest_of([cluster, *views.values()], at)
     asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
-    answers, in_force = await asyncio.gather(
+    responses, in_force = await asyncio.gather(
         admin.describe_replicas_of(asked, [at.topic]), faults_in(asked, admin.security)
     )
     settings, problem = await settings_of(admin, at.topic)
     configs = {config.name: config.value for config in settings}
     lag_ms = None
-    if part.leader_id is not None and answers.get(part.leader_id) is not None:
+    if part.leader_id is not None and responses.get(part.leader_id) is not None:
         lag_ms = await lag_ms_of(admin, part.leader_id)
-    facts = facts_of(cluster, part, answers, configs, lag_ms)
+    facts = facts_of(cluster, part, responses, configs, lag_ms)
     return replace(facts, settings_problem=problem, **lab_facts(at, in_force))
 
 
@@ -108,10 +112,10 @@ async def faults_in(brokers: Sequence[BrokerInfo], security: Security) -> dict[i
             return None
 
     try:
-        answers = await asyncio.gather(*map(one, brokers))
+        responses = await asyncio.gather(*map(one, brokers))
     finally:
         await channels.close()
-    return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True) if answer is not None}
+    return {broker.id: response for broker, response in zip(brokers, responses, strict=True) if response is not None}
 
 
 class LabFacts(TypedDict):
@@ -126,12 +130,12 @@ def lab_facts(at: TopicPartition, in_force: Mapping[int, lab_pb2.ListFaultsRespo
     place = (at.topic, at.partition)
     held = {
         broker
-        for broker, answer in in_force.items()
-        if any((one.partition.topic, one.partition.partition) == place for one in answer.held)
+        for broker, response in in_force.items()
+        if any((one.partition.topic, one.partition.partition) == place for one in response.held)
     }
     return LabFacts(
         held=frozenset(held),
-        faulty={broker: len(answer.faults) for broker, answer in sorted(in_force.items()) if answer.faults},
+        faulty={broker: len(response.faults) for broker, response in sorted(in_force.items()) if response.faults},
     )
 
 
@@ -146,7 +150,7 @@ def facts_of(
         if (one.topic, one.partition) == part.topic_partition
     }
     leader = None if part.leader_id is None else said.get(part.leader_id)
-    folders = {broker for broker, one in said.items() if one.role == "offline"}
+    directories = {broker for broker, one in said.items() if one.role == "offline"}
     return Facts(
         at=part.topic_partition,
         replicas=part.replicas,
@@ -155,7 +159,7 @@ def facts_of(
         leader_epoch=part.leader_epoch,
         live=frozenset(cluster.brokers),
         silent=frozenset(broker for broker, replicas in answers.items() if replicas is None),
-        offline=frozenset(part.offline_replicas) | folders,
+        offline=frozenset(part.offline_replicas) | directories,
         led=_led(leader) if leader is not None and _leads(leader, part) else None,
         own_hws={broker: one.high_watermark for broker, one in said.items() if one.role == "follower"},
         controller=cluster.controller_id,
@@ -217,13 +221,49 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
+class _Explained(click.ParamType["TopicPartition | str"]):
+    """The type of ``T-P`` or ``group:G``; the latter is the group's id, as text."""
+
+    name = "topic-partition or group"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition | str:
+        """Read the value, or fail as a usage error."""
+        kind, separator, group_id = str(value).partition(":")
+        if kind != "group" or not separator:
+            return PartitionType().convert(value, param, ctx)
+        if not group_id:
+            self.fail("group: needs a group id, for example group:billing", param, ctx)
+        return group_id
+
+
 @click.command()
-@click.argument("partition", type=PartitionType(), metavar="T-P")
+@click.argument("about", type=_Explained(), metavar="T-P|group:G")
 @verb_options
 @reports_errors
-def explain(partition: TopicPartition, bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """Say why a partition is as it is, sentence by sentence, each with Kafka's rule."""
+def explain(about: TopicPartition | str, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Say why a partition or a consumer group is as it is, sentence by sentence, each with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
+    if isinstance(about, TopicPartition):
+        _explain_partition(about, bootstrap, output)
+    else:
+        _explain_group(about, bootstrap, output)
+
+
+def _explain_group(group_id: str, bootstrap: Sequence[str], output: str) -> None:
+    async def work() -> GroupFacts:
+        async with Admin(bootstrap) as admin:
+            return await gather_group(admin, group_id)
+
+    facts = run(work())
+    sentences = explain_group(facts)
+    if output == JSON:
+        print_json(group_json(facts, sentences))
+        return
+    for line in group_lines(facts, sentences, _wrapped):
+        click.echo(line)
+
+
+def _explain_partition(partition: TopicPartition, bootstrap: Sequence[str], output: str) -> None:
 
     async def work() -> Facts:
         async with Admin(bootstrap) as admin:

@@ -52,7 +52,7 @@ async def check(channels: Channels, address: str) -> Health:
     # The health package ships no types.
     stub: Any = health_pb2_grpc.HealthStub(channels.channel(address))
     try:
-        answer = await stub.Check(health_pb2.HealthCheckRequest(service=READY_SERVICE), timeout=TIMEOUT_SECONDS)
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=READY_SERVICE), timeout=TIMEOUT_SECONDS)
     except grpc.aio.AioRpcError as problem:
         if problem.code() is grpc.StatusCode.NOT_FOUND:
             return Health(address, is_alive=True, is_ready=False)
@@ -62,7 +62,7 @@ async def check(channels: Channels, address: str) -> Health:
                 return (await check(channels, other))._replace(address=address)
         why = await tls_reason(error, address, channels.security) if isinstance(error, Unreachable) else None
         return Health(address, is_alive=False, is_ready=False, why=why or "")
-    return Health(address, True, answer.status == health_pb2.HealthCheckResponse.SERVING)
+    return Health(address, True, response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, directory: Path, broker: int) -> str:

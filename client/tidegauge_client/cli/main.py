@@ -28,7 +28,7 @@ GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Run a cluster": ("up", "status", "logs", "down", "demo"),
+    "Run a cluster": ("up", "status", "logs", "down", "snapshot", "restore", "control", "demo"),
     "Topics and records": (
         "create-topic",
         "list-topics",
@@ -42,6 +42,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "verify",
     ),
     "Consumer groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
+    "Transactions": ("list-transactions", "describe-transaction", "abort-transaction"),
     "Break it": (
         "kill",
         "stop",
@@ -52,6 +53,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "heal",
         "expire-session",
         "inject-error",
+        "hold-requests",
+        "release-requests",
         "inject-disk",
         "sync",
         "faults",
@@ -72,6 +75,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 OTHERS = "Other verbs"
 KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "consumer-groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
+    "transactions": ("list-transactions", "describe-transaction", "abort-transaction"),
     "topics": ("create-topic", "list-topics", "describe-topic", "alter-topic", "delete-topic"),
     "configs": ("describe-config", "alter-config"),
     "console-producer": ("produce",),

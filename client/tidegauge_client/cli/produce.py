@@ -333,6 +333,6 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
 
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:
     """Fail with one error document, with the code of most failed records."""
-    told = problems.most_common(PROBLEMS_TOLD)
-    sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in told)
-    fail(sentence or "records failed", JSON, code=told[0][0][0] if told else None)
+    reported = problems.most_common(PROBLEMS_TOLD)
+    sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in reported)
+    fail(sentence or "records failed", JSON, code=reported[0][0][0] if reported else None)

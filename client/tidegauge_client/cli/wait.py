@@ -276,12 +276,12 @@ class Looker:
             for broker in ([part.leader_id, *part.replicas] if condition.of_all_replicas else [part.leader_id])
         }
         topics = sorted({part.topic for part in parts})
-        answers = await self._admin.describe_replicas_of([one for one in brokers if one.id in meant], topics)
+        responses = await self._admin.describe_replicas_of([one for one in brokers if one.id in meant], topics)
         said = {
             broker: None
             if replicas is None
             else {TopicPartition(replica.topic, replica.partition): replica for replica in replicas}
-            for broker, replicas in answers.items()
+            for broker, replicas in responses.items()
         }
         problems = (contradiction(condition, part, said) for part in parts)
         return next((problem for problem in problems if problem is not None), None)

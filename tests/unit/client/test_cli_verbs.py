@@ -71,6 +71,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["produce", "t", "--headers-separator", ""],
         ["produce", "t", "--count", "3", "--headers-separator", "|"],
         ["consume", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
+        ["consume", "t", "--group", "g", "--partition", "0"],
+        ["consume", "t", "--group", "g", "--offset", "earliest"],
+        ["consume", "t", "--group", "g", "--consumer-property", "group.id=h"],
+        ["consume", "t", "--consumer-property", "group.instance.id=i"],
         ["wait"],
         ["wait", "--leader", "t-0", "--hw", "t-0=1"],
         ["wait", "--leader", "t"],
@@ -210,8 +214,9 @@ def described() -> TopicDescription:
     leader.remote_replicas.add(broker_id=2, log_end_offset=7)
     leader.remote_replicas.add(broker_id=0)
     follower = metadata_pb2.ReplicaDescription(
-        topic="t", partition=0, role="follower", log_end_offset=7, high_watermark=6, log_start_offset=1
-    )
+        topic="t", partition=0, role="follower", log_end_offset=7, high_watermark=6, log_start_offset=1,
+        last_stable_offset=6,
+    )  # fmt: skip
     return TopicDescription(TOPIC, CONFIGS, replica_states(TOPIC, {1: [leader], 2: [follower], 0: None}))
 
 
@@ -229,19 +234,19 @@ def test_json_has_the_fixed_shape() -> None:
                 "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0],
                 "hw": 7,
                 "replicas_state": [
-                    {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "log_start": 1, "in_isr": True,
+                    {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "lso": None, "log_start": 1, "in_isr": True,
                      "remote_leos": {"0": None, "2": 7}, "epochs": [[0, 0], [3, 5]]},
-                    {"broker": 2, "role": "follower", "leo": 7, "hw": 6, "log_start": 1, "in_isr": True,
+                    {"broker": 2, "role": "follower", "leo": 7, "hw": 6, "lso": 6, "log_start": 1, "in_isr": True,
                      "remote_leos": {}, "epochs": []},
-                    {"broker": 0, "role": "unknown", "leo": None, "hw": None, "log_start": None, "in_isr": False,
-                     "remote_leos": {}, "epochs": []},
+                    {"broker": 0, "role": "unknown", "leo": None, "hw": None, "lso": None, "log_start": None,
+                     "in_isr": False, "remote_leos": {}, "epochs": []},
                 ],
             },
             {
                 "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1],
                 "hw": None,
                 "replicas_state": [
-                    {"broker": broker, "role": "unknown", "leo": None, "hw": None, "log_start": None,
+                    {"broker": broker, "role": "unknown", "leo": None, "hw": None, "lso": None, "log_start": None,
                      "in_isr": broker == 2, "remote_leos": {}, "epochs": []}
                     for broker in (2, 0, 1)
                 ],
@@ -282,6 +287,14 @@ def test_the_replica_table_stays_within_80_columns_and_loses_no_epoch() -> None:
     assert max(map(len, lines)) <= 80
     assert " ".join(lines).count("@") == 13
     assert "broker 8: 1234567; HW 1234567" in " ".join(" ".join(lines).split())
+
+
+def test_the_replica_table_shows_the_last_stable_offset_where_a_transaction_holds_it() -> None:
+    """A reader of committed data stands there, below the HW; in all other tables it has no column."""
+    states = [ReplicaState(1, "leader", 9, 7, 0, in_isr=True, lso=3), ReplicaState(2, "follower", 9, 7, 0, lso=7)]
+    lines = [line.split() for line in replica_table(states, 7)]
+    assert lines[0] == ["BROKER", "ROLE", "ISR", "LOG", "START", "LEO", "HW", "LSO", "LAG", "EPOCHS"]
+    assert [line[5:8] for line in lines[1:3]] == [["7", "3", "0"], ["7", "7", "0"]]
 
 
 def test_the_replica_table_shows_lag_and_epochs() -> None:

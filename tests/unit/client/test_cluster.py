@@ -108,16 +108,16 @@ async def test_an_unknown_topic_is_reported_when_the_time_is_over() -> None:
 
 async def test_a_hint_is_sent_to_listeners_and_outlives_older_metadata() -> None:
     cluster = FakeCluster("a:1")
-    told: list[int] = []
+    reported: list[int] = []
     await cluster.ensure_topics(["t"], timeout_ms=0)
-    cluster.on_change(lambda: told.append(1))
+    cluster.on_change(lambda: reported.append(1))
     assert cluster.hint(TP, 1, 5)
     assert not cluster.hint(TP, 0, 5)
     await cluster.refresh()
     leader = cluster.leader(TP)
     assert leader is not None
     assert (leader.broker_id, leader.leader_epoch) == (1, 5)
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,10 @@ MOVING = replace(WELL, replicas=(1, 3, 2, 0), adding=(3,), removing=(2, 0), live
 )
 def test_a_reassignment_and_what_it_waits_for(isr: tuple[int, ...], words: str):
     led = replace(LED, isr=isr, maximal_isr=isr, remotes={**LED.remotes, 3: Remote(4, None)})
-    told = [one for one in explain(replace(MOVING, led=led)) if one.about == "reassignment"]
-    assert len(told) == 1
-    assert words in told[0].text
-    assert told[0].rule == RULE_REASSIGNMENT
+    reported = [one for one in explain(replace(MOVING, led=led)) if one.about == "reassignment"]
+    assert len(reported) == 1
+    assert words in reported[0].text
+    assert reported[0].rule == RULE_REASSIGNMENT
 
 
 DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})

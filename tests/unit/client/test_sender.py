@@ -357,9 +357,9 @@ def test_a_hint_on_the_leader_is_taken_without_waiting() -> None:
     world.leaders[TP] = Leader(1, "b1", 1)
     connection.take()
     world.leaders[TP] = Leader(0, "b0", 0)
-    answer = connection.answers[0]
-    answer.partitions[0].current_leader.leader_id = 1
-    answer.partitions[0].current_leader.leader_epoch = 1
+    response = connection.answers[0]
+    response.partitions[0].current_leader.leader_id = 1
+    response.partitions[0].current_leader.leader_epoch = 1
     connection.deliver()
     world.step()
 

@@ -41,6 +41,32 @@ def offsets(subscription: Subscription, limit: int = 100) -> list[int]:
     return [record.offset for record in subscription.take(TP, limit)]
 
 
+def test_a_member_of_a_group_begins_where_the_group_has_committed() -> None:
+    """ConsumerCoordinator.initWithCommittedOffsetsIfNeeded, and auto.offset.reset where nothing is committed."""
+    second = TopicPartition("t", 1)
+    subscription = Subscription(Reset.LATEST, has_group=True)
+    subscription.assign([TP, second])
+    assert subscription.due(Phase.INITIALIZING, now_ms=0) == [TP, second]
+    subscription.committed_found(TP, Position(7, 3))
+    subscription.committed_found(second, None)
+    assert subscription.position(TP) == 7
+    assert subscription.due(Phase.RESETTING, now_ms=0) == [second]
+    assert subscription.consumed() == {TP: Position(7, 3)}, "only what has a position is committed"
+    subscription.seek(TP, Position(9))
+    subscription.committed_found(TP, Position(7, 3))
+    assert subscription.position(TP) == 9, "a late response does not undo a seek"
+
+
+def test_without_a_committed_offset_and_a_policy_poll_raises() -> None:
+    """Kafka's NoOffsetForPartitionException."""
+    subscription = Subscription(Reset.NONE, has_group=True)
+    subscription.assign([TP])
+    subscription.raise_problem()
+    subscription.committed_found(TP, None)
+    with pytest.raises(TidegaugeError, match="no reset policy"):
+        subscription.raise_problem()
+
+
 def test_records_are_given_from_the_position_on_and_move_it() -> None:
     subscription = at(2)
     answer(subscription, records=batch(0, 5), high_watermark=5)

@@ -9,6 +9,8 @@ import pytest
 
 from tidegauge_client.admin import Admin
 from tidegauge_client.consumer import Consumer
+from tidegauge_client.group.group_consumer import GroupConsumer
+from tidegauge_client.group.sync import SyncGroupConsumer
 from tidegauge_client.producer import Producer
 from tidegauge_client.sync import SyncAdmin, SyncConsumer, SyncProducer
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
@@ -32,7 +34,13 @@ def test_generated_mirrors_are_those_of_the_asynchronous_classes():
 
 @pytest.mark.parametrize(
     ("original", "mirror"),
-    [(Producer, SyncProducer), (Consumer, SyncConsumer), (Admin, SyncAdmin), (AsyncCluster, Cluster)],
+    [
+        (Producer, SyncProducer),
+        (Consumer, SyncConsumer),
+        (GroupConsumer, SyncGroupConsumer),
+        (Admin, SyncAdmin),
+        (AsyncCluster, Cluster),
+    ],
 )
 def test_each_public_method_has_a_mirror_with_the_same_parameters(original, mirror):
     names = {name for name in dir(original) if not name.startswith("_")} - NEEDS_A_LOOP
@@ -46,5 +54,5 @@ def test_each_public_method_has_a_mirror_with_the_same_parameters(original, mirr
 
 
 def test_no_mirror_of_a_method_is_a_coroutine():
-    for mirror in (SyncProducer, SyncConsumer, SyncAdmin, Cluster):
+    for mirror in (SyncProducer, SyncConsumer, SyncGroupConsumer, SyncAdmin, Cluster):
         assert not [name for name, _ in inspect.getmembers(mirror, inspect.iscoroutinefunction)]

@@ -1,0 +1,194 @@
+"""Requests about transactions: list, describe, the producers of a partition, and the end of a hanging transaction.
+
+Rules:
+    1. Any broker forwards a request to the coordinator of the transactional id; it is retried as those about groups.
+    2. Producers are described by a partition's leader.
+    3. A hanging transaction, of which its coordinator knows nothing any more, is aborted by a marker straight to the
+       leader of the partition, with the producer's epoch and the coordinator epoch that the partition knows, at least
+       0. The coordinator is not asked (KIP-664).
+
+Source: KafkaAdminClient.listTransactions and its siblings, AbortTransactionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import transactions_pb2
+from tidegauge_client.admin_base import raise_for
+from tidegauge_client.admin_groups import GroupAdmin, Response
+from tidegauge_client.channels import call
+
+
+class ListedTransaction(NamedTuple):
+    """One transactional id of a list."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id as its coordinator has it.
+
+    Attributes:
+        start_time_ms: when its transaction began; -1: there was none.
+        partitions: of the transaction; of a decided one, those whose marker is not written yet.
+    """
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class ProducerDescription(NamedTuple):
+    """A producer at a partition; ``transaction_start_offset`` is None where no transaction is open."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None
+
+
+class TransactionAdmin(GroupAdmin):
+    """Requests about transactions."""
+
+    async def list_transactions(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        *,
+        running_longer_than_ms: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> list[ListedTransaction]:
+        """Return the transactional ids of all live brokers, in order.
+
+        Args:
+            states: only those in one of these states, such as Ongoing; none: all.
+            producer_ids: only those of these producers; none: all.
+            running_longer_than_ms: only transactions that began earlier.
+            timeout_ms: how long to retry.
+        """
+        request = transactions_pb2.ListTransactionsRequest(
+            states=states, producer_ids=producer_ids, running_longer_than_ms=running_longer_than_ms
+        )
+        made = transactions_pb2.ListTransactionsResponse
+        response = await self._ask_transactions("ListTransactions", request, made, timeout_ms)
+        raise_for(response.status)
+        return [
+            ListedTransaction(one.transactional_id, one.coordinator, one.producer_id, one.state)
+            for one in response.transactions
+        ]
+
+    async def describe_transaction(
+        self, transactional_id: str, *, timeout_ms: float | None = None
+    ) -> TransactionDescription:
+        """Return a transactional id's state.
+
+        Raises:
+            TidegaugeError: TRANSACTIONAL_ID_NOT_FOUND, ...
+        """
+        request = transactions_pb2.DescribeTransactionRequest(transactional_id=transactional_id)
+        made = transactions_pb2.DescribeTransactionResponse
+        found = await self._ask_transactions("DescribeTransaction", request, made, timeout_ms)
+        raise_for(found.status)
+        return TransactionDescription(
+            transactional_id,
+            found.coordinator,
+            found.state,
+            found.producer_id,
+            found.producer_epoch,
+            found.timeout_ms,
+            found.start_time_ms,
+            tuple(TopicPartition(one.topic, one.partition) for one in found.partitions),
+        )
+
+    async def describe_producers(
+        self, topic_partition: TopicPartition, *, timeout_ms: float | None = None
+    ) -> list[ProducerDescription]:
+        """Return the producers that a partition's leader knows, by id.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, ...
+        """
+        address = await self._leader_address(topic_partition)
+        request = transactions_pb2.DescribeProducersRequest(
+            topic=topic_partition.topic, partition=topic_partition.partition
+        )
+        stub = self._cluster.channels.transactions(address)
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        found = await call(stub.DescribeProducers, request, timeout_ms=limit_ms, address=address)
+        raise_for(found.status)
+        return [
+            ProducerDescription(
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                one.last_timestamp_ms,
+                one.coordinator_epoch,
+                one.transaction_start_offset if one.HasField("transaction_start_offset") else None,
+            )
+            for one in found.producers
+        ]
+
+    async def abort_transaction(
+        self, topic_partition: TopicPartition, start_offset: int, *, timeout_ms: float | None = None
+    ) -> ProducerDescription:
+        """Abort the transaction that begins at an offset of a partition; rule 3. Return the producer that had it.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, no open transaction begins there; or why the marker was not written.
+        """
+        producers = await self.describe_producers(topic_partition, timeout_ms=timeout_ms)
+        found = next((one for one in producers if one.transaction_start_offset == start_offset), None)
+        if found is None:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"No open transaction begins at offset {start_offset} of {topic_partition}; `tidegauge "
+                "describe-transaction` and Kafka's DescribeProducers name those that there are",
+            )
+        address = await self._leader_address(topic_partition)
+        marker = transactions_pb2.Marker(
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            committed=False,
+            coordinator_epoch=max(0, found.coordinator_epoch),
+            partitions=[
+                transactions_pb2.TransactionPartition(topic=topic_partition.topic, partition=topic_partition.partition)
+            ],
+        )
+        stub = self._cluster.channels.transactions(address)
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = transactions_pb2.WriteMarkersRequest(markers=[marker])
+        response = await call(stub.WriteMarkers, request, timeout_ms=limit_ms, address=address)
+        raise_for(response.markers[0].partitions[0].status)
+        return found
+
+    async def _ask_transactions(
+        self, method: str, request: Any, response: type[Response], timeout_ms: float | None
+    ) -> Response:
+        return await self._ask_coordinator(self._cluster.channels.transactions, method, request, response, timeout_ms)
+
+    async def _leader_address(self, at: TopicPartition) -> str:
+        info = await self.metadata([at.topic])
+        topic = info.topics[at.topic]
+        if topic.error is not ErrorCode.NONE or at.partition not in topic.partitions:
+            code = topic.error if topic.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise TidegaugeError(code, f"There is no partition {at}")
+        leader = topic.partitions[at.partition].leader_id
+        if leader is None or leader not in info.brokers:
+            raise TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader at the moment")
+        return info.brokers[leader].address

@@ -1,0 +1,134 @@
+"""``explain group:G``: why a consumer group rebalances, stands still or lags, and whom it waits for.
+
+The facts come from the metadata, from the group's coordinator, and from the leaders of the partitions that it reads.
+Nothing is created: __consumer_offsets comes with the first consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC, partition_of
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import LATEST, Admin
+from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition
+from tidegauge_client.group_tables import OffsetRow, offset_rows
+from tidegauge_client.metadata import ClusterInfo, newest_of
+from tidegauge_client.topic_description import MIN_ISR, settings_of
+
+TITLES = {
+    "coordinator": "Coordinator",
+    "offsets-topic": "Offsets topic",
+    "group": "Group",
+    "member": "Members",
+    "lag": "Lag",
+}
+_ATTEMPT_MS = 2_000
+
+
+async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
+    """Gather what the cluster knows of a group.
+
+    Raises:
+        TidegaugeError: no broker responds.
+    """
+    topics = set(await admin.list_topics())
+    if OFFSETS_TOPIC not in topics:
+        return GroupFacts(group_id, None, frozenset((await admin.metadata([])).brokers))
+    cluster = await admin.metadata([OFFSETS_TOPIC])
+    held = await _offsets_partition(admin, cluster, group_id)
+    live = frozenset(cluster.brokers)
+    try:
+        group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
+    except TidegaugeError as problem:
+        return GroupFacts(group_id, held, live, problem=problem.code)
+    try:
+        rows, leaderless = await _rows(admin, group, topics)
+    except TidegaugeError as problem:
+        return GroupFacts(group_id, held, live, group, problem.code)
+    return GroupFacts(group_id, held, live, group, rows=rows, leaderless=leaderless)
+
+
+async def _offsets_partition(admin: Admin, cluster: ClusterInfo, group_id: str) -> OffsetsPartition | None:
+    """Return the group's partition by the newest of all brokers' metadata."""
+    count = len(cluster.topics[OFFSETS_TOPIC].partitions) if OFFSETS_TOPIC in cluster.topics else 0
+    if not count:
+        return None
+    at = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, count))
+    views = await admin.metadata_of_each(list(cluster.brokers.values()), [OFFSETS_TOPIC])
+    (part,) = newest_of([cluster, *views.values()], at)
+    settings, _ = await settings_of(admin, OFFSETS_TOPIC)
+    configs = {config.name: config.value for config in settings}
+    return OffsetsPartition(
+        at, part.leader_id, part.leader_epoch, tuple(part.replicas), tuple(part.isr), int(configs.get(MIN_ISR) or 1)
+    )
+
+
+async def _rows(
+    admin: Admin, group: GroupDescription, topics: Collection[str]
+) -> tuple[list[OffsetRow], frozenset[TopicPartition]]:
+    """Return the partitions of a group with their lag, and those without a leader, whose end is unknown."""
+    committed = await admin.committed_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
+    partitions = sorted({*committed, *(at for member in group.members for at in member.assignment)})
+    known = await admin.metadata(sorted({at.topic for at in partitions if at.topic in topics}))
+    leaderless = frozenset(at for at in partitions if known.leader(at) is None)
+
+    async def end_of(at: TopicPartition) -> dict[TopicPartition, int]:
+        try:
+            found = await admin.list_offsets({at: LATEST}, timeout_ms=_ATTEMPT_MS)
+        except TidegaugeError:
+            return {}
+        return {one: place.offset for one, place in found.items()}
+
+    ends: dict[TopicPartition, int] = {}
+    for found in await asyncio.gather(*(end_of(at) for at in partitions if at not in leaderless)):
+        ends |= found
+    return offset_rows(group, committed, ends), leaderless
+
+
+def headline(facts: GroupFacts) -> str:
+    """Return the first line: the group in short."""
+    held, group = facts.partition, facts.group
+    where = "no coordinator" if held is None or held.leader is None else f"coordinator {held.leader}"
+    if group is None:
+        why = "" if facts.problem is ErrorCode.NONE else f": {facts.problem.name}"
+        return f"Group {facts.group_id}: state unknown, {where}{why}"
+    return (
+        f"Group {facts.group_id}: {group.state}, generation {group.generation}, {len(group.members)} members, {where}"
+    )
+
+
+def group_json(facts: GroupFacts, sentences: Sequence[GroupSentence]) -> dict[str, Any]:
+    """Return the explanation for ``-o json``."""
+    held, group = facts.partition, facts.group
+    return {
+        "group": facts.group_id,
+        "state": None if group is None else group.state,
+        "generation": None if group is None else group.generation,
+        "coordinator": -1 if held is None or held.leader is None else held.leader,
+        "offsets_partition": None if held is None else held.at.partition,
+        "error": None if facts.problem is ErrorCode.NONE else facts.problem.name,
+        "sentences": [asdict(sentence) for sentence in sentences],
+    }
+
+
+def group_lines(
+    facts: GroupFacts, sentences: Sequence[GroupSentence], wrap: Callable[[str, str], list[str]]
+) -> Iterator[str]:
+    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
+    yield headline(facts)
+    title = ""
+    for sentence in sentences:
+        if TITLES[sentence.about] != title:
+            title = TITLES[sentence.about]
+            yield ""
+            yield title
+        yield from wrap(sentence.text, "  ")
+        yield from wrap(f"Rule: {sentence.rule}.", "    ")
+        if sentence.change:
+            yield from wrap(f"Changes with: {sentence.change}.", "    ")

@@ -1,0 +1,171 @@
+"""``list-transactions``, ``describe-transaction`` and ``abort-transaction``: kafka-transactions.sh over gRPC.
+
+Columns are those of Kafka's tool (TransactionsCommand).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import print_json, reports_errors, verb_options
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import Admin
+from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
+from tidegauge_client.cli.common import JSON, run, servers
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+_UNKNOWN = "None"
+
+
+@click.command("list-transactions")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only transactional ids in this state; may be given several times.",
+)
+@click.option("--producer-id", "producer_ids", multiple=True, type=click.IntRange(min=0), help="Only of this producer.")
+@click.option(
+    "--duration-filter",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="Only transactions that have been open longer.",
+)
+@verb_options
+@reports_errors
+def list_transactions(
+    states: Sequence[str],
+    producer_ids: Sequence[int],
+    duration_filter: int | None,
+    bootstrap_server: str | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """List the transactional ids of the cluster."""
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> list[ListedTransaction]:
+        async with Admin(bootstrap) as admin:
+            return await admin.list_transactions(states, producer_ids, running_longer_than_ms=duration_filter)
+
+    found = run(work())
+    if output == JSON:
+        print_json(
+            {
+                "transactions": [
+                    {
+                        "transactional_id": one.transactional_id,
+                        "coordinator": one.coordinator,
+                        "producer_id": one.producer_id,
+                        "state": one.state,
+                    }
+                    for one in found
+                ]
+            }
+        )
+        return
+    rows = [(one.transactional_id, str(one.coordinator), str(one.producer_id), one.state) for one in found]
+    for line in table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows):
+        click.echo(line)
+
+
+@click.command("describe-transaction")
+@click.argument("transactional_id", metavar="ID")
+@verb_options
+@reports_errors
+def describe_transaction(transactional_id: str, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Show the state of a transactional id: its producer, timeout, and the partitions of its transaction."""
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> TransactionDescription:
+        async with Admin(bootstrap) as admin:
+            return await admin.describe_transaction(transactional_id)
+
+    found = run(work())
+    is_open = found.state in {"Ongoing", "PrepareCommit", "PrepareAbort"} and found.start_time_ms >= 0
+    open_ms = max(0, int(time.time() * 1000) - found.start_time_ms) if is_open else None
+    if output == JSON:
+        print_json(
+            {
+                "transactional_id": found.transactional_id,
+                "coordinator": found.coordinator,
+                "producer_id": found.producer_id,
+                "producer_epoch": found.producer_epoch,
+                "state": found.state,
+                "timeout_ms": found.timeout_ms,
+                "start_time_ms": found.start_time_ms if is_open else None,
+                "duration_ms": open_ms,
+                "partitions": [{"topic": at.topic, "partition": at.partition} for at in found.partitions],
+            }
+        )
+        return
+    columns = (
+        "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState",
+        "TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions",
+    )  # fmt: skip
+    row = (
+        str(found.coordinator),
+        found.transactional_id,
+        str(found.producer_id),
+        str(found.producer_epoch),
+        found.state,
+        str(found.timeout_ms),
+        str(found.start_time_ms) if is_open else _UNKNOWN,
+        _UNKNOWN if open_ms is None else str(open_ms),
+        ",".join(map(str, found.partitions)),
+    )
+    for line in table(columns, [row]):
+        click.echo(line)
+
+
+@click.command("abort-transaction")
+@click.option("--topic", required=True, help="Topic of the hanging transaction.")
+@click.option("--partition", required=True, type=click.IntRange(min=0), help="Its partition.")
+@click.option(
+    "--start-offset", required=True, type=click.IntRange(min=0), metavar="N", help="First offset of the transaction."
+)
+@verb_options
+@reports_errors
+def abort_transaction(
+    topic: str, partition: int, start_offset: int, bootstrap_server: str | None, directory: Path, output: str
+) -> None:
+    """Abort a hanging transaction, of which its coordinator knows nothing any more, at one partition.
+
+    The marker goes straight to the partition's leader; the coordinator is not asked (KIP-664). A transaction that its
+    coordinator knows is ended by its producer, by a new producer of the same id, or by its timeout.
+    """
+    at = TopicPartition(topic, partition)
+    bootstrap = servers(bootstrap_server, directory)
+
+    async def work() -> ProducerDescription:
+        async with Admin(bootstrap) as admin:
+            return await admin.abort_transaction(at, start_offset)
+
+    found = run(work())
+    if output == JSON:
+        print_json(
+            {
+                "topic": topic,
+                "partition": partition,
+                "start_offset": start_offset,
+                "producer_id": found.producer_id,
+                "producer_epoch": found.producer_epoch,
+            }
+        )
+        return
+    click.echo(
+        f"The transaction of producer {found.producer_id}, epoch {found.producer_epoch}, at offset {start_offset} of "
+        f"{at} is aborted."
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, as Kafka's tools align them."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        yield "\t".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,90 @@
+"""Which member of a group reads which partition: Kafka's range and roundrobin assignors. Pure.
+
+Both compute the same assignment as Kafka's consumer and librdkafka from the same subscriptions, whoever leads the
+group. Racks are not taken into account: this client has none (``client.rack``, KIP-881). Source: RangeAssignor,
+RoundRobinAssignor, AbstractPartitionAssignor.MemberInfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.group.consumer_protocol import MemberSubscription
+
+Subscriptions = Mapping[str, MemberSubscription]
+Assignments = dict[str, list[TopicPartition]]
+
+
+def assign(protocol: str, partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
+    """Return the partitions of each member.
+
+    Args:
+        protocol: name of the assignor that the coordinator chose.
+        partitions: number of partitions of each topic; topics that do not exist are missing.
+        members: subscriptions by member id.
+
+    Raises:
+        TidegaugeError: INCONSISTENT_GROUP_PROTOCOL, this client does not have the assignor.
+    """
+    if protocol not in _ASSIGNORS:
+        raise TidegaugeError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"The coordinator chose the assignor {protocol!r}; this client has {', '.join(ASSIGNORS)}",
+        )
+    return _ASSIGNORS[protocol](partitions, members)
+
+
+def _range(partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
+    """Give each member a contiguous range of each topic; the first members get one more where it does not come out."""
+    assignments: Assignments = {member: [] for member in members}
+    for topic in sorted(partitions, key=_java_order):
+        readers = [member for member in _in_order(members) if topic in members[member].topics]
+        if not readers:
+            continue
+        each, extra = divmod(partitions[topic], len(readers))
+        for place, member in enumerate(readers):
+            first = each * place + min(place, extra)
+            last = first + each + (place < extra)
+            assignments[member] += (TopicPartition(topic, partition) for partition in range(first, last))
+    return assignments
+
+
+def _round_robin(partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
+    """Deal all partitions, in order, to the members in turn, skipping those that are not subscribed to the topic."""
+    assignments: Assignments = {member: [] for member in members}
+    order = _in_order(members)
+    turn = 0
+    for topic in sorted(partitions, key=_java_order):
+        if not any(topic in one.topics for one in members.values()):
+            continue
+        for partition in range(partitions[topic]):
+            while topic not in members[order[turn % len(order)]].topics:
+                turn += 1
+            assignments[order[turn % len(order)]].append(TopicPartition(topic, partition))
+            turn += 1
+    return assignments
+
+
+def _in_order(members: Subscriptions) -> Sequence[str]:
+    """Return the members in the order of assignment: static ones by instance id, then dynamic ones by member id."""
+
+    def place(member: str) -> tuple[bool, bytes]:
+        instance = members[member].group_instance_id
+        return instance is None, _java_order(member if instance is None else instance)
+
+    return sorted(members, key=place)
+
+
+def _java_order(text: str) -> bytes:
+    """Return a key that sorts as Java's String.compareTo does: by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+_ASSIGNORS: Mapping[str, Callable[[Mapping[str, int], Subscriptions], Assignments]] = {
+    "range": _range,
+    "roundrobin": _round_robin,
+}
+ASSIGNORS = tuple(_ASSIGNORS)
+"""Names of the assignors, as JoinGroup carries them."""

@@ -1,0 +1,131 @@
+"""Why a group is as it is: each sentence from its facts (GroupCoordinator, GroupMetadataManager of Kafka 3.9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
+from tidegauge_client.cli.explain_group import headline
+from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition, explain_group
+from tidegauge_client.group_tables import offset_rows
+
+HELD = OffsetsPartition(TopicPartition("__consumer_offsets", 3), 1, 7, (1, 2, 0), (1, 2, 0))
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def member(
+    name: str, *assigned: TopicPartition, parked: str = "", session_left_ms: int | None = 4_000
+) -> MemberDescription:
+    return MemberDescription(name, None, "c", "/127.0.0.1", assigned, parked, session_left_ms)
+
+
+def group(state: str, *members: MemberDescription, **more: object) -> GroupDescription:
+    parked = tuple(one.member_id for one in members if one.parked)
+    described = GroupDescription("g", state, "consumer", "range", members, 1, 5, "why", parked, state_age_ms=2_000)
+    return replace(described, **more)  # type: ignore[arg-type]
+
+
+def facts(described: GroupDescription | None = None, **more: object) -> GroupFacts:
+    return replace(GroupFacts("g", HELD, frozenset({0, 1, 2}), described), **more)  # type: ignore[arg-type]
+
+
+def said(found: GroupFacts, about: str) -> list[GroupSentence]:
+    return [sentence for sentence in explain_group(found) if sentence.about == about]
+
+
+def test_without_the_offsets_topic_no_broker_coordinates() -> None:
+    [sentence] = explain_group(GroupFacts("g", None))
+    assert "no __consumer_offsets yet" in sentence.text
+    assert headline(GroupFacts("g", None)) == "Group g: state unknown, no coordinator"
+
+
+def test_a_partition_without_leader_stops_the_group() -> None:
+    """GROUP requests get COORDINATOR_NOT_AVAILABLE (KafkaApis.getCoordinator)."""
+    found = facts(
+        partition=replace(HELD, leader=None), live=frozenset({0}), problem=ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    [sentence] = explain_group(found)
+    assert "has no leader: its replicas are 1,2,0, of which 0 live" in sentence.text
+    assert "`tidegauge explain __consumer_offsets-3`" in sentence.change
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "still loads the groups"),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, "does not coordinate it at the moment: COORDINATOR_NOT_AVAILABLE"),
+    ],
+)
+def test_a_coordinator_that_loads_or_is_silent(problem: ErrorCode, words: str) -> None:
+    [sentence] = explain_group(facts(problem=problem))
+    assert words in sentence.text
+    assert headline(facts(problem=problem)) == f"Group g: state unknown, coordinator 1: {problem.name}"
+
+
+def test_below_min_isr_nothing_is_committed() -> None:
+    below = replace(HELD, isr=(1,), min_isr=2)
+    [sentence] = said(facts(group("Stable"), partition=below), "offsets-topic")
+    assert "fewer than min.insync.replicas=2" in sentence.text
+    assert said(facts(group("Stable"), partition=replace(HELD, isr=(1, 2), min_isr=2)), "offsets-topic") == []
+
+
+def test_the_join_phase_names_whom_it_waits_for_and_until_when() -> None:
+    """DelayedJoin; a session that ends first ends the wait for its member (GroupCoordinator.onExpireHeartbeat)."""
+    joined, missing = member("a", parked="JoinGroup", session_left_ms=None), member("b")
+    found = facts(group("PreparingRebalance", joined, missing, phase_left_ms=60_000, pending_members=("p-1",)))
+    [whole] = said(found, "group")
+    assert "rebalances for 2.0 s, because: why. 1 of 2 members have joined; generation 6 begins" in whole.text
+    assert whole.wait_ms == 60_000
+    awaited, pending = said(found, "member")
+    assert (awaited.member, awaited.wait_ms) == ("b", 4_000)
+    assert "has not sent JoinGroup for 2.0 s, its session lasts another 4.0 s" in awaited.text
+    assert pending.member == "p-1"
+
+
+def test_the_initial_delay_awaits_no_member() -> None:
+    found = facts(
+        group("PreparingRebalance", member("a", parked="JoinGroup"), phase_left_ms=900, in_initial_delay=True)
+    )
+    [whole] = said(found, "group")
+    assert "waits for more members, for another 0.9 s at most; 1 have joined" in whole.text
+    assert said(found, "member") == []
+
+
+def test_the_sync_phase_waits_for_the_leader_and_then_for_its_record() -> None:
+    """GroupCoordinator.doSyncGroup: the assignment is stored before anything is sent."""
+    waiting = group(
+        "CompletingRebalance", member("a"), member("b", parked="SyncGroup"), leader="a", phase_left_ms=9_000
+    )
+    [whole] = said(facts(waiting), "group")
+    assert "waits for the assignment from its leader a, for another 9.0 s at most; 1 of 2" in whole.text
+    assert [one.member for one in said(facts(waiting), "member")] == ["a"]
+    written = group("CompletingRebalance", member("a", parked="SyncGroup"), leader="a")
+    [whole] = said(facts(written), "group")
+    assert "written to __consumer_offsets-3 and not committed yet" in whole.text
+    assert said(facts(written), "member") == []
+
+
+def test_stable_empty_and_unknown_groups() -> None:
+    stable = facts(group("Stable", member("a", T0), member("b")))
+    [whole] = said(stable, "group")
+    assert (
+        "Stable for 2.0 s in generation 5 with 2 members, by range. The last rebalance began because: why."
+        in whole.text
+    )
+    [idle] = said(stable, "member")
+    assert (idle.member, "reads no partition" in idle.text) == ("b", True)
+    assert "no members" in said(facts(group("Empty")), "group")[0].text
+    assert "does not know group g" in said(facts(group("Dead")), "group")[0].text
+
+
+def test_a_lag_that_cannot_shrink() -> None:
+    described = group("Stable", member("a", T0))
+    rows = offset_rows(described, {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, {T1: 9})
+    leaderless, unread, total = said(facts(described, rows=rows, leaderless=frozenset({T0})), "lag")
+    assert leaderless.text == "t-0 has no leader: nothing can be read there, and the lag cannot shrink."
+    assert unread.text == "t-1 has records to read, and no member reads it."
+    assert total.text == "The lag is 7 records over 1 partition."
