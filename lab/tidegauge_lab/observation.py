@@ -27,7 +27,7 @@ from grpc_health.v1 import health_pb2
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.sync_base import LoopThread, made_on
 from tidegauge_lab.switches import BrokerSwitches, Switches
@@ -122,6 +122,7 @@ class Observation:
         metadata: its metadata cache; None where it did not respond.
         replicas: its replicas; None where it did not respond, or was not asked.
         switches: what is in force in it; None likewise.
+        groups: the consumer groups that it coordinates; None likewise, or where they were not asked for.
         ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
     """
 
@@ -129,6 +130,7 @@ class Observation:
     replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
     switches: BrokerSwitches | None = None
     ready: bool = False
+    groups: Sequence[lab_pb2.ObservedGroup] | None = None
 
     @property
     def broker_ids(self) -> set[int]:
@@ -189,7 +191,12 @@ class Observer:
             await self._switches.close()
 
     async def ask(
-        self, broker_ids: Collection[int], topics: Sequence[str] | None = None, *, with_switches: bool = True
+        self,
+        broker_ids: Collection[int],
+        topics: Sequence[str] | None = None,
+        *,
+        with_switches: bool = True,
+        with_groups: bool = False,
     ) -> dict[int, Observation]:
         """Ask brokers for metadata, replicas and what is in force in them.
 
@@ -197,8 +204,11 @@ class Observer:
             broker_ids: whom to ask.
             topics: of these topics; None: of all.
             with_switches: whether to ask what is in force.
+            with_groups: whether to ask for consumer groups, which Lab services alone tell.
         """
-        found = await asyncio.gather(*(self._one(one, topics, with_switches=with_switches) for one in broker_ids))
+        found = await asyncio.gather(
+            *(self._one(one, topics, with_switches=with_switches, with_groups=with_groups) for one in broker_ids)
+        )
         return dict(zip(broker_ids, found, strict=True))
 
     async def readiness(self, topics: Sequence[str] = ()) -> dict[int, Observation]:
@@ -232,13 +242,16 @@ class Observer:
             return False
         return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
 
-    async def _one(self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool) -> Observation:
-        metadata, replicas, switches = await asyncio.gather(
+    async def _one(
+        self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool, with_groups: bool
+    ) -> Observation:
+        metadata, replicas, switches, groups = await asyncio.gather(
             self.metadata(broker_id, topics),
             self.replicas(broker_id, topics or ()),
             self._in_force(broker_id, is_wanted=with_switches),
+            self._groups(broker_id, is_wanted=with_groups),
         )
-        return Observation(metadata, replicas, switches)
+        return Observation(metadata, replicas, switches, groups=groups)
 
     async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> metadata_pb2.MetadataResponse | None:
         """Return one broker's metadata of topics (None: all); None where it does not respond."""
@@ -279,6 +292,15 @@ class Observer:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._switches.list_faults(broker_id)
+        except (TidegaugeError, TimeoutError):
+            return None
+
+    async def _groups(self, broker_id: int, *, is_wanted: bool) -> Sequence[lab_pb2.ObservedGroup] | None:
+        if self._switches is None or not is_wanted:
+            return None
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await self._switches.observe_groups(broker_id)
         except (TidegaugeError, TimeoutError):
             return None
 

@@ -7,6 +7,7 @@ also ends, with 0, when another command took the cluster down.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -27,8 +28,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
 from tidegauge_lab.cli.common import directory_argument, lab_verb
-from tidegauge_lab.local import layout
+from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
+from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
 
 _FOREVER_SECONDS = float("inf")
@@ -60,11 +63,24 @@ _EXAMPLE_TOPIC = "orders"
     help="Broker ID serves Kafka clients on N+ID.  [default: 9092, or the next free ones]",
 )
 @click.option(
+    "--kafka-host",
+    metavar="HOST",
+    help="Brokers listen there for Kafka clients, and advertise 127.0.0.1; 0.0.0.0 in a container.",
+)
+@click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
     metavar="N",
     help="Broker ID serves gRPC on N+ID.  [default: 19092, or the next free ones]",
 )
+@click.option(
+    "--control",
+    is_flag=False,
+    flag_value=DEFAULT_CONTROL,
+    metavar="[HOST:PORT]",
+    help=f"Serve the control interface over HTTP there (docs/steering.md).  [without a value: {DEFAULT_CONTROL}]",
+)
+@control_options
 @click.option("-d", "--detach", is_flag=True, help="Return when the cluster is ready, and leave it running.")
 @directory_option
 @output_option
@@ -76,7 +92,10 @@ def up(
     zookeeper: str | None,
     zookeeper_port: int | None,
     kafka_port: int | None,
+    kafka_host: str | None,
     base_port: int | None,
+    control: str | None,
+    control_name: tuple[str, ...],
     detach: bool,
     directory: Path,
     output: str,
@@ -86,10 +105,12 @@ def up(
         raise click.UsageError(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
         )
+    if control is not None:
+        require_control(control)
     try:
         given = read_assignments(settings, "--set")
         cluster = LocalCluster.create(
-            directory, brokers, profile, given, zookeeper, base_port, zookeeper_port, kafka_port
+            directory, brokers, profile, given, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host
         )
     except TidegaugeError as problem:
         if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong --set: nothing was contacted, nothing is changed
@@ -99,24 +120,28 @@ def up(
         say(note)
     _end_on_signals()
     if detach:
-        _start(cluster, output, has_new_settings=bool(given or profile))
+        _start(cluster, output, control, control_name, has_new_settings=bool(given or profile))
         if output == "text":
             click.echo("\n".join(["", "Next, for example:", *next_commands(cluster), "", *where_to_go_on(cluster)]))
         return
     try:
-        _start(cluster, output, has_new_settings=bool(given or profile))
+        _start(cluster, output, control, control_name, has_new_settings=bool(given or profile))
         _stay_in_front(cluster)
     except KeyboardInterrupt:
         _take_down(cluster)
         raise
 
 
-def _start(cluster: LocalCluster, output: str, *, has_new_settings: bool) -> None:
+def _start(
+    cluster: LocalCluster, output: str, control: str | None, names: tuple[str, ...], *, has_new_settings: bool
+) -> None:
     """Start what is down, and tell what there is."""
-    told = len(cluster.notes)
+    shown = len(cluster.notes)
     started = cluster.up()
+    if control is not None:
+        control_server.start(cluster.directory, control, names)
     status_now = cluster.status()
-    for note in [*cluster.notes[told:], *_what_stays(cluster, status_now, started, has_new_settings)]:
+    for note in [*cluster.notes[shown:], *_what_stays(cluster, status_now, started, has_new_settings)]:
         say(note)
     if output == "json":
         print_json(status_now)
@@ -153,6 +178,8 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         lines.append("There is no active controller")
     if status_now["kafka_bootstrap_servers"]:
         lines.append(f"Kafka clients use {status_now['kafka_bootstrap_servers']}")
+    if status_now["control"]:
+        lines.append(f"Control {status_now['control']}")
     lines.append(f"Data {cluster.directory}, logs {cluster.logs}")
     return lines
 
@@ -255,6 +282,9 @@ def status(directory: Path, output: str) -> None:
     cluster = LocalCluster(directory)
     status_now = cluster.status()
     if output == "json":
-        print_json(status_now)
+        from tidegauge_lab.watch.sources import groups_now  # noqa: PLC0415 - the text needs none of it
+
+        up = [broker["id"] for broker in status_now["brokers"] if broker["state"] == ProcessState.UP.value]
+        print_json(status_now | {"groups": asyncio.run(groups_now(cluster.file, up))})
     else:
         click.echo("\n".join(summary(cluster, status_now)))

@@ -1,4 +1,4 @@
-"""What the lab's verbs share: broker ids, the exit code of a time limit, and how processes are called."""
+"""What the lab's verbs share: broker ids, the exit code of a time limit, the directory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
+from tidegauge_lab.local.roles import read_group
 from tidegauge_lab.local.waiting import TimeLimitError
 
 
@@ -26,6 +27,19 @@ class BrokerIdType(click.ParamType[int]):
         if not (text.isascii() and text.isdigit()):
             self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
         return int(text)
+
+
+class GroupType(click.ParamType[str]):
+    """``group:G`` on the command line; its value is the group's id."""
+
+    name = "group:G"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read the value, or fail as a usage error."""
+        try:
+            return read_group(str(value))
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
 
 
 def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,8 +59,3 @@ def directory_argument(directory: Path) -> str:
     """``--dir`` where the verbs would not find the directory by themselves; empty otherwise."""
     found = Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY).absolute()
     return "" if found == directory.absolute() else f" --dir {shlex.quote(str(directory))}"
-
-
-def called(process: str) -> str:
-    """Return a process's name for people: ``broker 1``, ``ZooKeeper``."""
-    return "ZooKeeper" if process == "zookeeper" else process.replace("-", " ")

@@ -1,20 +1,22 @@
-"""Verbs of the declared faults: ``isolate``, ``inject-error``, ``inject-disk``; their options are the parameters."""
+"""Options from declared parameters, and the verbs of the declared faults: ``isolate``, ``inject-error``, ..."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import click
 
-from tidegauge.cli import print_json, verb_options
+from tidegauge.cli import print_json, say, verb_options
 from tidegauge.errors import ErrorCode
-from tidegauge.faults.model import PLANES, FaultKind, Parameter
-from tidegauge_lab.cli.common import BrokerIdType, lab_verb
+from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
+from tidegauge_client.cli.common import PartitionType
+from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
 from tidegauge_lab.cli.switching import with_switches
-from tidegauge_lab.switches import Fault
+from tidegauge_lab.switches import Fault, Switches
 
 
 class ErrorNameType(click.ParamType[str]):
@@ -51,22 +53,60 @@ class PeersType(click.ParamType["str | list[int]"]):
         return ids
 
 
+class ChoiceType(click.Choice[str]):
+    """The words of a declared choice; a former word works, with a warning that names the one that replaces it."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        super().__init__(parameter.choices)
+        self._former = dict(parameter.former)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read the word, or fail as a usage error that lists the choices."""
+        if value in self._former:
+            say(f"'{value}' goes with the next release: write '{self._former[value]}'")
+            value = self._former[value]
+        return super().convert(value, param, ctx)
+
+
 def fault_verb(kind: FaultKind) -> click.Command:
     """Return the verb that puts a declared fault in force at one broker."""
 
     @lab_verb
-    def run(broker_id: int, output: str, directory: Path, bootstrap_server: str | None, **values: Any) -> None:
-        wanted = kind.wanted({_parameter_name(option): value for option, value in values.items()})
-        if problem := kind.problem(wanted.values, broker_id, _spelled):
+    def run(output: str, directory: Path, bootstrap_server: str | None, **options: Any) -> None:
+        target = taken_target(options)
+        wanted = kind.wanted(taken_values(kind, options))
+        # A broker that is not known yet is asked by the broker itself whether it is isolated from itself.
+        if problem := kind.problem(wanted.values, target if isinstance(target, int) else -1, _spelled):
             raise click.UsageError(f"{problem[0].upper()}{problem[1:]}.")
-        fault = with_switches(directory, bootstrap_server, lambda switches: switches.set_fault(broker_id, wanted))
-        show_fault(fault, output)
 
-    command = verb_options(run)
-    for parameter in reversed(kind.parameters):
-        command = click.option(_spelled(parameter.name), _option_name(parameter.name), **_option(parameter))(command)
-    command = click.argument("broker_id", type=BrokerIdType(), metavar="ID")(command)
+        async def do(switches: Switches) -> Fault:
+            return await switches.set_fault(await resolved(switches, target), wanted)
+
+        show_fault(with_switches(directory, bootstrap_server, do), output)
+
+    command = target_options(declared_options(kind)(verb_options(run)))
     return click.command(kind.name.replace("_", "-"), help=f"{kind.meaning}.")(command)
+
+
+def declared_options(kind: Declaration) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds an option for each declared parameter; ``taken_values`` reads them."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for parameter in reversed(kind.parameters):
+            command = declared_option(parameter, _option_name(parameter.name))(command)
+        return command
+
+    return add
+
+
+def declared_option(parameter: Parameter, keyword: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the option of a declared parameter; the verb gets its value under this keyword."""
+    return click.option(_spelled(parameter.name), keyword, **_option(parameter))
+
+
+def taken_values(kind: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the declared parameters, by their names, out of a verb's options."""
+    return {one.name: options[_option_name(one.name)] for one in kind.parameters}
 
 
 def _spelled(name: str) -> str:
@@ -78,21 +118,19 @@ def _option_name(name: str) -> str:
     return f"fault_{name}"
 
 
-def _parameter_name(option: str) -> str:
-    return option.removeprefix("fault_")
-
-
 def _option(parameter: Parameter) -> Mapping[str, Any]:
     if parameter.kind == "flag":
         return {"is_flag": True, "help": f"{parameter.meaning}."}
+    several = parameter.kind == "partitions"
     is_shown = parameter.kind in {"integer", "choice"} and parameter.default not in (None, "")
     return {
         "type": _type(parameter),
         "required": parameter.is_required,
+        "multiple": several,
         "default": parameter.default if is_shown else None,
         "show_default": is_shown,
         "metavar": parameter.placeholder or None,
-        "help": f"{parameter.meaning}.",
+        "help": f"{parameter.meaning}{'; may be repeated' if several else ''}.",
     }
 
 
@@ -103,12 +141,17 @@ def _type(parameter: Parameter) -> click.ParamType[Any]:
         case "number":
             return click.FloatRange(min=parameter.minimum, max=parameter.maximum, min_open=True)
         case "choice":
-            return click.Choice(parameter.choices)
+            return ChoiceType(parameter)
         case "error":
             return ErrorNameType()
         case "peers":
             return PeersType()
-    return click.STRING
+        case "partition" | "partitions":
+            return PartitionType()
+        case "text" | "flag":  # a flag is an option without a value
+            return click.STRING
+        case _:
+            assert_never(parameter.kind)
 
 
 def show_fault(fault: Fault, output: str) -> None:
@@ -127,4 +170,5 @@ def fault_as_json(fault: Fault) -> dict[str, Any]:
         "kind": fault.message.WhichOneof("kind"),
         "text": fault.text,
         "met": fault.met,
+        "held": fault.held,
     }

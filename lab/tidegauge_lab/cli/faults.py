@@ -7,48 +7,22 @@ effect is true and prints a line per process; what was so already exits 0 too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.cli.common import BrokerIdType, called, directory_argument, lab_verb
+from tidegauge_client.cli.common import PartitionType
+from tidegauge_lab.cli.common import BrokerIdType, GroupType, directory_argument, lab_verb
+from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.roles import Role, RoleKind, read_group
-
-_DONE = {"kill": "Killed", "stop": "Stopped", "pause": "Paused", "resume": "Resumed", "start": "Started"}
-
-
-class PartitionType(click.ParamType[TopicPartition]):
-    """``TOPIC-PARTITION`` on the command line."""
-
-    name = "T-P"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
-        """Read it; a usage error if it has another form."""
-        if isinstance(value, TopicPartition):
-            return value
-        try:
-            return TopicPartition.parse(str(value))
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
-
-
-class GroupType(click.ParamType[str]):
-    """``group:G`` on the command line; its value is the group's id."""
-
-    name = "group:G"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read the value, or fail as a usage error."""
-        try:
-            return read_group(str(value))
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
+from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.performing import on_processes
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,12 +71,7 @@ def read_targets(
     return given[0] if given else list(ids)
 
 
-def _run(
-    verb: str,
-    options: dict[str, Any],
-    fits: ProcessState | None,
-    action: Callable[[LocalCluster, Sequence[Target]], list[Outcome]],
-) -> None:
+def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, values: Mapping[str, Any]) -> None:
     """Name the targets, do it, tell it."""
     wanted = read_targets(
         options["ids"],
@@ -126,20 +95,22 @@ def _run(
         targets = wanted
     if options["zookeeper"]:
         targets = [*targets, ZOOKEEPER]
-    outcomes = action(cluster, targets)
+    outcomes = on_processes(cluster, kind, *targets, **values)
     if options["output"] == "json":
-        print_json({"action": verb, "role": None if role is None else str(role), "processes": _as_json(verb, outcomes)})
+        print_json(
+            {"action": kind.name, "role": None if role is None else str(role), "processes": _as_json(kind, outcomes)}
+        )
         return
     for outcome in outcomes:
         if not outcome.changed:
             say(f"{_subject(outcome)} is {outcome.state.value} already")
             continue
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
-        click.echo(f"{_DONE[verb]} {called(outcome.process)}{because} (process {outcome.pid}).")
+        click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
-            say(f"The power loss took {outcome.lost_bytes} bytes that {called(outcome.process)} had never flushed")
+            say(f"The power loss took {outcome.lost_bytes} bytes that {outcome.name} had never flushed")
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
-    if verb == "kill" and killed:
+    if kind is KILL and killed:
         say(_next_step(role, killed[0], directory))
 
 
@@ -155,11 +126,11 @@ def _next_step(role: Role | None, killed: Target, directory: Path) -> str:
 
 
 def _subject(outcome: Outcome) -> str:
-    name = called(outcome.process)
+    name = outcome.name
     return name[0].upper() + name[1:]
 
 
-def _as_json(verb: str, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def _as_json(kind: ActionKind, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [
         {
             "process": outcome.process,
@@ -167,60 +138,30 @@ def _as_json(verb: str, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "pid": outcome.pid,
             "state": outcome.state.value,
             "changed": outcome.changed,
-            **({"lost_bytes": outcome.lost_bytes} if verb == "start" else {}),
+            **({"lost_bytes": outcome.lost_bytes} if kind is START else {}),
         }
         for outcome in outcomes
     ]
 
 
-@click.command()
-@target_options
-@lab_verb
-def kill(**options: Any) -> None:
-    """Kill processes at once (SIGKILL), as a crash would; data on disk stays."""
-    _run("kill", options, ProcessState.UP, lambda cluster, targets: cluster.kill(*targets))
+def _process_verb(kind: ActionKind, fits: ProcessState) -> click.Command:
+    """Return the verb of a declared action on processes.
+
+    Args:
+        kind: the action.
+        fits: the state that a process should be in, where a role can mean several.
+    """
+
+    @lab_verb
+    def run(**options: Any) -> None:
+        _run(kind, options, fits, taken_values(kind, options))
+
+    command = declared_options(kind)(target_options(run))
+    return click.command(kind.name, help=f"{kind.meaning}.")(command)
 
 
-@click.command()
-@target_options
-@lab_verb
-def stop(**options: Any) -> None:
-    """Stop processes in order: a broker hands its leaders over first (limit 30 s)."""
-    _run("stop", options, ProcessState.UP, lambda cluster, targets: cluster.stop(*targets))
-
-
-@click.command()
-@target_options
-@lab_verb
-def pause(**options: Any) -> None:
-    """Freeze processes (SIGSTOP), as a long pause of a machine would."""
-    _run("pause", options, ProcessState.UP, lambda cluster, targets: cluster.pause(*targets))
-
-
-@click.command()
-@target_options
-@lab_verb
-def resume(**options: Any) -> None:
-    """Let paused processes run again (SIGCONT)."""
-    _run("resume", options, ProcessState.PAUSED, lambda cluster, targets: cluster.resume(*targets))
-
-
-@click.command()
-@click.option(
-    "--held",
-    type=PartitionType(),
-    metavar="T-P",
-    multiple=True,
-    help="Hold the fetches of this partition from the start; may be repeated.",
-)
-@click.option("--after-power-cut", is_flag=True, help="What the broker had not flushed to its disk is lost.")
-@target_options
-@lab_verb
-def start(held: tuple[TopicPartition, ...], *, after_power_cut: bool, **options: Any) -> None:
-    """Start processes on their old data and port; returns when brokers are registered and respond (limit 60 s)."""
-    _run(
-        "start",
-        options,
-        ProcessState.DOWN,
-        lambda cluster, targets: cluster.start(*targets, held=held, after_power_cut=after_power_cut),
-    )
+kill = _process_verb(KILL, ProcessState.UP)
+stop = _process_verb(STOP, ProcessState.UP)
+pause = _process_verb(PAUSE, ProcessState.UP)
+resume = _process_verb(RESUME, ProcessState.PAUSED)
+start = _process_verb(START, ProcessState.DOWN)

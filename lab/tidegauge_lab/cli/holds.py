@@ -14,17 +14,19 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, print_json, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import HOLD_FETCH, RELEASE_FETCH, STEP_FETCH
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
+from tidegauge_client.cli.common import PartitionType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
-from tidegauge_lab.cli.faults import PartitionType
+from tidegauge_lab.cli.fault_verbs import declared_option
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.switches import Step, Switches, Until
 
 _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-end"}
 
 
-@click.command("hold-fetch")
+@click.command(HOLD_FETCH.words, help=f"{HOLD_FETCH.meaning}.")
 @click.argument("partition", type=PartitionType(), metavar="T-P")
 @click.option(
     "--broker",
@@ -34,7 +36,7 @@ _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-
     metavar="ID",
     help="The follower on this broker; may be repeated. Without it: all that follow now.",
 )
-@click.option("--release", is_flag=True, help="Let them fetch by themselves again.")
+@click.option("--release", is_flag=True, help=f"{RELEASE_FETCH.meaning}.")
 @verb_options
 @lab_verb
 def hold_fetch(
@@ -46,7 +48,7 @@ def hold_fetch(
     *,
     release: bool,
 ) -> None:
-    """Hold a partition's followers: they fetch no more by themselves, whoever leads, until they are released."""
+    """Hold or release a partition's followers."""
 
     async def do(switches: Switches) -> tuple[Sequence[int], list[int]]:
         wanted = brokers or await (_held if release else _followers)(switches, partition)
@@ -78,7 +80,7 @@ async def _held(switches: Switches, at: TopicPartition) -> list[int]:
     return [broker_id for broker_id, one in (await each(switches, switches.list_faults)).items() if at in one.held]
 
 
-@click.command("step-fetch")
+@click.command(STEP_FETCH.words, help=f"{STEP_FETCH.meaning}.")
 @click.argument("partition", type=PartitionType(), metavar="T-P")
 @click.option(
     "--broker",
@@ -86,14 +88,8 @@ async def _held(switches: Switches, at: TopicPartition) -> list[int]:
     metavar="ID",
     help="The follower on this broker. Without it: all held ones, one after the other.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="So many rounds.")
-@click.option(
-    "--until",
-    type=click.Choice([until.value for until in Until]),
-    default=Until.ANSWER.value,
-    show_default=True,
-    help="request: stop when the leader has taken it, and withholds the response until the next step.",
-)
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of rounds.")
+@declared_option(STEP_FETCH.parameter("until"), "until")
 @verb_options
 @lab_verb
 def step_fetch(
@@ -105,7 +101,7 @@ def step_fetch(
     directory: Path,
     bootstrap_server: str | None,
 ) -> None:
-    """Let a held follower do one round: request, response (after its wait in the purgatory), append."""
+    """Let held followers do rounds."""
     if rounds > 1 and until == Until.REQUEST.value:
         raise click.UsageError("A round that stops at its request has not ended: --rounds can't be combined with it.")
 
@@ -159,7 +155,8 @@ def _as_json(step: Step) -> dict[str, Any]:
         "kind": _KINDS.get(response.kind),
         "error": None if step.error is ErrorCode.NONE else {"code": int(step.error), "name": step.error.name},
         "message": step.message,
-        "answer_kept_back": step.answer_kept_back,
+        "response_withheld": step.response_withheld,
+        "answer_kept_back": step.response_withheld,  # the former name, for one release
         "fetch_offset": response.fetch.fetch_offset if response.HasField("fetch") else None,
         "records_bytes": response.records_bytes,
         "high_watermark": response.fetch_result.high_watermark

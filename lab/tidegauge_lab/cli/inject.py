@@ -1,4 +1,4 @@
-"""``tidegauge inject-error``, ``inject-disk``, ``expire-session``, ``sync``: faults inside one broker.
+"""``tidegauge inject-error``, ``hold-requests``, ``inject-disk``, ``expire-session``, ``sync``: faults in a broker.
 
 Counts are the same everywhere: the first call (operation) is met, or the Nth with ``--nth``, once or ``--times`` in a
 row (0: without end), each with ``--probability``. `tidegauge faults` lists what is in force, ``--clear`` ends it.
@@ -7,22 +7,60 @@ row (0: without end), each with ``--probability``. `tidegauge faults` lists what
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, verb_options
-from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR
+from tidegauge.cli import print_json, say, verb_options
+from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR
 from tidegauge.partition import TopicPartition
+from tidegauge_client.cli.common import PartitionType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
-from tidegauge_lab.cli.fault_verbs import fault_verb
-from tidegauge_lab.cli.faults import PartitionType
+from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
+from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import with_switches
+from tidegauge_lab.switches import Fault, Switches
 
 inject_error = fault_verb(INJECT_ERROR)
+hold_requests = fault_verb(HOLD_REQUESTS)
 inject_disk = fault_verb(INJECT_DISK)
 
 
-@click.command("expire-session")
+@click.command(RELEASE_REQUESTS.words, help=f"{RELEASE_REQUESTS.meaning}.")
+@target_options
+@click.option("--after", type=click.IntRange(min=1), metavar="N", help="Wait until N requests are held.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Limit of it, seconds.")
+@verb_options
+@lab_verb
+def release_requests(
+    after: int | None,
+    timeout: float,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    **options: Any,
+) -> None:
+    """Release what the broker's faults hold."""
+    target = taken_target(options)
+
+    async def do(switches: Switches) -> tuple[int, list[Fault]]:
+        broker_id = await resolved(switches, target)
+        if after is not None:
+            await switches.wait_held(broker_id, after, limit_seconds=timeout)
+        return broker_id, await switches.release_requests(broker_id)
+
+    broker_id, ended = with_switches(directory, bootstrap_server, do)
+    if output == "json":
+        print_json({"broker": broker_id, "released": [fault_as_json(fault) for fault in ended]})
+        return
+    for fault in ended:
+        click.echo(f"Broker {broker_id}: {fault.text}: released {fault.held}.")
+    if not ended:
+        say(f"Broker {broker_id} holds no requests")
+
+
+@click.command(EXPIRE_SESSION.words, help=f"{EXPIRE_SESSION.meaning}.")
 @click.argument("broker_id", type=BrokerIdType(), metavar="ID")
 @verb_options
 @lab_verb
@@ -35,7 +73,7 @@ def expire_session(broker_id: int, output: str, directory: Path, bootstrap_serve
         click.echo(f"Ended the ZooKeeper session 0x{session_id:x} of broker {broker_id}.")
 
 
-@click.command()
+@click.command(SYNC.words, help=f"{SYNC.meaning}.")
 @click.argument("broker_id", type=BrokerIdType(), metavar="ID")
 @click.argument("partition", type=PartitionType(), required=False, metavar="[T-P]")
 @verb_options
@@ -43,7 +81,7 @@ def expire_session(broker_id: int, output: str, directory: Path, bootstrap_serve
 def sync(
     broker_id: int, partition: TopicPartition | None, output: str, directory: Path, bootstrap_server: str | None
 ) -> None:
-    """Flush a replica's log to the disk, or all of a broker: a power loss can't take it any more."""
+    """Flush logs, and print how far."""
     flushed = with_switches(directory, bootstrap_server, lambda switches: switches.sync_log(broker_id, partition))
     if output == "json":
         logs = [{"partition": str(at), "recovery_point": offset} for at, offset in flushed.items()]

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import print_json, say, verb_options
+from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
@@ -22,12 +23,12 @@ from tidegauge_lab.switches import BrokerSwitches, Fault, Switches
 isolate = fault_verb(ISOLATE)
 
 
-@click.command()
+@click.command(HEAL.words, help=f"{HEAL.meaning}; without an ID, of all that respond.")
 @click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]...")
 @verb_options
 @lab_verb
 def heal(ids: tuple[int, ...], output: str, directory: Path, bootstrap_server: str | None) -> None:
-    """End network partitions, delays and losses of connections: of these brokers, or of all that respond."""
+    """Heal these brokers, or all that respond."""
 
     async def do(switches: Switches) -> list[Fault]:
         if ids:
@@ -56,7 +57,7 @@ def _tell_ended(ended: Sequence[Fault], released: Sequence[tuple[int, TopicParti
 
 
 @click.command()
-@click.option("--clear", is_flag=True, help="End all of them, and release all followers.")
+@click.option("--clear", is_flag=True, help=f"{CLEAR_FAULTS.meaning}; release its held followers too.")
 @verb_options
 @lab_verb
 def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear: bool) -> None:
@@ -86,11 +87,17 @@ def _lines(switches: BrokerSwitches | None) -> list[str]:
     if switches is None:
         return []
     name = f"Broker {switches.broker_id}"
-    lines = [f"{name}: {fault.text} (fault {fault.fault_id}, met {fault.met})" for fault in switches.faults]
+    lines = [
+        f"{name}: {fault.text} (fault {fault.fault_id}, met {fault.met}{_held(fault)})" for fault in switches.faults
+    ]
     for at, leader in switches.held.items():
         kept = f"; broker {leader} withholds a response" if leader is not None else ""
         lines.append(f"{name}: fetches of {at} are held{kept}")
     return lines
+
+
+def _held(fault: Fault) -> str:
+    return f", holds {fault.held}" if fault.message.WhichOneof("kind") == "hold" else ""
 
 
 def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
@@ -107,10 +114,15 @@ def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
 
 def _switches_as_json(broker_id: int, switches: BrokerSwitches | None) -> dict[str, Any]:
     if switches is None:
-        return {"broker": broker_id, "answers": False, "faults": [], "held": []}
+        return {"broker": broker_id, "responds": False, "answers": False, "faults": [], "held": []}
     return {
         "broker": broker_id,
-        "answers": True,
+        "responds": True,
+        "answers": True,  # the former name, for one release
         "faults": [fault_as_json(fault) for fault in switches.faults],
-        "held": [{"partition": str(at), "answer_kept_by": leader} for at, leader in switches.held.items()],
+        "held": [
+            # answer_kept_by is the former name, for one release
+            {"partition": str(at), "response_withheld_by": leader, "answer_kept_by": leader}
+            for at, leader in switches.held.items()
+        ],
     }

@@ -90,7 +90,9 @@ async def each(switches: Switches, ask: Callable[[int], Awaitable[Result]]) -> d
                 return None
             raise
 
-    answers = await asyncio.gather(*(one(broker_id) for broker_id in switches.broker_ids))
+    responses = await asyncio.gather(*(one(broker_id) for broker_id in switches.broker_ids))
     return {
-        broker_id: answer for broker_id, answer in zip(switches.broker_ids, answers, strict=True) if answer is not None
+        broker_id: response
+        for broker_id, response in zip(switches.broker_ids, responses, strict=True)
+        if response is not None
     }

@@ -63,8 +63,8 @@ def verify(
     if complete and not histories:
         raise click.UsageError("Option --complete says something of histories: give --history")
     bootstrap = servers(bootstrap_server, directory)
-    event_logs, log_folders = own_folders(bootstrap, directory)
-    sources = Sources(histories, reads, event_logs, log_folders, complete, timeout_ms)
+    event_logs, log_directories = own_folders(bootstrap, directory)
+    sources = Sources(histories, reads, event_logs, log_directories, complete, timeout_ms)
     report = run(read_and_audit(bootstrap, topic, sources))
     if output == JSON:
         print_json(report.to_json())

@@ -37,8 +37,8 @@ def find_archive() -> Path:
         TidegaugeError: INVALID_REQUEST, the package is not installed.
     """
     spec = importlib.util.find_spec(PACKAGE)
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        archive = Path(folder) / "data" / f"{MEMBER}.zip"
+    for directory in (spec.submodule_search_locations or ()) if spec is not None else ():
+        archive = Path(directory) / "data" / f"{MEMBER}.zip"
         if archive.exists():
             return archive
     raise TidegaugeError(

@@ -2,7 +2,7 @@
 
 Rules:
 - The profile ``fast`` shortens the waits that people watch; ``kafka`` has Kafka's defaults. Nothing else differs, but
-  that by ``fast`` a cluster with fewer than three brokers can have its topic of consumer groups: Kafka's exact
+  that by ``fast`` a cluster with fewer than three brokers can have its internal topics: Kafka's exact
   replication factor of 3 would not allow it.
 - A name with a broker's id before it, ``1:broker.rack=a``, is a setting of that broker alone.
 - What ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
@@ -23,9 +23,14 @@ from tidegauge.security import PLAINTEXT, security_of
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
 from tidegauge_client.cluster_file import BrokerEntry
-from tidegauge_lab.local.layout import broker_log_directories
+from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
 
-_OFFSETS_REPLICATION = "offsets.topic.replication.factor"
+_AT_MOST_BROKERS = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
+"""Settings that can't exceed the number of brokers."""
 PROFILES: dict[str, dict[str, str]] = {
     "fast": {
         "zookeeper.session.timeout.ms": "4000",
@@ -35,7 +40,10 @@ PROFILES: dict[str, dict[str, str]] = {
         "log.flush.offset.checkpoint.interval.ms": "1000",
         "controlled.shutdown.retry.backoff.ms": "200",
         "offsets.topic.num.partitions": "10",
-        _OFFSETS_REPLICATION: "3",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.num.partitions": "10",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
     },
     "kafka": {},
@@ -52,6 +60,7 @@ DECIDED_BY_UP = frozenset(
         "zookeeper.connect",
         "log.dirs",
         "event.log.file",
+        "lab.rules.file",
     }
 )
 
@@ -100,10 +109,26 @@ def protocol_of(settings: Mapping[str, str]) -> str:
     return settings.get("security.inter.broker.protocol", PLAINTEXT)
 
 
-def listeners_of(broker: BrokerEntry, protocol: str) -> list[str]:
-    """Return a broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC."""
+def listeners_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> list[str]:
+    """Return a broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC.
+
+    Args:
+        broker: its addresses.
+        protocol: PLAINTEXT or SSL.
+        kafka_host: where it listens for Kafka clients; empty: at its own host.
+    """
     of_grpc = f"{GRPC if protocol == PLAINTEXT else GRPC_SSL}://{broker.address}"
-    return [of_grpc] if broker.kafka_address is None else [f"{protocol}://{broker.kafka_address}", of_grpc]
+    if not broker.kafka_port:
+        return [of_grpc]
+    return [f"{protocol}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
+
+
+def advertised_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> list[str]:
+    """Return what a broker advertises, where that is not what it listens to; empty else."""
+    if not broker.kafka_port or not (kafka_host or broker.advertised):
+        return []
+    *_, of_grpc = listeners_of(broker, protocol)
+    return [f"{protocol}://{broker.kafka_address}", of_grpc]
 
 
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
@@ -125,19 +150,36 @@ def server_properties(
     profile: str,
     settings: Mapping[str, str],
     broker_count: int = 3,
+    kafka_host: str = "",
 ) -> str:
-    """Return the text of a broker's ``server.properties``; ``broker_count`` is that of the cluster."""
+    """Return the text of a broker's ``server.properties``.
+
+    Args:
+        broker: its id and addresses.
+        directory: of the cluster.
+        zookeeper_connect: ZooKeeper's address.
+        profile: ``fast`` or ``kafka``.
+        settings: what ``--set`` gave.
+        broker_count: that of the cluster.
+        kafka_host: where brokers listen for Kafka clients; empty: at their own host.
+    """
+    advertised = advertised_of(broker, protocol_of(settings), kafka_host)
     own = settings_of(broker.id, settings)
     of_profile = dict(PROFILES[profile])
-    if _OFFSETS_REPLICATION in of_profile:
-        of_profile[_OFFSETS_REPLICATION] = str(min(broker_count, int(of_profile[_OFFSETS_REPLICATION])))
+    for name in _AT_MOST_BROKERS:
+        if name in of_profile:
+            of_profile[name] = str(min(broker_count, int(of_profile[name])))
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
-            "listeners": ",".join(listeners_of(broker, protocol_of(settings))),
+            "listeners": ",".join(listeners_of(broker, protocol_of(settings), kafka_host)),
+            **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
             "zookeeper.connect": zookeeper_connect,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
+        },
+        "The rules that outlive a broker (docs/steering.md).": {
+            "lab.rules.file": str(directory / CONTROL / RULES_FILE),
         },
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
         f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},

@@ -15,19 +15,21 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
-from tidegauge_lab.local import layout, locks, ports, roles, startup, takedown, zookeeper
+from tidegauge_lab.local import control_server, layout, locks, ports, roles, snapshots, startup, takedown, zookeeper
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
-from tidegauge_lab.local.process_faults import ZOOKEEPER, Outcome, Target
+from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of
@@ -63,6 +65,7 @@ class LocalCluster:
         base_port: int | None = None,
         zookeeper_port: int | None = None,
         kafka_port: int | None = None,
+        kafka_host: str | None = None,
     ) -> LocalCluster:
         """Write ``cluster.json``, or what may change in it, without starting anything.
 
@@ -75,7 +78,7 @@ class LocalCluster:
                 Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
         """
         paths = with_whole_paths(settings or {})
-        wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port)
+        wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host)
         directory = Path(directory).absolute()
         with ports.Reservations().choosing(directory) as reserved:
             recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None
@@ -157,6 +160,7 @@ class LocalCluster:
             grace_seconds: how long brokers, and then ZooKeeper, may take to stop by themselves.
         """
         with self._alone():
+            takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
             if self.file.zookeeper_managed:  # brokers can't hand their leaders over without it
                 self._process(ZOOKEEPER).send(signal.SIGCONT)
             takedown.end([self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
@@ -197,7 +201,63 @@ class LocalCluster:
                 }
                 for broker in sorted(self.file.brokers, key=lambda broker: broker.id)
             ],
+            "control": control_server.url_of(self.directory),
         }
+
+    def snapshot(self, name: str) -> None:
+        """Copy the data of brokers and ZooKeeper under a name; the cluster stops in order for it, and is up afterwards.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's; or a process does not start.
+            TimeLimitError: the cluster is not ready again in time.
+        """
+        snapshots.folder_of(self.directory, name)
+        snapshots.require_own_zookeeper(self.file)
+        with self._alone():
+            self._end_all(takedown.GRACE_SECONDS)
+            snapshots.take(self.directory, self.file, name)
+        self.up()
+
+    def restore(self, name: str) -> None:
+        """Put the data of a snapshot in place of what is there; the cluster is up afterwards.
+
+        Its processes are killed: what they have not written is lost with the rest.
+
+        Raises:
+            TidegaugeError: there is no such snapshot, or a process does not start.
+            TimeLimitError: the cluster is not ready in time.
+        """
+        snapshots.require_own_zookeeper(self.file)
+        snapshots.require(self.directory, self.file, name)
+        with self._alone():
+            self._end_all(0)
+            snapshots.put_back(self.directory, self.file, name)
+            baseline = layout.control_process(self.directory).directory / layout.BASELINE_FILE
+            baseline.unlink(missing_ok=True)
+        self.up()
+
+    def _end_all(self, grace_seconds: float) -> None:
+        """End all brokers, then ZooKeeper; their ports stay reserved."""
+        self._process(ZOOKEEPER).send(signal.SIGCONT)
+        takedown.end(
+            [self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
+        )
+        takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds, forget=False)
+
+    def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
+        """Record the brokers, and restart those that have changed and run, in order, on their data.
+
+        Raises:
+            TidegaugeError: one does not start.
+            TimeLimitError: one does not stop or become ready in time.
+        """
+        with self._alone():
+            replace(self.file, brokers=list(brokers)).save(self.directory)
+        self.file = load_cluster_file(self.directory)
+        running = [broker_id for broker_id in changed if self.state_of(broker_id) is not ProcessState.DOWN]
+        self.stop(*running)
+        self.start(*running)
+        self.wait_ready()
 
     # Faults
 

@@ -94,8 +94,8 @@ class Launcher:
             launcher.stdin.flush()
         except OSError:
             return None
-        answered, _, _ = select.select([launcher.stdout], [], [], _ANSWER_LIMIT_SECONDS)
-        line = launcher.stdout.readline() if answered else b""
+        responded, _, _ = select.select([launcher.stdout], [], [], _ANSWER_LIMIT_SECONDS)
+        line = launcher.stdout.readline() if responded else b""
         return int(line) if line else None
 
     def _end(self, *, at_once: bool) -> None:

@@ -17,6 +17,10 @@ from tidegauge_lab.local.locks import CLUSTER_LOCK
 from tidegauge_lab.local.processes import LabProcess
 
 ZOOKEEPER = "zookeeper"
+CONTROL = "control"
+RULES_FILE = "rules.json"
+SNAPSHOTS = "snapshots"
+BASELINE_FILE = "baseline.json"
 LOGS = "logs"
 _BROKER_FOLDER = re.compile(r"broker-\d+\Z")
 
@@ -40,6 +44,11 @@ def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
 def zookeeper_process(directory: Path) -> LabProcess:
     """Return the cluster's own ZooKeeper."""
     return _process(directory, ZOOKEEPER)
+
+
+def control_process(directory: Path) -> LabProcess:
+    """Return the control server that ``up --control`` started."""
+    return _process(directory, CONTROL)
 
 
 def _process(directory: Path, name: str) -> LabProcess:
@@ -96,5 +105,5 @@ def remove_cluster(directory: Path) -> None:
 def _own_paths(directory: Path) -> Iterable[Path]:
     if not directory.is_dir():
         return []
-    names = {ZOOKEEPER, LOGS, FILE_NAME, CLUSTER_LOCK}
+    names = {ZOOKEEPER, CONTROL, SNAPSHOTS, LOGS, FILE_NAME, CLUSTER_LOCK}
     return [path for path in directory.iterdir() if path.name in names or _BROKER_FOLDER.match(path.name)]

@@ -35,6 +35,7 @@ class Wanted:
     base_port: int | None = None
     zookeeper_port: int | None = None
     kafka_port: int | None = None
+    kafka_host: str | None = None
 
 
 class Plan(NamedTuple):
@@ -90,6 +91,7 @@ def first_plan(
             entry(directory, broker_id, *both) for broker_id, both in enumerate(zip(chosen, of_kafka, strict=True))
         ],
         settings=dict(wanted.settings),
+        kafka_host=wanted.kafka_host or "",
     )
     return Plan(file, notes)
 
@@ -125,7 +127,10 @@ def next_plan(
     settings = {**recorded.settings, **wanted.settings}
     check_settings(settings, profile)
     _check_count(count)
-    known = [entry(directory, broker.id, broker.port, broker.kafka_port) for broker in recorded.brokers]
+    known = [
+        replace(entry(directory, broker.id, broker.port, broker.kafka_port), advertised=broker.advertised)
+        for broker in recorded.brokers
+    ]
     new_ids = range(len(known), count)
     used = {port for broker in known for port in (broker.port, broker.kafka_port)} | {
         port for _, port in split_address(recorded.zookeeper_address)
@@ -138,7 +143,9 @@ def next_plan(
         f"broker {broker.id} is new in this cluster, on port {broker.port} (gRPC) and {broker.kafka_port} (Kafka)"
         for broker in brokers[len(known) :]
     ]
-    return Plan(replace(recorded, profile=profile, settings=settings, brokers=brokers), notes)
+    kafka_host = recorded.kafka_host if wanted.kafka_host is None else wanted.kafka_host
+    whole = replace(recorded, profile=profile, settings=settings, brokers=brokers, kafka_host=kafka_host)
+    return Plan(whole, notes)
 
 
 def _with_kafka_ports(

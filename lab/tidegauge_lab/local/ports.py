@@ -118,13 +118,13 @@ def _listening_pid(port: int) -> int | None:
     if not inodes:
         return _listening_pid_with_lsof(port)
     links = {f"socket:[{inode}]" for inode in inodes}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
             with contextlib.suppress(OSError):
-                for descriptor in (folder / "fd").iterdir():
+                for descriptor in (directory / "fd").iterdir():
                     with contextlib.suppress(OSError):
                         if str(descriptor.readlink()) in links:
-                            return int(folder.name)
+                            return int(directory.name)
     return None
 
 
@@ -191,12 +191,12 @@ class Reservations:
             file.seek(0)
             now = self._now_seconds()
             found = _read_reservations(file.read())
-            others = {folder: since for folder, since in found.values() if folder != str(directory)}
-            last = {folder: now if self._runs(Path(folder)) else since for folder, since in others.items()}
+            others = {other: since for other, since in found.values() if other != str(directory)}
+            last = {other: now if self._runs(Path(other)) else since for other, since in others.items()}
             entries = {
-                port: (folder, last[folder])
-                for port, (folder, _) in found.items()
-                if folder in last and 0 <= now - last[folder] < _RESERVED_SECONDS and Path(folder).is_dir()
+                port: (other, last[other])
+                for port, (other, _) in found.items()
+                if other in last and 0 <= now - last[other] < _RESERVED_SECONDS and Path(other).is_dir()
             }
             reserved = Reserved(frozenset(entries))
             yield reserved
@@ -231,6 +231,8 @@ class Reserved:
 def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
     """Return the file's entries; a damaged file (its writer was killed) holds none."""
     try:
-        return {int(port): (str(folder), float(since)) for port, (folder, since) in json.loads(text or "{}").items()}
+        return {
+            int(port): (str(directory), float(since)) for port, (directory, since) in json.loads(text or "{}").items()
+        }
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, startup
@@ -22,8 +23,6 @@ from tidegauge_lab.local.layout import LOGS
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
-ZOOKEEPER = "zookeeper"
-Target = int | str  # a broker id, or ZOOKEEPER
 Processes = Mapping[Target, LabProcess]
 
 START_LIMIT_SECONDS = 60.0
@@ -49,6 +48,11 @@ class Outcome(NamedTuple):
     pid: int | None
     state: ProcessState
     lost_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The process's name for people: ``broker 1``, ``ZooKeeper``."""
+        return "ZooKeeper" if self.target == ZOOKEEPER else f"broker {self.target}"
 
 
 class StartWith(NamedTuple):

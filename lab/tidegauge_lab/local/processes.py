@@ -82,10 +82,10 @@ def look_up(pid: int) -> ProcessFacts | None:
 
 def _look_up_with_ps(pid: int) -> ProcessFacts | None:
     """Do the same where there is no /proc (macOS)."""
-    answer = subprocess.run(
+    response = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split(None, 1)
-    return ProcessFacts(answer[1].strip(), answer[0][:1]) if len(answer) == 2 else None
+    return ProcessFacts(response[1].strip(), response[0][:1]) if len(response) == 2 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,7 @@ def start_broker(
             profile=file.profile,
             settings=file.settings,
             broker_count=len(file.brokers),
+            kafka_host=file.kafka_host,
         ),
         encoding="utf-8",
     )

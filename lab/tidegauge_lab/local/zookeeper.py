@@ -44,16 +44,20 @@ _OTHERWISE = "give --zookeeper HOST:PORT of a ZooKeeper that runs"
 
 
 def jars_folder() -> Path:
-    """PySpark's jars, found without importing it (its import takes long and needs Java set up).
+    """Return the directory with ZooKeeper's jars: TIDEGAUGE_ZOOKEEPER_JARS, else PySpark's.
+
+    PySpark is found without importing it: its import takes long and needs Java set up.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, PySpark is not installed or has no ZooKeeper inside.
+        TidegaugeError: INVALID_REQUEST, there are none.
     """
+    if named := os.environ.get("TIDEGAUGE_ZOOKEEPER_JARS"):
+        return Path(named)
     found = importlib.util.find_spec("pyspark")
     for location in (found.submodule_search_locations or ()) if found is not None else ():
-        folder = Path(location) / "jars"
-        if any(folder.glob("zookeeper-*.jar")):
-            return folder
+        directory = Path(location) / "jars"
+        if any(directory.glob("zookeeper-*.jar")):
+            return directory
     raise TidegaugeError(
         ErrorCode.INVALID_REQUEST,
         "there is no ZooKeeper to start: its jars come with PySpark, which is not installed. Install it "
@@ -79,18 +83,18 @@ def server_command(config_file: Path) -> list[str]:
     Raises:
         TidegaugeError: INVALID_REQUEST, Java or PySpark is missing.
     """
-    java, folder = java_command(), jars_folder()
-    jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in folder.glob(pattern))
+    java, directory = java_command(), jars_folder()
+    jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in directory.glob(pattern))
     return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), MAIN_CLASS, str(config_file)]
 
 
-def server_config(data_folder: Path, port: int) -> str:
+def server_config(data_directory: Path, port: int) -> str:
     """Return the text of ``zoo.cfg``."""
     lines = {
         "tickTime": "500",
         "minSessionTimeout": "1000",
         "maxSessionTimeout": "60000",
-        "dataDir": str(data_folder),
+        "dataDir": str(data_directory),
         "clientPort": str(port),
         "clientPortAddress": "127.0.0.1",
         "admin.enableServer": "false",
@@ -141,12 +145,12 @@ def _serves(host: str, port: int, limit_seconds: float) -> bool:
         with socket.create_connection((host, port), limit_seconds) as connection:
             connection.settimeout(limit_seconds)
             connection.sendall(b"srvr")
-            answer = bytearray()
+            response = bytearray()
             while block := connection.recv(4096):
-                answer += block
+                response += block
     except OSError:
         return False
-    return b"Mode: " in answer
+    return b"Mode: " in response
 
 
 def granted_session_timeout_ms(address: str, asked_ms: int) -> int:

@@ -23,10 +23,11 @@ from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.cli.describe import Filter, text_lines
 from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
 from tidegauge_client.topic_description import TopicDescription, describe
+from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
-from tidegauge_lab.pytest_plugin.conditions import GroupCondition, wait_until, wait_until_group
+from tidegauge_lab.pytest_plugin.conditions import wait_until, wait_until_group
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
@@ -218,9 +219,21 @@ class AsyncCluster(AsyncFaults):
         members: int | None = None,
         generation: int | None = None,
         lag: int | None = None,
+        assignment: Mapping[str, Collection[tuple[str, int]]] | None = None,
+        committed: Mapping[tuple[str, int], int] | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
     ) -> GroupDescription:
-        """Wait until a consumer group is in a state, has so many members, this or a later generation, at most this lag.
+        """Wait until all of this is true of a consumer group at once; what is left out may be anything.
+
+        Args:
+            group: its id.
+            state: such as Stable.
+            members: how many.
+            generation: this one or a later one.
+            lag: at most so many records that it has not read.
+            assignment: the partitions, as (topic, partition), of members by client.id or group.instance.id.
+            committed: offsets by (topic, partition).
+            timeout: the limit, in seconds.
 
         Returns:
             The group as it is then.
@@ -229,7 +242,9 @@ class AsyncCluster(AsyncFaults):
             NotSoError: not in time.
             ValueError: there is no such state.
         """
-        condition = GroupCondition(state, members, generation, lag)
+        of_members = {name: {TopicPartition(*at) for at in found} for name, found in (assignment or {}).items()}
+        offsets = {TopicPartition(*at): offset for at, offset in (committed or {}).items()}
+        condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None)
         return await wait_until_group(self.bootstrap_server_list, group, condition, timeout)
 
     # Processes

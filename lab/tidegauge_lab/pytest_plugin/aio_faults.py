@@ -1,4 +1,4 @@
-"""Faults inside the brokers of a test's cluster: network partitions, errors, disks, held followers; for asyncio tests.
+"""Faults inside the brokers of a test's cluster: network partitions, errors, disks, held followers and requests.
 
 Rules:
     1. A switch returns when its effect is true. What it needs to know stands in ``docs/faults.md``.
@@ -26,6 +26,7 @@ from tidegauge_lab.switches import (
 from tidegauge_lab.switches.fault_calls import FaultCalls
 
 LOOK_SECONDS = 2.0
+HELD_SECONDS = 30.0
 
 
 class AsyncFaults(FaultCalls):
@@ -39,7 +40,7 @@ class AsyncFaults(FaultCalls):
         return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
 
     async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
-        """Put a declared fault in force; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
+        """Put a declared fault in force; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
@@ -76,6 +77,20 @@ class AsyncFaults(FaultCalls):
 
             return sum(await asyncio.gather(*map(clear, brokers or self._up())))
 
+    async def wait_held(self, broker: int, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:  # noqa: ASYNC109 - as users of pytest expect it
+        """Wait until the broker's ``hold_requests`` keep ``count`` requests or more; return the number that they keep.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with how many are held instead.
+        """
+        async with Switches.of_cluster(self.local.file) as switches:
+            return await switches.wait_held(broker, count, limit_seconds=timeout)
+
+    async def release_requests(self, broker: int) -> int:
+        """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
+        async with Switches.of_cluster(self.local.file) as switches:
+            return sum(fault.held for fault in await switches.release_requests(broker))
+
     async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""
         async with Switches.of_cluster(self.local.file) as switches:
@@ -87,7 +102,7 @@ class AsyncFaults(FaultCalls):
             await switches.release_fetch(TopicPartition(topic, partition), brokers)
 
     async def step_fetch(
-        self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER
+        self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.RESPONSE
     ) -> Step:
         """One round of a held follower; what it changed."""
         async with Switches.of_cluster(self.local.file) as switches:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.groups import GroupState
-from tidegauge_client.admin import LATEST, Admin
+from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.cli.wait import Condition, Looker
-from tidegauge_client.group_tables import OffsetRow, offset_rows
+from tidegauge_lab.group_conditions import GroupCondition, look_at_group
 
 POLL_SECONDS = 0.05
 __tracebackhide__ = True  # pytest: a report shows the test's own lines, not those that waited
@@ -50,54 +48,6 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
             await asyncio.sleep(POLL_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCondition:
-    """What a consumer group shall be; None: anything.
-
-    Attributes:
-        state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator).
-        members: how many.
-        generation: this one or a later one.
-        lag: at most so many records over all partitions that the group reads or has offsets of; a partition without a
-            committed offset counts as not read.
-    """
-
-    state: str | None = None
-    members: int | None = None
-    generation: int | None = None
-    lag: int | None = None
-
-    def __post_init__(self) -> None:
-        known = [one.value for one in GroupState]
-        if self.state is not None and self.state not in known:
-            raise ValueError(f"{self.state!r} is no state of a group; there are {', '.join(known)}")
-
-    def problem(self, group: GroupDescription, rows: Sequence[OffsetRow] = ()) -> str | None:
-        """Return what is true of the group instead; None if it is as it shall be."""
-        name = f"group {group.group_id}"
-        if self.state is not None and group.state != self.state:
-            return f"{name} is {group.state}" + (f": {group.reason}" if group.reason else "")
-        if self.members is not None and len(group.members) != self.members:
-            return f"{name} has {len(group.members)} members"
-        if self.generation is not None and group.generation < self.generation:
-            return f"{name} is in generation {group.generation}"
-        if self.lag is not None:
-            of_partitions = [row for row in rows if row.topic_partition is not None]
-            unknown = next((row.topic_partition for row in of_partitions if row.lag is None), None)
-            if unknown is not None:
-                return f"{name} has no known lag in {unknown}"
-            lag = sum(row.lag or 0 for row in of_partitions)
-            if lag > self.lag:
-                return f"{name} lags by {lag} records"
-        return None
-
-    @property
-    def text(self) -> str:
-        """Return the condition in words."""
-        parts = {"state": self.state, "members": self.members, "generation": self.generation, "lag": self.lag}
-        return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
-
-
 async def wait_until_group(
     bootstrap: Sequence[str], group_id: str, condition: GroupCondition, limit_seconds: float
 ) -> GroupDescription:
@@ -111,20 +61,12 @@ async def wait_until_group(
         while True:
             try:
                 left_ms = max(1.0, (deadline - time.monotonic()) * 1000)
-                group = await admin.describe_group(group_id, timeout_ms=left_ms)
-                rows = [] if condition.lag is None else await _offset_rows(admin, group)
-                problem = condition.problem(group, rows)
-                if problem is None:
-                    return group
+                found = await look_at_group(admin, group_id, condition, left_ms)
+                if not isinstance(found, str):
+                    return found
+                problem = found
             except TidegaugeError as error:
                 problem = str(error)
             if time.monotonic() >= deadline:
                 raise NotSoError(f"{problem} (waited {limit_seconds:g} s for: {condition.text})")
             await asyncio.sleep(POLL_SECONDS)
-
-
-async def _offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
-    committed = await admin.committed_offsets(group.group_id)
-    partitions = {*committed, *(at for member in group.members for at in member.assignment)}
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
-    return offset_rows(group, committed, {at: one.offset for at, one in ends.items()})

@@ -15,6 +15,7 @@ from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.topic_description import TopicDescription
 from tidegauge_lab.local.cluster import Target
 from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
+from tidegauge_lab.pytest_plugin.aio_faults import HELD_SECONDS
 from tidegauge_lab.switches import BrokerSwitches, Fault, Step, Until
 
 __tracebackhide__ = True  # pytest: a report shows the test's own lines
@@ -167,9 +168,21 @@ class SyncCluster(SyncClusterBase):
         members: int | None = None,
         generation: int | None = None,
         lag: int | None = None,
+        assignment: Mapping[str, Collection[tuple[str, int]]] | None = None,
+        committed: Mapping[tuple[str, int], int] | None = None,
         timeout: float = WAIT_SECONDS,
     ) -> GroupDescription:
-        """Wait until a consumer group is in a state, has so many members, this or a later generation, at most this lag.
+        """Wait until all of this is true of a consumer group at once; what is left out may be anything.
+
+        Args:
+            group: its id.
+            state: such as Stable.
+            members: how many.
+            generation: this one or a later one.
+            lag: at most so many records that it has not read.
+            assignment: the partitions, as (topic, partition), of members by client.id or group.instance.id.
+            committed: offsets by (topic, partition).
+            timeout: the limit, in seconds.
 
         Returns:
             The group as it is then.
@@ -179,7 +192,16 @@ class SyncCluster(SyncClusterBase):
             ValueError: there is no such state.
         """
         return self._run(
-            self.aio.wait_group(group, state=state, members=members, generation=generation, lag=lag, timeout=timeout)
+            self.aio.wait_group(
+                group,
+                state=state,
+                members=members,
+                generation=generation,
+                lag=lag,
+                assignment=assignment,
+                committed=committed,
+                timeout=timeout,
+            )
         )
 
     def kill(self, *targets: Target) -> None:
@@ -230,7 +252,7 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.restore())
 
     def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
-        """Put a declared fault in force; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
+        """Put a declared fault in force; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
@@ -249,6 +271,18 @@ class SyncCluster(SyncClusterBase):
         """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
         return self._run(self.aio.clear_faults(*brokers))
 
+    def wait_held(self, broker: int, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:
+        """Wait until the broker's ``hold_requests`` keep ``count`` requests or more; return the number that they keep.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with how many are held instead.
+        """
+        return self._run(self.aio.wait_held(broker, count, timeout=timeout))
+
+    def release_requests(self, broker: int) -> int:
+        """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
+        return self._run(self.aio.release_requests(broker))
+
     def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""
         self._run(self.aio.hold_fetch(topic, partition, brokers=brokers))
@@ -257,7 +291,7 @@ class SyncCluster(SyncClusterBase):
         """Let them fetch by themselves again."""
         self._run(self.aio.release_fetch(topic, partition, brokers=brokers))
 
-    def step_fetch(self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.ANSWER) -> Step:
+    def step_fetch(self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.RESPONSE) -> Step:
         """One round of a held follower; what it changed."""
         return self._run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
 
@@ -310,6 +344,7 @@ class SyncCluster(SyncClusterBase):
         probability: float = 1.0,
         seed: int = 0,
         caller: str = "",
+        client_id: str = "",
         topic: str = "",
         partition_index: int | None = None,
         group: str = "",
@@ -318,7 +353,7 @@ class SyncCluster(SyncClusterBase):
 
         Args:
             broker: The broker.
-            rpc: RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr.
+            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
             grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
             after_effect: The call takes effect, and only its response is replaced.
@@ -327,6 +362,7 @@ class SyncCluster(SyncClusterBase):
             probability: Probability with which each of them fails.
             seed: Seed of the random numbers.
             caller: Only calls of this sender: clients, brokers, or a broker's id.
+            client_id: Only calls of clients with this client.id.
             topic: Only calls that name this topic.
             partition_index: Only calls that name this partition of the topic.
             group: Only calls that name this group or transactional id.
@@ -349,6 +385,56 @@ class SyncCluster(SyncClusterBase):
                 probability=probability,
                 seed=seed,
                 caller=caller,
+                client_id=client_id,
+                topic=topic,
+                partition_index=partition_index,
+                group=group,
+            )
+        )
+
+    def hold_requests(
+        self,
+        broker: int,
+        rpc: str,
+        *,
+        after_effect: bool = False,
+        nth: int = 1,
+        times: int = 0,
+        caller: str = "",
+        client_id: str = "",
+        topic: str = "",
+        partition_index: int | None = None,
+        group: str = "",
+    ) -> Fault:
+        """Hold requests of an API at a broker, or their responses, until they are released.
+
+        Args:
+            broker: The broker.
+            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
+            after_effect: The request takes effect, and its response is held.
+            nth: Ordinal of the first call affected.
+            times: Number of calls affected; 0: no limit.
+            caller: Only calls of this sender: clients, brokers, or a broker's id.
+            client_id: Only calls of clients with this client.id.
+            topic: Only calls that name this topic.
+            partition_index: Only calls that name this partition of the topic.
+            group: Only calls that name this group or transactional id.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(
+            self.aio.hold_requests(
+                broker,
+                rpc,
+                after_effect=after_effect,
+                nth=nth,
+                times=times,
+                caller=caller,
+                client_id=client_id,
                 topic=topic,
                 partition_index=partition_index,
                 group=group,

@@ -25,12 +25,14 @@ from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_client.admin import Admin
+from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batches, encode_batch
 from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.group_conditions import GroupCondition, look_at_group
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError
@@ -67,12 +69,18 @@ class Answer:
 
 
 class Hands:
-    """All connections to one cluster; use it in a ``with``."""
+    """All connections to one cluster; use it in a ``with``.
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    Args:
+        cluster: its processes.
+        is_complete: whether the histories hold all that was ever written to the cluster's topics.
+    """
+
+    def __init__(self, cluster: LocalCluster, *, is_complete: bool = True) -> None:
         self._cluster = cluster
+        self._is_complete = is_complete
         self._loop = LoopThread("tidegauge-scenario")
-        self._channels = self._run(_made(Channels))
+        self._channels = self._run(_made(lambda: Channels(cluster.file.security)))
         self._admin = self._run(_made(lambda: Admin(cluster.bootstrap_servers)))
         self._switches = Switches.of_cluster(cluster.file)
         addresses = {broker.id: broker.address for broker in cluster.file.brokers}
@@ -152,6 +160,14 @@ class Hands:
             if said is not None
         }
 
+    def look_at_group(self, group: str, condition: GroupCondition) -> GroupDescription | str:
+        """Return the group if the condition holds, else what is true instead.
+
+        Raises:
+            TidegaugeError: its coordinator does not respond.
+        """
+        return self._run(look_at_group(self._admin, group, condition, _MARGIN_MS))
+
     # Clients
 
     def produce(
@@ -208,12 +224,12 @@ class Hands:
         return self._run(fetch())
 
     def audit(self, topic: str, histories: Sequence[Path]) -> Report:
-        """Let the accountant audit a topic; the histories hold all that was written."""
+        """Let the accountant audit a topic."""
         sources = Sources(
             histories=histories,
             event_logs=self._cluster.logs,
             log_folders=folders_of(self._cluster.directory, self._cluster.file),
-            is_complete=True,
+            is_complete=self._is_complete,
         )
         addresses = [self._address(broker_id) for broker_id in self._running()]
         return self._run(read_and_audit(addresses, topic, sources))
@@ -262,6 +278,14 @@ class Hands:
     def set_fault(self, broker_id: int, wanted: WantedFault) -> Fault:
         """Put a fault in force inside a broker."""
         return self._run(self._switches.set_fault(broker_id, wanted))
+
+    def held_requests(self, broker_id: int) -> int:
+        """Return how many requests and responses the broker's holds keep."""
+        return self._run(self._switches.wait_held(broker_id, 0))
+
+    def release_requests(self, broker_id: int) -> None:
+        """End the broker's holds of requests."""
+        self._run(self._switches.release_requests(broker_id))
 
     def clear_faults(self, broker_id: int) -> None:
         """End all faults inside a broker."""

@@ -38,8 +38,10 @@ class ScenarioError(TidegaugeError):
     """A scenario file is wrong; ``message`` holds a line for each problem."""
 
     def __init__(self, source: str, problems: Iterable[MalformedYaml]) -> None:
-        told = sorted({(problem.line, problem.message) for problem in problems})
-        super().__init__(ErrorCode.INVALID_REQUEST, "\n".join(f"{source}:{line}: {message}" for line, message in told))
+        reported = sorted({(problem.line, problem.message) for problem in problems})
+        super().__init__(
+            ErrorCode.INVALID_REQUEST, "\n".join(f"{source}:{line}: {message}" for line, message in reported)
+        )
 
     def __str__(self) -> str:
         """Problems only: each line begins with file and line, as editors read them."""
@@ -48,8 +50,8 @@ class ScenarioError(TidegaugeError):
 
 def shipped_names() -> list[str]:
     """Scenarios that come with Tidegauge, by name."""
-    folder = resources.files("tidegauge_lab.scenario") / "files"
-    return sorted(one.name.removesuffix(SUFFIX) for one in folder.iterdir() if one.name.endswith(SUFFIX))
+    directory = resources.files("tidegauge_lab.scenario") / "files"
+    return sorted(one.name.removesuffix(SUFFIX) for one in directory.iterdir() if one.name.endswith(SUFFIX))
 
 
 def text_of(name_or_file: str) -> tuple[str, str]:
@@ -107,6 +109,34 @@ def parse(text: str, source: str) -> Scenario:
     if scenario is None or loader.problems:
         raise ScenarioError(source, loader.problems)
     return scenario
+
+
+def parse_steps(node: Node, source: str) -> tuple[steps.Step, ...]:
+    """Return the steps in a list, each checked by itself.
+
+    Raises:
+        ScenarioError: with all that is wrong.
+    """
+    loader = _Loader()
+    try:
+        found = loader.steps_in(node)
+    except MalformedYaml as problem:
+        raise ScenarioError(source, [*loader.problems, problem]) from None
+    if loader.problems:
+        raise ScenarioError(source, loader.problems)
+    return found
+
+
+def check_context(scenario: Scenario, source: str) -> None:
+    """Refuse steps about what the scenario does not have.
+
+    Raises:
+        ScenarioError: with all that is wrong.
+    """
+    problems: list[MalformedYaml] = []
+    _Context(scenario, problems).check(with_names=True)
+    if problems:
+        raise ScenarioError(source, problems)
 
 
 class _Fields:
@@ -170,7 +200,7 @@ class _Loader:
         limit = fields.take("limit_seconds", readers.seconds, LIMIT_SECONDS)
         brokers, controller, settings = fields.need("cluster", self._cluster, (0, 0, _NOTHING))
         topics = fields.need("topics", self._topics, ())
-        found = fields.need("steps", self._steps, ())
+        found = fields.need("steps", self.steps_in, ())
         fields.end()
         if brokers == 0 or not topics:
             return None
@@ -239,7 +269,7 @@ class _Loader:
             raise MalformedYaml(node.key_lines["name"], problem)
         return Topic(name, assignment, config, node.line) if name and assignment else None
 
-    def _steps(self, node: Node) -> tuple[steps.Step, ...]:
+    def steps_in(self, node: Node) -> tuple[steps.Step, ...]:
         if not isinstance(node, Sequence) or not node.items:
             raise MalformedYaml(node.line, "steps is a list of at least one step")
         found = (tried(self.problems, None, self._step, one) for one in node.items)

@@ -11,6 +11,8 @@ from functools import singledispatch
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import WantedFault
 from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.group_narration import group_sentence
+from tidegauge_lab.scenario.group_steps import GroupStep
 from tidegauge_lab.scenario.readers import NO_LEADER
 
 LEGEND = (
@@ -60,6 +62,11 @@ def _sentence(step: steps.Step) -> str:
 @_sentence.register
 def _(_: steps.Expect | steps.Mark) -> str:
     return ""
+
+
+@_sentence.register
+def _(step: GroupStep) -> str:
+    return group_sentence(step)
 
 
 @_sentence.register
@@ -142,12 +149,32 @@ def _failing_calls(broker: int, fault: WantedFault) -> str:
     return f"Make {fault['rpc']} calls at broker {broker} fail with {fault['grpc_status'] or fault['error']}"
 
 
+def _held_requests(broker: int, fault: WantedFault) -> str:
+    what = f"the responses to {fault['rpc']}" if fault["after_effect"] else f"{fault['rpc']} requests"
+    return f"Hold {what} at broker {broker}" + (f" of group {fault['group']}" if fault["group"] else "")
+
+
 def _failing_disk(broker: int, fault: WantedFault) -> str:
     what = f"fail with {fault['errno']}" if fault["errno"] else f"take {fault['delay_ms']} ms longer"
     return f"Make disk operations of broker {broker} {what}"
 
 
-_FAULTS = {"isolate": _isolation, "inject_error": _failing_calls, "inject_disk": _failing_disk}
+_FAULTS = {
+    "isolate": _isolation,
+    "inject_error": _failing_calls,
+    "hold_requests": _held_requests,
+    "inject_disk": _failing_disk,
+}
+
+
+@_sentence.register
+def _(step: steps.WaitHeld) -> str:
+    return f"Wait until broker {step.broker} holds {step.count} request{'s' if step.count > 1 else ''}"
+
+
+@_sentence.register
+def _(step: steps.ReleaseRequests) -> str:
+    return f"Release the requests that {brokers(step.brokers)} hold{'s' if len(step.brokers) == 1 else ''}"
 
 
 @_sentence.register

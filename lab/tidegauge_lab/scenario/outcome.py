@@ -83,14 +83,14 @@ def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
 
     A step without a sentence, such as an expectation, begins with its note; without one it is not printed at all.
     """
-    told = [words for words in (narrated(step), *step.note.splitlines()) if words]
-    if not told and not verbose:
+    reported = [words for words in (narrated(step), *step.note.splitlines()) if words]
+    if not reported and not verbose:
         return []
-    first, *notes = told or [described(step)]
-    if told and first.partition(" ")[0].strip(",;.").isalpha():  # not the name of a record
+    first, *notes = reported or [described(step)]
+    if reported and first.partition(" ")[0].strip(",;.").isalpha():  # not the name of a record
         first = first[0].upper() + first[1:]
     lines = [f"{seconds:6.1f}s  {first}", *(f"{NOTE_INDENT}{note}" for note in notes)]
-    if verbose and told:
+    if verbose and reported:
         text = f"line {step.line}: {described(step)}"
         indent = f"{NOTE_INDENT}  "
         lines += textwrap.wrap(

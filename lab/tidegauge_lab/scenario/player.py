@@ -10,9 +10,10 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import singledispatchmethod
+from pathlib import Path
 from typing import Any
 
 from tidegauge import event_log
@@ -21,9 +22,13 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import checks, steps, table
+from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
+from tidegauge_lab.scenario.group_player import GroupPlayer
+from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
@@ -47,7 +52,19 @@ def nothing_to_check() -> None:
 
 
 class Player:
-    """One run; ``check`` is called again and again, and may raise what ends it."""
+    """One run.
+
+    Args:
+        scenario: what is played.
+        cluster: its processes.
+        hands: everything over the network.
+        tell: takes the story, a line at a time.
+        deadline: of a monotonic clock, in seconds.
+        outcome: is filled in.
+        check: called again and again, and may raise what ends the run.
+        verbose: whether the story has each step as it stands in the file, too.
+        histories: where histories are written; None: beside the cluster's directory.
+    """
 
     def __init__(
         self,
@@ -60,6 +77,7 @@ class Player:
         check: Check = nothing_to_check,
         *,
         verbose: bool = False,
+        histories: Path | None = None,
     ) -> None:
         self._scenario = scenario
         self._cluster = cluster
@@ -70,7 +88,11 @@ class Player:
         self._check = check
         self._verbose = verbose
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
-        self._senders = Senders(hands, cluster.directory.parent)
+        self._senders = Senders(hands, histories or cluster.directory.parent)
+        consumers = Consumers(lambda: ",".join(cluster.kafka_bootstrap_servers), histories or cluster.directory.parent)
+        self._groups = GroupPlayer(
+            consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
+        )
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
@@ -79,9 +101,19 @@ class Player:
         self._told_logs: list[str] = []
 
     def play(self) -> None:
-        """All steps; the outcome is filled in."""
+        """Create the topics and play all steps; the outcome is filled in."""
         for topic in self._scenario.topics:
             self._create(topic.name, topic.assignment, topic.config)
+        self.play_steps()
+
+    def take_over(self, names: Collection[str]) -> None:
+        """Take the scenario's topics of these names as those that are there."""
+        for topic in self._scenario.topics:
+            for number, replicas in enumerate(topic.assignment if topic.name in names else ()):
+                self._assigned[TopicPartition(topic.name, number)] = replicas
+
+    def play_steps(self) -> None:
+        """Play all steps on topics that are there; the outcome is filled in."""
         begin = time.monotonic()
         for step in self._scenario.steps:
             self._rows = []
@@ -102,10 +134,18 @@ class Player:
 
     def close(self) -> None:
         """Close what the run has opened."""
+        self._groups.close()
         self._senders.close()
 
     def _note(self, step: steps.Step, seconds: float) -> None:
-        at = self._at(step) if isinstance(step, steps.PartitionStep) else self._scenario.first_partition
+        at = None
+        if isinstance(step, steps.PartitionStep):
+            at = self._at(step)
+        elif self._scenario.topics:
+            at = self._scenario.first_partition
+        if at is None or at not in self._assigned:  # a cluster without topics has no state to show
+            self._outcome.steps.append(PlayedStep(step.line, step.verb, described(step), round(seconds, 3)))
+            return
         facts = self._look(at)
         played = PlayedStep(step.line, step.verb, described(step), round(seconds, 3), facts.line, self._rows)
         self._outcome.steps.append(played)
@@ -133,11 +173,14 @@ class Player:
     def _look(self, at: TopicPartition) -> Facts:
         return self._hands.look(at, self._assigned[at])
 
-    def _remaining(self) -> float:
+    def _remaining(self, instead: str = "") -> float:
+        """Return the seconds that are left; ``instead`` is what is true while something is waited for."""
         self._check()
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeLimitError(f"{self._scenario.name} is not at its end after {self._scenario.limit_seconds:g} s")
+            rest = f": {instead}" if instead else ""
+            limit_seconds = self._scenario.limit_seconds
+            raise TimeLimitError(f"{self._scenario.name} is not at its end after {limit_seconds:g} s{rest}")
         return left
 
     def _wait(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
@@ -151,7 +194,7 @@ class Player:
 
         limit = min(WAIT_SECONDS if limit_seconds is None else limit_seconds, self._remaining())
         if not holds_within(none_left, limit, pause_seconds=_LOOK_AGAIN_SECONDS):
-            self._remaining()
+            self._remaining("; ".join(last))
             raise StepFailed("; ".join(last))
 
     def _wait_values(
@@ -185,20 +228,20 @@ class Player:
 
     def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Answer:
         """Produce, again where the leader has moved; a broker that was named is asked once."""
-        answers: list[Answer] = []
+        responses: list[Answer] = []
 
         def settled() -> bool:
             target = self._leader(at) if step.via is None else step.via
             future = self._senders.send(step, at, value, target, _PRODUCE_MS)
             try:
-                answers.append(future.result(min(self._remaining(), _PRODUCE_MS / 1000 + 10)))
+                responses.append(future.result(min(self._remaining(), _PRODUCE_MS / 1000 + 10)))
             except FutureTimeoutError:
                 raise StepFailed(f"no response to {value}") from None
             expected = step.error.name if step.error is not ErrorCode.NONE else ""
-            return step.via is not None or answers[-1].state not in _MOVING - {expected}
+            return step.via is not None or responses[-1].state not in _MOVING - {expected}
 
         holds_within(settled, min(WAIT_SECONDS, self._remaining()), pause_seconds=_LOOK_AGAIN_SECONDS)
-        return answers[-1]
+        return responses[-1]
 
     def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
         """Send, and go on once the broker has appended it, or has responded already."""
@@ -270,36 +313,34 @@ class Player:
         said = done.response
         is_new = said.HasField("fetch") and (at, broker_id) not in self._kept_back
         offsets = (*rounds.offsets, said.fetch.fetch_offset) if is_new else rounds.offsets
-        told = said.fetch_result.high_watermark if said.fetch_result.HasField("high_watermark") else rounds.told_hw
-        self._rounds[at, broker_id] = table.Rounds(offsets, told)
+        reported = said.fetch_result.high_watermark if said.fetch_result.HasField("high_watermark") else rounds.told_hw
+        self._rounds[at, broker_id] = table.Rounds(offsets, reported)
         self._kept_back.discard((at, broker_id))
-        if done.answer_kept_back:
+        if done.response_withheld:
             self._kept_back.add((at, broker_id))
 
     @_do.register
-    def _kill(self, step: steps.Kill) -> None:
-        self._cluster.kill(*step.brokers)
-
-    @_do.register
-    def _stop(self, step: steps.Stop) -> None:
-        self._cluster.stop(*step.brokers)
-
-    @_do.register
-    def _pause(self, step: steps.Pause) -> None:
-        self._cluster.pause(*step.brokers)
-
-    @_do.register
-    def _resume(self, step: steps.Resume) -> None:
-        self._cluster.resume(*step.brokers)
-
-    @_do.register
-    def _start(self, step: steps.Start) -> None:
-        self._cluster.start(*step.brokers, held=step.held, after_power_cut=step.after_power_cut)
-        self._hands.reconnect(step.brokers)
+    def _process(self, step: steps.ProcessStep) -> None:
+        on_processes(self._cluster, step.kind, *step.brokers, **step.values)
+        if isinstance(step, steps.Start):
+            self._hands.reconnect(step.brokers)
 
     @_do.register
     def _set_fault(self, step: steps.FaultStep) -> None:
         self._tell(f"           broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
+
+    @_do.register
+    def _wait_held(self, step: steps.WaitHeld) -> None:
+        def missing() -> list[str]:
+            held = self._hands.held_requests(step.broker)
+            return [] if held >= step.count else [f"broker {step.broker} holds {held} requests, not {step.count}"]
+
+        self._wait(missing)
+
+    @_do.register
+    def _release_requests(self, step: steps.ReleaseRequests) -> None:
+        for broker_id in step.brokers:
+            self._hands.release_requests(broker_id)
 
     @_do.register
     def _clear_faults(self, step: steps.ClearFaults) -> None:
@@ -447,6 +488,12 @@ class Player:
 
         self._outcome.expectations += len(checks.expected(step))
         self._wait(differing, SETTLE_SECONDS)
+
+    @_do.register
+    def _group_step(self, step: GroupStep) -> None:
+        if isinstance(step, ExpectGroup):
+            self._outcome.expectations += 1
+        self._groups.do(step)
 
     @_do.register
     def _verify(self, step: steps.Verify) -> None:

@@ -85,10 +85,10 @@ def _note(history: HistoryWriter, number: int, at: TopicPartition, done: Future[
     """Write a response into the history of its record."""
     if done.cancelled() or done.exception() is not None:
         return
-    answer = done.result()
-    if answer.state == ACKNOWLEDGED:
-        history.acknowledged(number, RecordMetadata(at.topic, at.partition, answer.offset, -1))
+    response = done.result()
+    if response.state == ACKNOWLEDGED:
+        history.acknowledged(number, RecordMetadata(at.topic, at.partition, response.offset, -1))
         return
-    code = ErrorCode.NETWORK_EXCEPTION if answer.state == UNKNOWN else ErrorCode[answer.state]
-    problem = TidegaugeError(code, answer.message)
+    code = ErrorCode.NETWORK_EXCEPTION if response.state == UNKNOWN else ErrorCode[response.state]
+    problem = TidegaugeError(code, response.message)
     history.failed(number, problem, is_definite=problem.definite)

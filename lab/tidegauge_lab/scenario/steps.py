@@ -13,41 +13,21 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, assert_never
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults import actions
+from tidegauge.faults.actions import ActionKind
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
-from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario import group_steps, readers, step_base
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
+from tidegauge_lab.scenario.step_base import Argument, argument
 
-
-def argument(read: Reader[Any], about: str, *, name: str = "", default: Any = MISSING) -> Any:
-    """Declare a field that is read from the file; ``name`` where the file's word is no Python name.
-
-    Gives Any, as ``dataclasses.field`` does, so that it fits the annotation beside it.
-    """
-    return field(default=default, metadata={"read": read, "about": about, "name": name})
-
-
-class Argument(NamedTuple):
-    """One argument of a step.
-
-    Attributes:
-        attribute: the name in Python, which differs where the file's word is no Python name.
-        read: its reader.
-        about: one line for people.
-        default: its value where the file leaves it out; of no use where it is required.
-        is_required: whether it must be given.
-    """
-
-    attribute: str
-    read: Reader[Any]
-    about: str
-    default: Any
-    is_required: bool
+_UNTIL = actions.STEP_FETCH.parameter("until")
+Step = step_base.Step
 
 
 def arguments_of(step: type[Step]) -> dict[str, Argument]:
@@ -62,7 +42,7 @@ def arguments_of(step: type[Step]) -> dict[str, Argument]:
 
 def _fault_arguments(kind: FaultKind) -> dict[str, Argument]:
     return {
-        one.name: Argument(one.name, _fault_reader(one), _in_a_line(one), one.default, one.is_required)
+        one.name: Argument(one.name, _fault_reader(one), _about(one), one.default, one.is_required)
         for one in kind.parameters
     }
 
@@ -76,36 +56,29 @@ def _fault_reader(parameter: Parameter) -> Reader[Any]:
         case "flag":
             return readers.truth
         case "choice":
-            return readers.choice(*parameter.choices)
+            return readers.choice(*parameter.choices, former=parameter.former)
         case "error":
             return readers.error_name
         case "peers":
             return readers.plane
-    return readers.text
+        case "partition":
+            return readers.partition
+        case "partitions":
+            return readers.one_or_many(readers.partition)
+        case "text":
+            return readers.text
+        case _:
+            assert_never(parameter.kind)
 
 
-def _in_a_line(parameter: Parameter) -> str:
-    """Return a parameter's meaning as a part of a line; an acronym or a choice's own word keeps its form."""
-    meaning = parameter.meaning
-    if meaning[1:2].islower():
-        meaning = meaning[0].lower() + meaning[1:]
+def in_a_line(meaning: str) -> str:
+    """Return a meaning as a part of a line; an acronym keeps its capitals."""
+    return meaning[0].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+
+
+def _about(parameter: Parameter) -> str:
+    meaning = in_a_line(parameter.meaning)
     return f"{meaning} (default {parameter.shown_default})" if parameter.shown_default else meaning
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What all steps have: where they stand, and a word about them."""
-
-    verb: ClassVar[str]
-    main: ClassVar[str] = ""
-    about: ClassVar[str]
-
-    line: int
-    note: str = ""
-
-    def value_of(self, argument: Argument) -> Any:
-        """Return the value of one of its arguments."""
-        return getattr(self, argument.attribute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,98 +154,125 @@ class CreateTopic(Step):
 class HoldFetch(PartitionStep):
     """Followers that fetch only when stepped."""
 
-    verb = "hold_fetch"
+    verb = actions.HOLD_FETCH.verb
     main = "brokers"
-    about = "these followers fetch no more, until they are stepped or released; release: true lets them go"
+    about = in_a_line(actions.HOLD_FETCH.meaning)
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "the followers")
-    release: bool = argument(readers.truth, "true: let them go", default=False)
+    release: bool = argument(readers.truth, f"true: {in_a_line(actions.RELEASE_FETCH.meaning)}", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFetch(PartitionStep):
     """One round of a held follower."""
 
-    verb = "step_fetch"
+    verb = actions.STEP_FETCH.verb
     main = "broker"
-    about = "one round of a held follower: request, response after its wait in the purgatory, append"
+    about = in_a_line(actions.STEP_FETCH.meaning)
 
     broker: int = argument(readers.integer, "the follower")
     rounds: int = argument(readers.positive, "how many rounds", default=1)
     until: str = argument(
-        readers.choice("request", "answer"),
-        "request: stop when the leader has taken the request; the next step gets the response",
-        default="answer",
+        readers.choice(*_UNTIL.choices, former=_UNTIL.former), in_a_line(_UNTIL.meaning), default=_UNTIL.default
     )
     error: ErrorCode = argument(readers.error_name, "the error with which the leader refuses", default=ErrorCode.NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill(Step):
+class ProcessStep(Step):
+    """A declared action on the processes of brokers."""
+
+    kind: ClassVar[ActionKind]
+    main = "brokers"
+
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the action's parameters, by name."""
+        return {one.name: getattr(self, one.name) for one in self.kind.parameters}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill(ProcessStep):
     """SIGKILL."""
 
-    verb = "kill"
-    main = "brokers"
-    about = "kill -9: what was written stays, the ZooKeeper session ends some seconds later"
-
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    kind = actions.KILL
+    verb = kind.verb
+    about = in_a_line(kind.meaning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(Step):
+class Stop(ProcessStep):
     """Controlled shutdown."""
 
-    verb = "stop"
-    main = "brokers"
-    about = "a controlled shutdown: leaders are handed over first"
-
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    kind = actions.STOP
+    verb = kind.verb
+    about = in_a_line(kind.meaning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause(Step):
+class Pause(ProcessStep):
     """SIGSTOP."""
 
-    verb = "pause"
-    main = "brokers"
-    about = "freeze the process, as a long garbage collection would"
-
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    kind = actions.PAUSE
+    verb = kind.verb
+    about = in_a_line(kind.meaning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(Step):
+class Resume(ProcessStep):
     """SIGCONT."""
 
-    verb = "resume"
-    main = "brokers"
-    about = "let a frozen process run again"
-
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    kind = actions.RESUME
+    verb = kind.verb
+    about = in_a_line(kind.meaning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(Step):
+class Start(ProcessStep):
     """A start on the old data."""
 
-    verb = "start"
-    main = "brokers"
-    about = "start on the old data and port; waits until the broker is registered and responds"
+    kind = actions.START
+    verb = kind.verb
+    about = in_a_line(kind.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
     held: tuple[TopicPartition, ...] = argument(
-        readers.one_or_many(readers.partition), "partitions whose fetches are held from the start", default=()
+        readers.one_or_many(readers.partition), in_a_line(kind.parameter("held").meaning), default=()
     )
-    after_power_cut: bool = argument(readers.truth, "true: what was never flushed is lost first", default=False)
+    after_power_cut: bool = argument(readers.truth, in_a_line(kind.parameter("after_power_cut").meaning), default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heal(Step):
     """The end of network partitions."""
 
-    verb = "heal"
+    verb = actions.HEAL.verb
     main = "brokers"
-    about = "end all network partitions of these brokers"
+    about = in_a_line(actions.HEAL.meaning)
+
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitHeld(Step):
+    """Until requests wait at a broker."""
+
+    verb = "wait_held"
+    main = ""
+    about = "wait until a broker's hold_requests keep a minimum number of requests or responses"
+
+    broker: int = argument(readers.integer, "the broker")
+    count: int = argument(readers.positive, "how many", default=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequests(Step):
+    """The end of holds of requests."""
+
+    verb = actions.RELEASE_REQUESTS.verb
+    main = "brokers"
+    about = in_a_line(actions.RELEASE_REQUESTS.meaning)
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -281,9 +281,9 @@ class Heal(Step):
 class ClearFaults(Step):
     """The end of all faults."""
 
-    verb = "clear_faults"
+    verb = actions.CLEAR_FAULTS.verb
     main = "brokers"
-    about = "end all faults inside these brokers: network partitions, errors, disks; held followers stay held"
+    about = in_a_line(actions.CLEAR_FAULTS.meaning)
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -292,9 +292,9 @@ class ClearFaults(Step):
 class ExpireSession(Step):
     """The end of a ZooKeeper session."""
 
-    verb = "expire_zk_session"
+    verb = actions.EXPIRE_SESSION.verb
     main = "broker"
-    about = "end a broker's ZooKeeper session, as if it had been silent for too long"
+    about = in_a_line(actions.EXPIRE_SESSION.meaning)
 
     broker: int = argument(readers.integer, "the broker")
 
@@ -315,9 +315,9 @@ class Elect(PartitionStep):
 class Sync(PartitionStep):
     """Flush to disk."""
 
-    verb = "sync"
+    verb = actions.SYNC.verb
     main = "brokers"
-    about = "flush these replicas' logs to disk, so that a power loss leaves them"
+    about = in_a_line(actions.SYNC.meaning)
 
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
 
@@ -508,43 +508,45 @@ class Verify(Step):
 
 
 def _fault_step(kind: FaultKind) -> type[FaultStep]:
-    about = kind.meaning[0].lower() + kind.meaning[1:]
+    about = in_a_line(kind.meaning)
     return type(kind.name, (FaultStep,), {"verb": kind.name, "about": about, "kind": kind, "__doc__": kind.meaning})
 
 
-STEPS: dict[str, type[Step]] = {
-    step.verb: step
-    for step in (
-        CreateTopic,
-        Produce,
-        WaitAnswer,
-        HoldFetch,
-        StepFetch,
-        Kill,
-        Stop,
-        Pause,
-        Resume,
-        Start,
-        _fault_step(ISOLATE),
-        Heal,
-        _fault_step(INJECT_ERROR),
-        _fault_step(INJECT_DISK),
-        ClearFaults,
-        ExpireSession,
-        Elect,
-        Sync,
-        DropUnsynced,
-        WaitLeader,
-        WaitIsr,
-        WaitHw,
-        WaitLeo,
-        WaitEpoch,
-        WaitCheckpoint,
-        WaitController,
-        WaitEvent,
-        Mark,
-        Table,
-        Expect,
-        Verify,
-    )
-}
+_OWN_STEPS: tuple[type[Step], ...] = (
+    CreateTopic,
+    Produce,
+    WaitAnswer,
+    HoldFetch,
+    StepFetch,
+    Kill,
+    Stop,
+    Pause,
+    Resume,
+    Start,
+    _fault_step(ISOLATE),
+    Heal,
+    _fault_step(INJECT_ERROR),
+    _fault_step(HOLD_REQUESTS),
+    WaitHeld,
+    ReleaseRequests,
+    _fault_step(INJECT_DISK),
+    ClearFaults,
+    ExpireSession,
+    Elect,
+    Sync,
+    DropUnsynced,
+    WaitLeader,
+    WaitIsr,
+    WaitHw,
+    WaitLeo,
+    WaitEpoch,
+    WaitCheckpoint,
+    WaitController,
+    WaitEvent,
+    Mark,
+    Table,
+    Expect,
+    Verify,
+)
+STEPS: dict[str, type[Step]] = {step.verb: step for step in (*_OWN_STEPS, *group_steps.GROUP_STEPS)}
+"""By verb."""

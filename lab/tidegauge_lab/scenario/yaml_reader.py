@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -121,6 +122,19 @@ def _node(found: yaml.Node, depth: int) -> Node:
 def _refuse_tag(found: yaml.Node, expected: str, line: int) -> None:
     if found.tag != f"tag:yaml.org,2002:{expected}":
         raise MalformedYaml(line, f"tags ({found.tag}) are not read here; quote the text if it is meant as such")
+
+
+def node_of(value: Any, line: int = 0) -> Node:
+    """Return a JSON value as the tree of a document; the entries of a list on top have the lines 1, 2, ..."""
+    if isinstance(value, dict):
+        mapping = Mapping(line)
+        for key, one in value.items():
+            mapping.add(key, line, node_of(one, line))
+        return mapping
+    if isinstance(value, list):
+        return Sequence(line, [node_of(one, line or place) for place, one in enumerate(value, 1)])
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return Scalar(line, value, text)
 
 
 def plain_value(text: str) -> Value:

@@ -21,6 +21,8 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -38,7 +40,7 @@ from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.switches import wire
-from tidegauge_lab.switches.fault_calls import FaultCalls
+from tidegauge_lab.switches.former import FormerCalls
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Fault,
@@ -56,9 +58,10 @@ _OPTIONS = (
 )
 _DEADLINE_SECONDS = 10.0
 STEP_LIMIT_SECONDS = 30.0
+_LOOK_AGAIN_SECONDS = 0.05
 
 
-class Switches(FaultCalls):
+class Switches(FormerCalls):
     """The switches of some brokers; use it in an ``async with``, or ``close`` it.
 
     Attributes:
@@ -117,7 +120,7 @@ class Switches(FaultCalls):
         at: TopicPartition,
         broker_id: int,
         *,
-        until: Until = Until.ANSWER,
+        until: Until = Until.RESPONSE,
         limit_seconds: float = STEP_LIMIT_SECONDS,
     ) -> Step:
         """One round of a held follower: request, response (after its wait in the purgatory), append.
@@ -136,7 +139,7 @@ class Switches(FaultCalls):
     # Faults
 
     async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
-        """Put a fault in force at a broker; ``isolate``, ``inject_error`` and ``inject_disk`` come here.
+        """Put a fault in force at a broker; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, its declaration or the broker refuses it; BROKER_NOT_AVAILABLE.
@@ -162,42 +165,96 @@ class Switches(FaultCalls):
         self, broker_id: int, request: lab_pb2.ClearFaultsRequest
     ) -> tuple[list[Fault], list[TopicPartition]]:
         with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).ClearFaults(request, timeout=_DEADLINE_SECONDS)
-        ended = [wire.from_fault(broker_id, fault) for fault in answer.faults]
-        return ended, [wire.from_partition(partition) for partition in answer.released]
+            response = await (await self._stub(broker_id)).ClearFaults(request, timeout=_DEADLINE_SECONDS)
+        ended = [wire.from_fault(broker_id, fault) for fault in response.faults]
+        return ended, [wire.from_partition(partition) for partition in response.released]
+
+    async def wait_held(self, broker_id: int, count: int = 1, *, limit_seconds: float = STEP_LIMIT_SECONDS) -> int:
+        """Wait until the broker's holds keep a minimum number of requests; return the number that they keep.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, with how many are held instead; BROKER_NOT_AVAILABLE.
+        """
+        deadline = time.monotonic() + limit_seconds
+        while True:
+            held = sum(fault.held for fault in (await self.list_faults(broker_id)).faults)
+            if held >= count:
+                return held
+            if time.monotonic() >= deadline:
+                raise TidegaugeError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"broker {broker_id} holds {held} of {count} requests (waited {limit_seconds:g} s)",
+                )
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def release_requests(self, broker_id: int) -> list[Fault]:
+        """End the broker's holds of requests, which lets go on what they keep; returns those that ended."""
+        faults = (await self.list_faults(broker_id)).faults
+        holds = [fault.fault_id for fault in faults if fault.message.WhichOneof("kind") == "hold"]
+        return (await self.clear(broker_id, holds))[0] if holds else []
 
     async def list_faults(self, broker_id: int) -> BrokerSwitches:
         """All that is in force on the broker."""
         with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).ListFaults(
+            response = await (await self._stub(broker_id)).ListFaults(
                 lab_pb2.ListFaultsRequest(), timeout=_DEADLINE_SECONDS
             )
-        return wire.from_list(answer)
+        return wire.from_list(response)
+
+    async def set_rules(self, broker_id: int, rules: Sequence[lab_pb2.RequestRule]) -> None:
+        """Put rules for requests of Kafka's clients in force at the broker, and no others."""
+        with _telling(broker_id):
+            await (await self._stub(broker_id)).SetRules(
+                lab_pb2.SetRulesRequest(rules=rules), timeout=_DEADLINE_SECONDS
+            )
+
+    async def held_by_rules(self, broker_id: int) -> dict[str, int]:
+        """Return how many responses each rule holds at the broker, by the rule's id."""
+        with _telling(broker_id):
+            response = await (await self._stub(broker_id)).ListRules(
+                lab_pb2.ListRulesRequest(), timeout=_DEADLINE_SECONDS
+            )
+        return {one.rule_id: one.held for one in response.rules}
+
+    async def requests_after(self, broker_id: int, number: int) -> Sequence[lab_pb2.ArrivedRequest]:
+        """Return the journal of requests that arrived at the broker while rules were in force, after a number."""
+        with _telling(broker_id):
+            response = await (await self._stub(broker_id)).ListRequests(
+                lab_pb2.ListRequestsRequest(after=number), timeout=_DEADLINE_SECONDS
+            )
+        return list(response.requests)
 
     async def expire_session(self, broker_id: int) -> int:
         """End the broker's ZooKeeper session on the server, at once; returns the session's id."""
         with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).ExpireSession(
+            response = await (await self._stub(broker_id)).ExpireSession(
                 lab_pb2.ExpireSessionRequest(), timeout=_DEADLINE_SECONDS
             )
-        return answer.session_id
+        return response.session_id
 
     async def sync_log(self, broker_id: int, at: TopicPartition | None = None) -> dict[TopicPartition, int]:
         """Flush a replica's log to the disk, or all of the broker; returns the recovery points."""
         request = lab_pb2.SyncLogRequest(partition=None if at is None else wire.to_partition(at))
         with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
-        return {wire.from_partition(log.partition): log.recovery_point for log in answer.logs}
+            response = await (await self._stub(broker_id)).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
+        return {wire.from_partition(log.partition): log.recovery_point for log in response.logs}
 
     async def observe(
         self, broker_id: int, topics: Sequence[str] = ()
     ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
         """Return the broker's replicas (LEO, HW, epochs, ISR, ...), through every network partition."""
         with _telling(broker_id):
-            answer = await (await self._stub(broker_id)).ObserveReplicas(
+            response = await (await self._stub(broker_id)).ObserveReplicas(
                 lab_pb2.ObserveReplicasRequest(topics=topics), timeout=_DEADLINE_SECONDS
             )
-        return {TopicPartition(replica.topic, replica.partition): replica for replica in answer.replicas}
+        return {TopicPartition(replica.topic, replica.partition): replica for replica in response.replicas}
+
+    async def observe_groups(self, broker_id: int) -> list[lab_pb2.ObservedGroup]:
+        """Return the consumer groups that the broker coordinates, whatever faults are in force."""
+        with _telling(broker_id):
+            stub = await self._stub(broker_id)
+            response = await stub.ObserveGroups(lab_pb2.ObserveGroupsRequest(), timeout=_DEADLINE_SECONDS)
+        return list(response.groups)
 
     async def _stub(self, broker_id: int) -> LabServiceAsyncStub:
         channel = self._channels.get(broker_id)

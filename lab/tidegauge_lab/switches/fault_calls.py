@@ -63,6 +63,7 @@ class FaultCalls(ABC):
         probability: float = 1.0,
         seed: int = 0,
         caller: str = "",
+        client_id: str = "",
         topic: str = "",
         partition_index: int | None = None,
         group: str = "",
@@ -71,7 +72,7 @@ class FaultCalls(ABC):
 
         Args:
             broker: The broker.
-            rpc: RPC, by its name in the .proto files: Produce, Fetch, ReplicaFetch, LeaderAndIsr.
+            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
             grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
             after_effect: The call takes effect, and only its response is replaced.
@@ -80,6 +81,7 @@ class FaultCalls(ABC):
             probability: Probability with which each of them fails.
             seed: Seed of the random numbers.
             caller: Only calls of this sender: clients, brokers, or a broker's id.
+            client_id: Only calls of clients with this client.id.
             topic: Only calls that name this topic.
             partition_index: Only calls that name this partition of the topic.
             group: Only calls that name this group or transactional id.
@@ -100,11 +102,59 @@ class FaultCalls(ABC):
             "probability": probability,
             "seed": seed,
             "caller": caller,
+            "client_id": client_id,
             "topic": topic,
             "partition_index": partition_index,
             "group": group,
         }
         return await self.set_fault(broker, kind_of("inject_error").wanted(values))
+
+    async def hold_requests(
+        self,
+        broker: int,
+        rpc: str,
+        *,
+        after_effect: bool = False,
+        nth: int = 1,
+        times: int = 0,
+        caller: str = "",
+        client_id: str = "",
+        topic: str = "",
+        partition_index: int | None = None,
+        group: str = "",
+    ) -> Fault:
+        """Hold requests of an API at a broker, or their responses, until they are released.
+
+        Args:
+            broker: The broker.
+            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
+            after_effect: The request takes effect, and its response is held.
+            nth: Ordinal of the first call affected.
+            times: Number of calls affected; 0: no limit.
+            caller: Only calls of this sender: clients, brokers, or a broker's id.
+            client_id: Only calls of clients with this client.id.
+            topic: Only calls that name this topic.
+            partition_index: Only calls that name this partition of the topic.
+            group: Only calls that name this group or transactional id.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {
+            "rpc": rpc,
+            "after_effect": after_effect,
+            "nth": nth,
+            "times": times,
+            "caller": caller,
+            "client_id": client_id,
+            "topic": topic,
+            "partition_index": partition_index,
+            "group": group,
+        }
+        return await self.set_fault(broker, kind_of("hold_requests").wanted(values))
 
     async def inject_disk(
         self,

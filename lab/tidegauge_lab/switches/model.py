@@ -9,13 +9,23 @@ from enum import Enum
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
+from tidegauge_lab.switches.deprecation import former
 
 
 class Until(Enum):
     """How far a step goes; see ``Switches.step_fetch``."""
 
     REQUEST = "request"
-    ANSWER = "answer"
+    RESPONSE = "response"
+    ANSWER = "response"  # noqa: PIE796 - an alias
+    """The former name, for one release."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Until | None:
+        if value != "answer":
+            return None
+        former("`answer` of until", "it is `response` now")
+        return cls.RESPONSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +35,14 @@ class Fault:
     Attributes:
         text: for people, one line.
         met: calls or operations that it has met.
+        held: requests and responses that it holds now.
     """
 
     broker_id: int
     fault_id: int
     text: str
     met: int
+    held: int
     message: lab_pb2.LabFault = field(repr=False)
 
 
@@ -73,7 +85,7 @@ class Step:
     Attributes:
         error: NONE, or why the round was refused (FENCED_LEADER_EPOCH, NETWORK_EXCEPTION for a leader that is dead).
         leader: who was asked, or None.
-        answer_kept_back: the step stopped at its request.
+        response_withheld: the step stopped at its request.
         text: what was requested and returned, one line for people.
         changes: at the follower and, where its leader responded, there, in this order.
         response: the follower's broker's own words.
@@ -84,7 +96,13 @@ class Step:
     error: ErrorCode
     message: str
     leader: int | None
-    answer_kept_back: bool
+    response_withheld: bool
     text: str
     changes: Sequence[Change]
     response: lab_pb2.StepFetchResponse = field(repr=False)
+
+    @property
+    def answer_kept_back(self) -> bool:
+        """The former name of ``response_withheld``, for one release."""
+        former("Step.answer_kept_back", "it is response_withheld now")
+        return self.response_withheld

@@ -17,7 +17,7 @@ from tidegauge_lab.switches.model import (
     Until,
 )
 
-UNTIL = {Until.ANSWER: lab_pb2.STEP_UNTIL_ANSWER, Until.REQUEST: lab_pb2.STEP_UNTIL_REQUEST}
+UNTIL = {Until.RESPONSE: lab_pb2.STEP_UNTIL_RESPONSE, Until.REQUEST: lab_pb2.STEP_UNTIL_REQUEST}
 
 
 def to_partition(at: TopicPartition) -> lab_pb2.LabPartition:
@@ -32,13 +32,13 @@ def from_partition(message: lab_pb2.LabPartition) -> TopicPartition:
 
 def from_fault(broker_id: int, message: lab_pb2.LabFault) -> Fault:
     """From the wire."""
-    return Fault(broker_id, message.fault_id, describe_fault(message), message.met, message)
+    return Fault(broker_id, message.fault_id, describe_fault(message), message.met, message.held, message)
 
 
 def from_list(message: lab_pb2.ListFaultsResponse) -> BrokerSwitches:
     """From the wire."""
     held = {
-        from_partition(item.partition): item.answer_kept_by if item.HasField("answer_kept_by") else None
+        from_partition(item.partition): item.response_withheld_by if item.HasField("response_withheld_by") else None
         for item in message.held
     }
     return BrokerSwitches(message.broker_id, [from_fault(message.broker_id, fault) for fault in message.faults], held)
@@ -56,7 +56,7 @@ def from_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchRes
         error=ErrorCode.of(response.error),
         message=response.error_message,
         leader=leader,
-        answer_kept_back=response.answer_kept_back,
+        response_withheld=response.response_withheld,
         text=_describe_step(at, broker_id, response),
         changes=changes,
         response=response,
@@ -103,7 +103,7 @@ def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFet
         fetch = response.fetch
         epoch = f", last epoch {fetch.last_fetched_epoch}" if fetch.HasField("last_fetched_epoch") else ""
         asked = f"Broker {broker_id} asked {leader} for {at} from offset {fetch.fetch_offset}{epoch}"
-    if response.answer_kept_back:
+    if response.response_withheld:
         return f"{asked}; {leader} has taken the request and withholds the response"
     if error is not ErrorCode.NONE:
         return f"{asked}: {error.name}: {response.error_message}"

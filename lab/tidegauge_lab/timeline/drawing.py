@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 from tidegauge_lab.timeline.choice import Choice, Event
 from tidegauge_lab.timeline.folding import folded
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, Lane, Step, steps
-from tidegauge_lab.timeline.words import happening, partition_of
+from tidegauge_lab.timeline.words import group_of, happening, partition_of
 
 MOST_ROWS = 1_000
 ROW_PX = 26
@@ -44,6 +44,9 @@ _COLOURS = {
     "session": "#57606a",
     "broker": "#57606a",
     "fault": "#cf222e",
+    "group": "#1b7c83",
+    "transaction": "#1b7c83",
+    "coordinator": "#1b7c83",
 }
 _LEGEND = (
     ("log_end_offset", "LEO"),
@@ -52,6 +55,7 @@ _LEGEND = (
     ("isr", "ISR"),
     ("election", "election"),
     ("truncation", "truncation, fault"),
+    ("group", "consumer group, transaction"),
 )
 _EPOCH_COLOURS = ("#54aeff", "#4ac26b", "#d4a72c", "#c297ff", "#ff8182", "#76e3ea")
 _DIES = frozenset({"kill", "stop", "pause", "power-cut"})
@@ -103,6 +107,8 @@ class _Picture:
         words = happening(step.event)
         if step.lane == CONTROLLER and "source" in step.event and step.event.get("kind") == "controller":
             words = f"{str(step.event['source']).replace('-', ' ')} {words}"
+        if group := group_of(step.event):
+            return f"group {group} {words}"
         return words if not name or self._only else f"{name} {words}"
 
     def _columns(self) -> tuple[Mapping[Lane, float], float]:
@@ -164,7 +170,7 @@ class _Picture:
 
     def _lived_before(self, lane: Lane) -> bool:
         """Return the state before a broker's first start or end: the other one."""
-        first = next((life for step in self._drawn if (life := _life(step, lane)) is not None), False)
+        first = next((incarnation for step in self._drawn if (incarnation := _life(step, lane)) is not None), False)
         return not first
 
     def _leaders(self) -> Iterator[str]:

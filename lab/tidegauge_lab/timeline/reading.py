@@ -110,6 +110,11 @@ class Timeline:
         while self._waiting and self._waiting[0][0] <= last:
             yield heapq.heappop(self._waiting)[2]
 
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether events were read that ``settled`` has not given yet."""
+        return bool(self._waiting)
+
     def close(self) -> None:
         """Read no more."""
         for tail in self._tails.values():

@@ -20,11 +20,26 @@ def line(event: Event, zone: tzinfo | None = None) -> str:
     """Return an event as a line; the time is in this zone, None: local time."""
     moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, zone)
     source = str(event.get("source", "?"))
-    about = str(event["group"]) if event.get("kind") == "group" and "group" in event else partition_of(event) or "-"
+    about = subject_of(event) or "-"
     return (
         f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d} {source:<{SOURCE_WIDTH}} {about:<{PARTITION_WIDTH}} "
         f"{sentence(event)}"
     )
+
+
+def subject_of(event: Event) -> str:
+    """Return the group or the transactional id of such an event, else the partition; nothing for an event of none."""
+    return group_of(event) or transactional_id_of(event) or partition_of(event)
+
+
+def group_of(event: Event) -> str:
+    """Return the id of the consumer group of an event; nothing for any other event."""
+    return str(event["group"]) if event.get("kind") == "group" and "group" in event else ""
+
+
+def transactional_id_of(event: Event) -> str:
+    """Return the transactional id of a transaction's event; nothing for any other event."""
+    return str(event["transactional_id"]) if event.get("kind") == "transaction" and "transactional_id" in event else ""
 
 
 def partition_of(event: Event) -> str:
@@ -39,6 +54,14 @@ def sentence(event: Event) -> str:
         return happening(event)
     changes = f", {event[CHANGES]} changes" if CHANGES in event else ""
     return f"{happening(event)} ({cause}{changes})"
+
+
+def whole_sentence(event: Event) -> str:
+    """Return what happened where lines may be long: of a rebalance also its members and its reason."""
+    if not group_of(event) or event.get("new") != "PreparingRebalance":
+        return sentence(event)
+    reason = f": {event['reason']}" if event.get("reason") else ""
+    return f"{sentence(event)}, {event.get('members', 0)} members{reason}"
 
 
 def happening(event: Event) -> str:
@@ -106,9 +129,18 @@ def _group(event: Event) -> str:
     return f"{event['new']}, generation {event['generation']}"
 
 
+_LOADED = {"groups": "groups", "transactions": "ids"}
+"""What a coordinator has read, in words that leave room for the name of the partition."""
+
+
 def _coordinator(event: Event) -> str:
-    groups = f", {event['groups']} groups" if event["state"] == "active" else ""
-    return f"{event['state']}, epoch {event['leader_epoch']}{groups}"
+    what = "transactions" if "transactions" in event else "groups"
+    loaded = f", {event[what]} {_LOADED[what]}" if event["state"] == "active" else ""
+    return f"{event['state']}, epoch {event['leader_epoch']}{loaded}"
+
+
+def _transaction(event: Event) -> str:
+    return f"{event['new']}, producer epoch {event['producer_epoch']}"
 
 
 def _fault(event: Event) -> str:
@@ -134,6 +166,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "log_start_offset": _moved("log start"),
     "coordinator": _coordinator,
     "group": _group,
+    "transaction": _transaction,
     "fault": _fault,
 }
 _SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment"})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import lab_pb2, metadata_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class BrokerFacts:
         ``answered``: whether ``replicas`` is what it says now.
         faults: in force inside it, one line each.
         held: followers that are held; the value is the leader that withholds a response, or None.
+        groups: the consumer groups that it coordinates, as it said last; None when it has never responded.
+        groups_answered: whether that is what it says now.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
         session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
@@ -40,6 +42,8 @@ class BrokerFacts:
     session: int | None = None
     session_state: str = ""
     session_left_ms: float | None = None
+    groups: Sequence[lab_pb2.ObservedGroup] | None = None
+    groups_answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Hub:
         """Yield what one watcher is to be sent, as it happens; end when the hub is closed."""
         self._watchers += 1
         self._wanted.set()
-        told: Json = {}
+        reported: Json = {}
         looks, number = self._looks, 0
         try:
             while not self._closed:
@@ -91,11 +91,11 @@ class Hub:
                 if self._closed:
                     return
                 view, looks = self._view, self._looks
-                if not told:
+                if not reported:
                     yield "view", view
-                elif changed := difference(told, view):
+                elif changed := difference(reported, view):
                     yield "change", changed
-                told = view
+                reported = view
                 if events := self._events_after(number):
                     number = events[-1]["number"]
                     yield "events", events

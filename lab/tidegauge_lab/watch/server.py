@@ -1,7 +1,8 @@
-"""The page's server: a Starlette application with four kinds of responses, and uvicorn on 127.0.0.1.
+"""The page's server: a Starlette application with five kinds of responses, and uvicorn on 127.0.0.1.
 
     GET /           the page, with this run's token in it
-    GET /watch.css, /watch.js
+    GET /watch.css, /watch.js, /form.js, /groups.js
+    GET /vocabulary the declared faults and actions as JSON Schema, from which the page builds its form and its buttons
     GET /events     server-sent events: ``view`` once, then ``change`` and ``events`` (hub.py)
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
 
@@ -26,13 +27,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab.watch.actions import Action, TopicAction, read_action
+from tidegauge.faults.schema import vocabulary
+from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
 
 MAX_ACTION_BYTES = 4096
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
-_TYPES = {"watch.css": "text/css", "watch.js": "text/javascript"}
+_SCRIPTS = ("watch.js", "form.js", "groups.js")
+_TYPES = {"watch.css": "text/css", **dict.fromkeys(_SCRIPTS, "text/javascript")}
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -45,7 +48,7 @@ _HEADERS = [
     ),
 ]
 
-Do = Callable[[Action | TopicAction], Awaitable[str]]
+Do = Callable[[Action], Awaitable[str]]
 
 
 class _Gate:
@@ -66,8 +69,8 @@ class _Gate:
             await send(message)
 
         refused = refusal_of_reading(Request(scope).headers, self._port)
-        answer = _refused(403, "FORBIDDEN", refused) if refused else self._app
-        await answer(scope, receive, with_headers)
+        response = _refused(403, "FORBIDDEN", refused) if refused else self._app
+        await response(scope, receive, with_headers)
 
 
 def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
@@ -87,6 +90,9 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
     async def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         return Response(_file(name), media_type=_TYPES[name])
+
+    async def declared(_: Request) -> Response:
+        return JSONResponse(vocabulary())
 
     async def events(_: Request) -> Response:
         return StreamingResponse(_stream(hub), media_type="text/event-stream")
@@ -121,6 +127,7 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
     routes = [
         Route("/", index),
         *(Route(f"/{name}", asset) for name in _TYPES),
+        Route("/vocabulary", declared),
         Route("/events", events),
         Route("/action", action, methods=["POST"]),
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
@@ -25,6 +25,7 @@ from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sessions import Sessions
+from tidegauge_lab.watch.view import groups_view
 
 _NO_ANSWER = Observation()
 
@@ -75,6 +76,7 @@ class LabSource:
         self._sessions: Sessions | None = None
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
+        self._last_groups: dict[int, Sequence[lab_pb2.ObservedGroup]] = {}
         self._session_states: dict[int, str] = {}
         self._silence = Silence()
 
@@ -88,19 +90,22 @@ class LabSource:
         states = {broker_id: process.state for broker_id, process in processes.items()}
         up = [broker_id for broker_id, state in states.items() if state is ProcessState.UP]
         observer = await self._observer_of(file)
-        answers, (zookeeper, owners) = await asyncio.gather(
-            observer.ask(up), asyncio.to_thread(self._look_at_zookeeper, file)
+        responses, (zookeeper, owners) = await asyncio.gather(
+            observer.ask(up, with_groups=True), asyncio.to_thread(self._look_at_zookeeper, file)
         )
-        for broker_id, answer in answers.items():
-            if answer.replicas is not None:
-                self._last_said[broker_id] = answer.replicas
+        for broker_id, response in responses.items():
+            if response.replicas is not None:
+                self._last_said[broker_id] = response.replicas
+            if response.groups is not None:
+                self._last_groups[broker_id] = response.groups
         silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP}
         left_ms = self._silence.left_ms(silent, time.monotonic(), session_timeout_ms(file.settings, file.profile))
         brokers = [
             broker_facts(
                 BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
-                answers.get(broker.id, _NO_ANSWER),
+                responses.get(broker.id, _NO_ANSWER),
                 last_said=self._last_said.get(broker.id),
+                last_groups=self._last_groups.get(broker.id),
                 session=owners.get(broker.id),
                 session_state=self._session_states.get(broker.id, ""),
                 session_left_ms=left_ms.get(broker.id),
@@ -176,14 +181,14 @@ class RemoteSource:
             if self._observer is not None:
                 await self._observer.close()
             self._observer = Observer.of(merged, has_switches=False, security=self._servers.security)
-        answers = await self._observer.ask(sorted(addresses))
-        for broker_id, answer in answers.items():
-            if answer.replicas is not None:
-                self._last_said[broker_id] = answer.replicas
+        responses = await self._observer.ask(sorted(addresses))
+        for broker_id, response in responses.items():
+            if response.replicas is not None:
+                self._last_said[broker_id] = response.replicas
         brokers = [
             broker_facts(
                 BrokerFacts(broker_id, merged[broker_id], "up" if broker_id in addresses else "unknown"),
-                answers.get(broker_id, _NO_ANSWER),
+                responses.get(broker_id, _NO_ANSWER),
                 last_said=self._last_said.get(broker_id),
             )
             for broker_id in sorted(merged)
@@ -207,6 +212,7 @@ def broker_facts(
     answer: Observation,
     *,
     last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
+    last_groups: Sequence[lab_pb2.ObservedGroup] | None = None,
     session: int | None = None,
     session_state: str = "",
     session_left_ms: float | None = None,
@@ -225,4 +231,32 @@ def broker_facts(
         session=session,
         session_state=session_state,
         session_left_ms=session_left_ms,
+        groups=last_groups,
+        groups_answered=answer.groups is not None,
+    )
+
+
+async def groups_now(file: ClusterFile, up: Collection[int]) -> list[dict[str, Any]]:
+    """Return the consumer groups of a cluster of the lab; groups of brokers that do not respond are missing.
+
+    Args:
+        file: names the cluster's brokers.
+        up: those whose processes run.
+    """
+    addresses = {broker.id: broker.address for broker in file.brokers}
+    observer = Observer.of(addresses, has_switches=True, security=file.security)
+    try:
+        responses = await observer.ask(up, with_switches=False, with_groups=True)
+    finally:
+        await observer.close()
+    return groups_view(
+        [
+            broker_facts(
+                BrokerFacts(broker_id, addresses[broker_id], "up"),
+                response,
+                last_said=response.replicas,
+                last_groups=response.groups,
+            )
+            for broker_id, response in responses.items()
+        ]
     )

@@ -8,7 +8,7 @@ Rules:
        clients see until its session ends.
     4. A replica whose broker does not respond keeps the values it had last, marked ``old``; without any it is
        ``unknown``.
-    5. A change is sent as complete brokers and partitions: the page touches nothing else.
+    5. A change is sent as complete brokers, partitions and groups: the page touches nothing else.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.observation import Age, age_of, leader_in, newest_metadata, newest_states
-from tidegauge_lab.timeline.words import partition_of, sentence
+from tidegauge_lab.timeline.words import subject_of, whole_sentence
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
+from tidegauge_lab.watch.group_view import groups_of
 
 Json = dict[str, Any]
+_ENTRIES = ("brokers", "partitions", "groups")
 SILENT = frozenset({"down", "paused"})
 
 
@@ -47,7 +49,13 @@ def view_of(facts: Facts) -> Json:
         },
         "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
         "partitions": partitions,
+        "groups": groups_of(facts.brokers, partitions),
     }
+
+
+def groups_view(brokers: Sequence[BrokerFacts]) -> list[Json]:
+    """Return the consumer groups alone, by id, as ``status -o json`` shows them."""
+    return list(groups_of(brokers, _partitions(brokers, newest_metadata(_metadata(brokers)))).values())
 
 
 def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.MetadataResponse]:
@@ -56,11 +64,9 @@ def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.Metadata
 
 def difference(old: Json, new: Json) -> Json:
     """Return what the page must change; empty when nothing (rule 5). A removed partition or broker is null."""
-    changed: Json = {
-        key: value for key, value in new.items() if key not in {"brokers", "partitions"} and old.get(key) != value
-    }
-    for key in ("brokers", "partitions"):
-        before, after = old.get(key, {}), new[key]
+    changed: Json = {key: value for key, value in new.items() if key not in _ENTRIES and old.get(key) != value}
+    for key in _ENTRIES:
+        before, after = old.get(key, {}), new.get(key, {})
         entries = {name: value for name, value in after.items() if before.get(name) != value}
         entries |= {name: None for name in before if name not in after}
         if entries:
@@ -74,9 +80,9 @@ def event_line(number: int, event: Mapping[str, Any]) -> Json:
         "number": number,
         "time": event.get("time_ms", 0),
         "source": str(event.get("source", "?")),
-        "partition": partition_of(event),
+        "partition": subject_of(event),
         "kind": str(event.get("kind")),
-        "text": sentence(event),
+        "text": whole_sentence(event),
     }
 
 

@@ -44,21 +44,21 @@ def test_a_lock_in_a_removed_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_purge_deletes_what_up_made_and_the_empty_directory(tmp_path: Path) -> None:
-    folder = tmp_path / "cluster"
-    make_cluster(folder)
-    layout.remove_cluster(folder)
-    assert not folder.exists()
+    directory = tmp_path / "cluster"
+    make_cluster(directory)
+    layout.remove_cluster(directory)
+    assert not directory.exists()
 
 
 def test_purge_leaves_files_of_the_user_and_follows_no_link(tmp_path: Path) -> None:
-    folder, precious = tmp_path / "cluster", tmp_path / "precious"
-    make_cluster(folder)
+    directory, precious = tmp_path / "cluster", tmp_path / "precious"
+    make_cluster(directory)
     precious.mkdir()
     (precious / "file").touch()
-    (folder / "notes.txt").touch()
-    (folder / "broker-7").symlink_to(precious)
-    layout.remove_cluster(folder)
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (directory / "notes.txt").touch()
+    (directory / "broker-7").symlink_to(precious)
+    layout.remove_cluster(directory)
+    assert [path.name for path in directory.iterdir()] == ["notes.txt"]
     assert (precious / "file").exists()
 
 
@@ -125,7 +125,7 @@ def test_ports_of_a_directory_stay_reserved_while_any_of_its_processes_runs(tmp_
     two.mkdir()
     now = [1000.0]
     running = {one}
-    reservations = Reservations(tmp_path / "ports.json", lambda: now[0], lambda folder: folder in running)
+    reservations = Reservations(tmp_path / "ports.json", lambda: now[0], lambda directory: directory in running)
     reservations.hold(one, [19092, 19093])
     for _ in range(3):
         now[0] += 3600

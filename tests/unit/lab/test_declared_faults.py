@@ -1,33 +1,39 @@
 """One declaration of faults: messages, broker, command line, scenario steps, methods and schema agree with it."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fault_strategies import faults
+from tests.fault_strategies import faults, values_of
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import ACTIONS, CLEAR_FAULTS, KILL, action_of
 from tidegauge.faults.messages import from_message, to_message
 from tidegauge.faults.model import Direction, Plane
-from tidegauge.faults.schema import schema
+from tidegauge.faults.requests import read_request
+from tidegauge.faults.schema import schema, vocabulary
 from tidegauge.faults.table import FAULTS, INJECT_DISK, INJECT_ERROR, ISOLATE, kind_of
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_lab.cli.inject import inject_disk, inject_error
+from tidegauge_client.cli.main import root
+from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error
 from tidegauge_lab.cli.isolate import isolate
-from tidegauge_lab.pytest_plugin.cluster import Cluster
-from tidegauge_lab.scenario.steps import STEPS, arguments_of
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
+from tidegauge_lab.scenario.steps import STEPS, arguments_of, in_a_line
 from tidegauge_lab.switches.fault_calls import FaultCalls
 
 ROOT = Path(__file__).parents[3]
 KINDS = list(FAULTS.values())
-VERBS = {"isolate": isolate, "inject_error": inject_error, "inject_disk": inject_disk}
-UNION = {"cut"}
+VERBS = {"isolate": isolate, "inject_error": inject_error, "hold_requests": hold_requests, "inject_disk": inject_disk}
+UNION = {"partitioned"}
 """A field that says only that neither of its alternatives is given."""
 
 
@@ -82,6 +88,39 @@ def test_generated_methods_and_tables_are_those_of_the_declarations():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+SEVERAL = {"holds"}
+"""Parameters that only one target's request has: the verb and the method always release, the step never does."""
+
+
+@pytest.mark.parametrize("kind", ACTIONS.values(), ids=lambda kind: kind.name)
+def test_each_action_is_a_verb_a_step_and_a_method_with_its_parameters(kind):
+    parameters = {one.name for one in kind.parameters} - SEVERAL
+    verb, *flags = kind.words.split()
+    command = root.get_command(click.Context(root), verb)
+    assert command is not None
+    assert parameters <= {one.name.removeprefix("fault_") for one in command.params}
+    assert set(flags) <= {option for one in command.params for option in one.opts}
+    if not flags:
+        assert command.help.startswith(kind.meaning)
+    assert parameters <= set(arguments_of(STEPS[kind.verb]))
+    if kind.verb != "hold_fetch" or kind.name == "hold_fetch":
+        assert STEPS[kind.verb].about == in_a_line(kind.meaning)
+    for owner in (AsyncCluster, Cluster, *([LocalCluster] if kind.room == "process" else [])):
+        assert parameters <= set(inspect.signature(getattr(owner, kind.name)).parameters)
+
+
+def test_the_page_names_only_declared_faults_and_actions_and_has_all_that_stand_on_cards():
+    """The form's are built from the schema; cards and details have buttons of their own."""
+    page = ROOT / "lab" / "tidegauge_lab" / "watch" / "page"
+    script = (page / "watch.js").read_text(encoding="utf-8")
+    named = set(re.findall(r'"([a-z_]+)"', "".join(re.findall(r"(?:action: |texts\(|\? )[^,;)]*", script))))
+    cards = {kind.name for kind in ACTIONS.values() if kind.room != "broker"}
+    assert cards <= named
+    assert named & (set(ACTIONS) | set(FAULTS)) == cards | {"heal", "isolate"}
+    form = (page / "form.js").read_text(encoding="utf-8")
+    assert not [name for name in [*ACTIONS, *FAULTS] if f'"{name}"' in form]
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "words"),
     [
@@ -115,6 +154,29 @@ def test_an_unknown_parameter_or_fault_is_refused_by_name():
         ISOLATE.wanted({"from": "brokers", "delay": 5})
     with pytest.raises(TidegaugeError, match="there is no fault 'isolated'; the faults are isolate"):
         kind_of("isolated")
+    with pytest.raises(TidegaugeError, match=r"kill has no parameter 'hard'$"):
+        KILL.wanted(1, {"hard": True})
+    with pytest.raises(TidegaugeError, match="there is no action 'slay'; the actions are kill, stop"):
+        action_of("slay")
+    with pytest.raises(TidegaugeError, match=r"there is no fault or action 'slay'; there is isolate, .*, kill"):
+        read_request("slay", 1, {})
+
+
+@given(st.data(), st.sampled_from(list(ACTIONS.values())))
+def test_an_action_has_the_values_that_its_parameters_allow(data, kind):
+    values = {one.name: data.draw(values_of(one)) for one in kind.parameters}
+    wanted = kind.wanted(1, values)
+    assert (wanted.target, {name: wanted[name] for name in values}) == (1, values)
+    assert read_request(kind.name, 1, values) == wanted
+
+
+def test_only_an_action_on_a_process_has_zookeeper_as_its_target():
+    assert KILL.wanted("zookeeper", {}).target == "zookeeper"
+    with pytest.raises(TidegaugeError, match=r"clear_faults needs a broker's id$"):
+        CLEAR_FAULTS.wanted("zookeeper", {})
+    for wrong in (None, True, -1, "1", [1]):
+        with pytest.raises(TidegaugeError, match="kill needs a broker's id, or 'zookeeper'"):
+            KILL.wanted(wrong, {})
 
 
 def test_values_are_those_of_json_and_defaults_count_as_not_given():
@@ -126,6 +188,15 @@ def test_values_are_those_of_json_and_defaults_count_as_not_given():
         "rpc": "Fetch",
         "grpc_status": "UNAVAILABLE",
     }
+
+
+def test_the_vocabulary_has_all_faults_and_actions():
+    found = vocabulary()
+    assert found["faults"] == schema()
+    assert list(found["actions"]) == list(ACTIONS)
+    assert found["actions"]["start"]["properties"]["held"]["items"]["pattern"] == "^.+-[0-9]+$"
+    assert found["actions"]["kill"]["properties"]["broker"]["anyOf"][1] == {"const": "zookeeper"}
+    assert found["actions"]["hold_fetch"]["required"] == ["broker", "partition"]
 
 
 def test_the_schema_names_each_parameter_with_its_bounds():

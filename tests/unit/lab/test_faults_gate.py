@@ -35,7 +35,9 @@ class Context:
 
 def cut(plane=lab_pb2.LAB_PLANE_BROKERS, direction=lab_pb2.LAB_DIRECTION_BOTH, ids=(), **effect):
     return lab_pb2.LabFault(
-        network=lab_pb2.NetworkFault(plane=plane, direction=direction, broker_ids=ids, **(effect or {"cut": True}))
+        network=lab_pb2.NetworkFault(
+            plane=plane, direction=direction, broker_ids=ids, **(effect or {"partitioned": True})
+        )
     )
 
 
@@ -99,7 +101,7 @@ class Broker:
             for request in requests:
                 yield request
 
-        return [answer async for answer in handler.stream_stream(given(), Context())]
+        return [response async for response in handler.stream_stream(given(), Context())]
 
 
 @pytest.fixture
@@ -115,8 +117,8 @@ def produce(number):
 
 async def test_without_faults_calls_pass_and_come_out_as_they_were(broker):
     assert (await broker.ask(broker.metadata)).topics[0].name == "t"
-    answers = await broker.stream(broker.produces, [produce(1), produce(2)])
-    assert [answer.correlation_id for answer in answers] == [1, 2]
+    responses = await broker.stream(broker.produces, [produce(1), produce(2)])
+    assert [response.correlation_id for response in responses] == [1, 2]
 
 
 async def test_a_partition_from_brokers_refuses_brokers_and_lets_clients_through_and_nothing_happens_here(broker):
@@ -182,7 +184,7 @@ async def test_a_stream_in_flight_ends_when_the_partition_begins_and_one_that_th
         await asyncio.Event().wait()
 
     async def read():
-        return [answer async for answer in handler.stream_stream(requests(), Context())]
+        return [response async for response in handler.stream_stream(requests(), Context())]
 
     cut_off = asyncio.ensure_future(read())
     await arrived.wait()
@@ -208,16 +210,16 @@ async def test_a_lost_request_ends_its_stream_after_the_responses_before_it(brok
 async def test_an_error_before_the_effect_responds_in_place_and_the_stream_goes_on(broker):
     """The request reaches the service empty, so that responses keep their order and nothing is appended."""
     broker.faults.set(failing("Produce", error=ERROR, skip=1, times=1))
-    answers = await broker.stream(broker.produces, [produce(1), produce(2), produce(3)])
-    assert [answer.correlation_id for answer in answers] == [1, 2, 3]
-    assert [answer.partitions[0].error for answer in answers] == [0, ERROR, 0]
+    responses = await broker.stream(broker.produces, [produce(1), produce(2), produce(3)])
+    assert [response.correlation_id for response in responses] == [1, 2, 3]
+    assert [response.partitions[0].error for response in responses] == [0, ERROR, 0]
     assert [len(request.partitions) for request in broker.seen] == [1, 0, 1]
 
 
 async def test_an_error_after_the_effect_replaces_the_response_only(broker):
     broker.faults.set(failing("Produce", error=ERROR, after_effect=True, times=1))
-    answers = await broker.stream(broker.produces, [produce(1), produce(2)])
-    assert [answer.partitions[0].error for answer in answers] == [ERROR, 0]
+    responses = await broker.stream(broker.produces, [produce(1), produce(2)])
+    assert [response.partitions[0].error for response in responses] == [ERROR, 0]
     assert [len(request.partitions) for request in broker.seen] == [1, 1]
 
 
@@ -225,8 +227,8 @@ async def test_an_error_of_the_whole_is_the_last_response_of_its_stream(broker):
     broker.faults.set(failing("ReplicaFetch", error=ERROR, skip=1, times=1))
     requests = [fetch_pb2.ReplicaFetchRequest(request_id=number) for number in (1, 2, 3)]
     method = "/tidegauge.v1.ReplicationService/ReplicaFetch"
-    answers = await broker.stream(broker.fetches, requests, caller=2, method=method)
-    assert [(answer.request_id, answer.error) for answer in answers] == [(1, 0), (2, ERROR)]
+    responses = await broker.stream(broker.fetches, requests, caller=2, method=method)
+    assert [(response.request_id, response.error) for response in responses] == [(1, 0), (2, ERROR)]
     assert len(broker.seen) == 1, "the refused one had no effect"
 
 
@@ -246,6 +248,73 @@ async def test_a_grpc_status_ends_the_call_before_or_after_its_effect(broker):
 async def test_metadata_is_asked_and_every_topic_gets_the_error(broker):
     broker.faults.set(failing("Metadata", error=ERROR, times=1))
     assert (await broker.ask(broker.metadata)).topics[0].error == ERROR
+
+
+async def turns():
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+def holding(rpc, **more):
+    return lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc=rpc, **more))
+
+
+@pytest.mark.parametrize(("more", "seen"), [({}, 0), ({"after_effect": True}, 1)])
+async def test_a_held_call_waits_before_or_after_its_effect_and_others_do_not(broker, more, seen):
+    broker.faults.set(holding("Metadata", times=1, **more))
+    held = asyncio.ensure_future(broker.ask(broker.metadata))
+    await turns()
+    assert (held.done(), len(broker.seen), broker.faults.listed()[0].held) == (False, seen, 1)
+    await broker.ask(broker.metadata)
+    broker.faults.clear()
+    assert (await held).topics[0].name == "t"
+
+
+async def test_a_held_call_that_its_client_gives_up_leaves_nothing_held(broker):
+    broker.faults.set(holding("Metadata"))
+    held = asyncio.ensure_future(broker.ask(broker.metadata))
+    await turns()
+    held.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await held
+    assert (broker.seen, broker.faults.listed()[0].held) == ([], 0)
+
+
+async def test_a_held_call_ends_with_the_broker(broker):
+    broker.faults.set(holding("Metadata"))
+    held = asyncio.ensure_future(broker.ask(broker.metadata))
+    await turns()
+    broker.faults.close()
+    with pytest.raises(Aborted, match="the broker stops"):
+        await held
+
+
+async def test_a_partition_ends_a_held_call(broker):
+    broker.faults.set(holding("Metadata"))
+    held = asyncio.ensure_future(broker.ask(broker.metadata))
+    await turns()
+    broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS))
+    with pytest.raises(Aborted, match="refused by the lab"):
+        await held
+    assert broker.faults.listed()[0].held == 0
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+async def test_a_held_response_on_a_stream_keeps_its_place(broker, after_effect):
+    broker.faults.set(holding("Produce", skip=1, times=1, after_effect=after_effect))
+    held = asyncio.ensure_future(broker.stream(broker.produces, [produce(1), produce(2), produce(3)]))
+    await turns()
+    assert [one.correlation_id for one in broker.seen] == ([1, 2] if after_effect else [1])
+    broker.faults.clear()
+    assert [response.correlation_id for response in await held] == [1, 2, 3]
+
+
+async def test_an_error_that_only_kafkas_response_can_carry_ends_the_call(broker):
+    """The response to CreateTopics has errors only in its items: over Kafka's protocol each topic gets it."""
+    broker.faults.set(failing("CreateTopics", error=ERROR))
+    with pytest.raises(Aborted, match="UNAVAILABLE"):
+        await broker.ask(broker.metadata, method="/tidegauge.v1.AdminService/CreateTopics")
+    assert broker.seen == []
 
 
 # The gate itself, for any wire
@@ -273,8 +342,8 @@ async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_c
     assert gate.is_open
     broker.faults.set(failing("Fetch", error=ERROR, skip=1))
     assert not gate.is_open
-    answers = [await gate.admit(GatedRequest(api, A_CLIENT)) for api in ("Fetch", "Metadata", "Fetch")]
-    assert answers == [None, None, InjectedError(ERROR)]
+    responses = [await gate.admit(GatedRequest(api, A_CLIENT)) for api in ("Fetch", "Metadata", "Fetch")]
+    assert responses == [None, None, InjectedError(ERROR)]
     broker.faults.set(cut(lab_pb2.LAB_PLANE_CLIENTS, drop_probability=1.0))
     with pytest.raises(CallRefused, match="refused by the lab"):
         await gate.admit(GatedRequest("Metadata", A_CLIENT))
@@ -293,6 +362,7 @@ async def test_a_request_is_admitted_with_the_error_of_its_api_and_lost_by_its_c
         ({"topic": "t", "partition": 0}, "ad"),
         ({"topic": "t", "partition": 0, "caller": "brokers"}, ""),
         ({"group": "g"}, "e"),
+        ({"client_id": "me"}, "b"),
     ],
 )
 async def test_an_error_means_the_requests_of_its_caller_topic_partition_and_group(broker, scope, met):
@@ -301,7 +371,7 @@ async def test_an_error_means_the_requests_of_its_caller_topic_partition_and_gro
     broker.faults.set(failing("Fetch", error=ERROR, **scope))
     requests = {
         "a": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", 0), TopicPartition("u", 1)]),
-        "b": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", 1)]),
+        "b": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", 1)], client_id="me"),
         "c": GatedRequest("Fetch", A_CLIENT, [TopicPartition("u", 0)]),
         "d": GatedRequest("Fetch", A_CLIENT, [TopicPartition("t", -1)]),
         "e": GatedRequest("Fetch", A_CLIENT, group="g"),
@@ -326,7 +396,7 @@ async def test_a_stream_of_fetches_is_about_its_partitions_until_they_are_forgot
             yield last
 
         handler = await broker.handler(SERVICE + "ReplicaFetch", broker.fetches, 2)
-        return [answer.request_id async for answer in handler.stream_stream(given(), Context())]
+        return [response.request_id async for response in handler.stream_stream(given(), Context())]
 
     assert await fetches(forgets) == [1, 2]
     broker.faults.clear()

@@ -12,6 +12,7 @@ from tidegauge.v1 import (
     produce_pb2,
     topics_pb2,
 )
+from tidegauge_broker.server.lab.injectable import check_error
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
 
 ERROR = common_pb2.ERROR_CODE_NOT_LEADER_OR_FOLLOWER
@@ -25,31 +26,31 @@ def test_produce_names_each_partition_with_the_error_as_kafka_does():
             produce_pb2.ProducePartition(topic="t", partition=3),
         ],
     )
-    answer = injection.refusal(ERROR, request, injection.empty_response("ProduceStream"))
-    assert isinstance(answer, produce_pb2.ProduceResponse)
-    assert answer.correlation_id == 7
-    assert [(one.topic, one.partition, one.error) for one in answer.partitions] == [("t", 0, ERROR), ("t", 3, ERROR)]
-    assert not answer.partitions[0].HasField("base_offset"), "a refusal has no offset"
+    response = injection.refusal(ERROR, request, injection.empty_response("ProduceStream"))
+    assert isinstance(response, produce_pb2.ProduceResponse)
+    assert response.correlation_id == 7
+    assert [(one.topic, one.partition, one.error) for one in response.partitions] == [("t", 0, ERROR), ("t", 3, ERROR)]
+    assert not response.partitions[0].HasField("base_offset"), "a refusal has no offset"
 
 
 def test_a_fetch_between_brokers_carries_it_for_the_whole():
     request = fetch_pb2.ReplicaFetchRequest(request_id=3, partitions=[fetch_pb2.FetchPartition(topic="t")])
-    answer = injection.refusal(ERROR, request, injection.empty_response("ReplicaFetch"))
-    assert isinstance(answer, fetch_pb2.ReplicaFetchResponse)
-    assert (answer.request_id, answer.error, len(answer.partitions)) == (3, ERROR, 0)
+    response = injection.refusal(ERROR, request, injection.empty_response("ReplicaFetch"))
+    assert isinstance(response, fetch_pb2.ReplicaFetchResponse)
+    assert (response.request_id, response.error, len(response.partitions)) == (3, ERROR, 0)
 
 
 def test_control_requests_carry_it_for_the_whole():
-    answer = injection.refusal(ERROR, control_pb2.LeaderAndIsrRequest(), injection.empty_response("LeaderAndIsr"))
-    assert isinstance(answer, control_pb2.LeaderAndIsrResponse)
-    assert answer.error == ERROR
+    response = injection.refusal(ERROR, control_pb2.LeaderAndIsrRequest(), injection.empty_response("LeaderAndIsr"))
+    assert isinstance(response, control_pb2.LeaderAndIsrResponse)
+    assert response.error == ERROR
 
 
 def test_a_response_with_a_status_carries_it_there():
     request = topics_pb2.ElectLeadersRequest(partitions=[topics_pb2.ElectPartition(topic="t", partition=0)])
-    answer = injection.refusal(ERROR, request, injection.empty_response("ElectLeaders"))
-    assert isinstance(answer, topics_pb2.ElectLeadersResponse)
-    assert (answer.status.error, answer.status.message) == (ERROR, "injected by the lab")
+    response = injection.refusal(ERROR, request, injection.empty_response("ElectLeaders"))
+    assert isinstance(response, topics_pb2.ElectLeadersResponse)
+    assert (response.status.error, response.status.message) == (ERROR, "injected by the lab")
 
 
 def test_metadata_keeps_its_content_and_every_topic_gets_the_error():
@@ -71,12 +72,8 @@ def test_after_its_effect_every_partition_of_the_real_response_gets_the_error():
 @pytest.mark.parametrize("rpc", sorted(injection.METHODS))
 def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_response(rpc):
     """No RPC, present or future, is accepted for injection and then responds without the error."""
-    fault = lab_pb2.ErrorFault(rpc=rpc, error=ERROR)
-    try:
-        injection.check(fault)
-    except injection.TidegaugeError:
-        with_status = lab_pb2.ErrorFault(rpc=rpc, grpc_status="UNAVAILABLE")
-        injection.check(with_status)  # that is always possible
+    if injection.problem(rpc, after_effect=False):
+        check_error(lab_pb2.ErrorFault(rpc=rpc, grpc_status="UNAVAILABLE"))  # that is always possible
         return
     if injection.must_run(rpc):
         return  # made from the real response, see above
@@ -85,5 +82,5 @@ def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_resp
     if not injection.is_for_the_whole(rpc):
         request.partitions.add(topic="t", partition=2)
     assert f"error: {common_pb2.ErrorCode.Name(ERROR)}" in str(
-        injection.refusal(fault.error, request, injection.empty_response(rpc))
+        injection.refusal(ERROR, request, injection.empty_response(rpc))
     )

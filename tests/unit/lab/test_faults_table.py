@@ -5,12 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.apis import api_of
+from tidegauge.kafka.apis import APIS
 from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, OUT, ZOOKEEPER, FaultTable, broker
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import GatedRequest
+from tidegauge_broker.server.wire.grpc import injected_responses
 
 BOTH = lab_pb2.LAB_DIRECTION_BOTH
 BROKERS = lab_pb2.LAB_PLANE_BROKERS
@@ -26,13 +29,19 @@ def table(broker_id=1):
 
 def network(plane=BROKERS, direction=BOTH, ids=(), **effect):
     return lab_pb2.LabFault(
-        network=lab_pb2.NetworkFault(plane=plane, direction=direction, broker_ids=ids, **(effect or {"cut": True}))
+        network=lab_pb2.NetworkFault(
+            plane=plane, direction=direction, broker_ids=ids, **(effect or {"partitioned": True})
+        )
     )
 
 
 def error(rpc="Produce", **more):
     more.setdefault("error", common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS)
     return lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc=rpc, **more))
+
+
+def hold(rpc="Produce", **more):
+    return lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc=rpc, **more))
 
 
 def cut_of(faults):
@@ -145,12 +154,48 @@ def test_errors_meet_the_nth_call_and_so_many_after_it(more, failing):
     assert faults.listed()[0].met == len(failing)
 
 
-def test_only_calls_of_its_rpc_count_and_a_produce_on_a_stream_is_a_produce():
+def test_only_calls_of_its_api_count_and_a_produce_on_a_stream_is_a_produce():
     faults = table()
-    faults.set(error(skip=1, times=1))
+    faults.set(error("ProduceStream", skip=1, times=1))
     assert faults.error(asked("Fetch")) is None
-    assert faults.error(asked("ProduceStream")) is None, "the first passes"
-    assert faults.error(asked("Produce")) is not None
+    assert faults.error(asked("Produce")) is None, "the first passes"
+    assert faults.error(asked(api_of("ProduceStream"))) is not None
+
+
+@pytest.mark.parametrize("name", sorted({api.name for api in APIS.values()} | injected_responses.METHODS.keys()))
+def test_every_api_of_kafkas_table_and_every_rpc_can_be_faulted_and_held_by_its_name(name):
+    """A fault names the API, whichever wire carries the request; the RPC's own name means the same API."""
+    faults = table()
+    faults.set(error(name, error=0, grpc_status="UNAVAILABLE"))
+    faults.set(hold(name))
+    assert faults.error(asked(api_of(name))) is not None
+    assert faults.hold(asked(api_of(name)), after_effect=False) is not None
+    assert faults.hold(asked(api_of(name)), after_effect=True) is None
+    assert faults.error(asked("DescribeCluster" if name != "DescribeCluster" else "Fetch")) is None
+
+
+def test_alter_configs_means_both_apis_that_have_this_name():
+    """Kafka's AlterConfigs, and the RPC of that name, which is Kafka's IncrementalAlterConfigs."""
+    faults = table()
+    faults.set(hold("AlterConfigs"))
+    assert faults.hold(asked("AlterConfigs"), after_effect=False) is not None
+    assert faults.hold(asked("IncrementalAlterConfigs"), after_effect=False) is not None
+    faults.clear()
+    faults.set(hold("IncrementalAlterConfigs"))
+    assert faults.hold(asked("AlterConfigs"), after_effect=False) is None
+
+
+def test_holds_meet_the_nth_call_and_so_many_after_it():
+    faults = table()
+    faults.set(hold(skip=1, times=2))
+    assert [faults.hold(asked("Produce"), after_effect=False) is not None for _ in range(5)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert faults.listed()[0].met == 2
 
 
 def test_errors_with_a_probability_come_by_the_seed():
@@ -175,7 +220,10 @@ def test_errors_with_a_probability_come_by_the_seed():
         (network(delay_ms=0), "whole number of 1 ms or more"),
         (network(drop_probability=1.5), "more than 0 and at most 1"),
         (network(lab_pb2.LAB_PLANE_ZOOKEEPER, drop_probability=0.5), "one stream of bytes"),
-        (error("Prodce"), "there is no RPC 'Prodce'"),
+        (error("Prodce"), "there is no API or RPC 'Prodce'"),
+        (hold("Prodce"), "there is no API or RPC 'Prodce'"),
+        (hold(partition=1), "a partition is one of a topic"),
+        (hold(caller="me"), "the caller is clients, brokers or the id of a broker"),
         (error(error=0), "give error or grpc_status, exactly one"),
         (error(error=0, grpc_status="OK"), "no status OK"),
         (error(error=0, grpc_status="BROKEN"), "no status BROKEN"),
@@ -183,7 +231,6 @@ def test_errors_with_a_probability_come_by_the_seed():
         (error(probability=2), "probability is more than 0 and at most 1"),
         (error(skip=-1), "nth is a whole number of 1 or more"),
         (error("DescribeReplicas"), "has no place for an error"),
-        (error("CreateTopics"), "only after its effect"),
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="append")), "give delay_ms or errno, exactly one"),
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(operation="chew", delay_ms=1)), "operation is one of append"),
         (lab_pb2.LabFault(disk=lab_pb2.DiskFault(errno_name="EWRONG")), "no error of the operating system"),

@@ -123,7 +123,7 @@ def test_what_a_round_changed_is_what_differs():
             "Broker 2 sent no request for t-0: LEADER_NOT_AVAILABLE: none",
         ),
         (
-            lab_pb2.StepFetchResponse(kind=lab_pb2.STEP_KIND_FETCH, leader_id=1, answer_kept_back=True),
+            lab_pb2.StepFetchResponse(kind=lab_pb2.STEP_KIND_FETCH, leader_id=1, response_withheld=True),
             "Broker 2 asked broker 1 for t-0 from offset 0; broker 1 has taken the request and withholds the response",
         ),
         (

@@ -32,8 +32,8 @@ def pretend_java(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
 
 
 def test_without_pyspark_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for folder in (None, tmp_path):  # not installed; installed without jars
-        pretend_pyspark(monkeypatch, folder)
+    for directory in (None, tmp_path):  # not installed; installed without jars
+        pretend_pyspark(monkeypatch, directory)
         with pytest.raises(TidegaugeError, match=r"-m pip install .*pyspark.* or give --zookeeper"):
             zookeeper.jars_folder()
 

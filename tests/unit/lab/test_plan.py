@@ -174,6 +174,9 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
         "controlled.shutdown.retry.backoff.ms": "200",
         "offsets.topic.num.partitions": "10",
         "offsets.topic.replication.factor": "3",
+        "transaction.state.log.num.partitions": "10",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
     }
     assert PROFILES["kafka"] == {}
@@ -195,6 +198,7 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
         "zookeeper.connect": "z:1",
         "log.dirs": "/cluster/broker-1/data",
         "event.log.file": "/cluster/logs/broker-1.events.jsonl",
+        "lab.rules.file": "/cluster/control/rules.json",
         "auto.create.topics.enable": "false",
         "replica.lag.time.max.ms": "9000",
         "lab.enable": "false",
@@ -202,16 +206,23 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
     assert text.count("replica.lag.time.max.ms") == 1
 
 
-@pytest.mark.parametrize(("brokers", "replicas"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
-def test_a_small_cluster_of_the_fast_profile_can_have_consumer_groups(brokers: int, replicas: str) -> None:
-    """Kafka's replication factor of __consumer_offsets is exact, so that one broker alone would refuse every group."""
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")]
+)
+def test_a_small_cluster_of_the_fast_profile_can_have_internal_topics(
+    brokers: int, replicas: str, min_isr: str
+) -> None:
+    """Kafka's replication factors of internal topics are exact: one broker could have no groups and transactions."""
     texts = {
         profile: server_properties(
             made().brokers[0], HOME, zookeeper_connect="z:1", profile=profile, settings={}, broker_count=brokers
         )
         for profile in PROFILES
     }
-    assert read_properties(texts["fast"])["offsets.topic.replication.factor"] == replicas
+    of_fast = read_properties(texts["fast"])
+    assert of_fast["offsets.topic.replication.factor"] == replicas
+    assert of_fast["transaction.state.log.replication.factor"] == replicas
+    assert of_fast["transaction.state.log.min.isr"] == min_isr
     assert "offsets.topic.replication.factor" not in read_properties(texts["kafka"])
 
 

@@ -25,14 +25,14 @@ def batch(base_offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A replica of three batches in two segments."""
-    folder = tmp_path / str(AT)
-    folder.mkdir()
-    write_topic_id(folder, ID)
-    (folder / f"{0:020d}.log").write_bytes(batch(0, b"a", b"b") + batch(2, b"c"))
-    (folder / f"{3:020d}.log").write_bytes(batch(3, b"d", leader_epoch=4))
-    EpochCheckpoint(folder / "leader-epoch-checkpoint").write([EpochEntry(0, 0), EpochEntry(4, 3)])
+    directory = tmp_path / str(AT)
+    directory.mkdir()
+    write_topic_id(directory, ID)
+    (directory / f"{0:020d}.log").write_bytes(batch(0, b"a", b"b") + batch(2, b"c"))
+    (directory / f"{3:020d}.log").write_bytes(batch(3, b"d", leader_epoch=4))
+    EpochCheckpoint(directory / "leader-epoch-checkpoint").write([EpochEntry(0, 0), EpochEntry(4, 3)])
     OffsetCheckpoint(tmp_path / "replication-offset-checkpoint").write({AT: 3})
-    return folder
+    return directory
 
 
 def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_watermark(folder: Path) -> None:

@@ -36,9 +36,9 @@ def answer(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> m
 
 
 def test_the_response_with_the_highest_leader_epoch_counts() -> None:
-    answers = [answer(2, 4), answer(0, 5), answer(2, 4)]
-    assert partition_view(answers, PARTITION) == PartitionView(0, (2, 0, 1))
-    assert partition_view(reversed(answers), PARTITION).leader == 0
+    responses = [answer(2, 4), answer(0, 5), answer(2, 4)]
+    assert partition_view(responses, PARTITION) == PartitionView(0, (2, 0, 1))
+    assert partition_view(reversed(responses), PARTITION).leader == 0
 
 
 def test_within_an_epoch_the_newer_state_counts() -> None:

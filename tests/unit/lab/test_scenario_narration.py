@@ -41,6 +41,11 @@ CASES = [
     ("heal: 1", "Heal the connections of broker 1"),
     ("inject_error: {broker: 1, rpc: Produce, error: NOT_CONTROLLER}",
      "Make Produce calls at broker 1 fail with NOT_CONTROLLER"),
+    ("hold_requests: {broker: 1, rpc: JoinGroup}", "Hold JoinGroup requests at broker 1"),
+    ("hold_requests: {broker: 1, rpc: OffsetCommit, after_effect: true, group: g}",
+     "Hold the responses to OffsetCommit at broker 1 of group g"),
+    ("wait_held: {broker: 1, count: 2}", "Wait until broker 1 holds 2 requests"),
+    ("release_requests: 1", "Release the requests that broker 1 holds"),
     ("inject_disk: {broker: 1, errno: EIO}", "Make disk operations of broker 1 fail with EIO"),
     ("inject_disk: {broker: 1, delay_ms: 5}", "Make disk operations of broker 1 take 5 ms longer"),
     ("clear_faults: 1", "End all faults inside broker 1"),
@@ -63,6 +68,25 @@ CASES = [
     ("verify: {lost: 1, diverged: 2}", "Compare all that was produced with the logs: 1 lost and 2 diverged"),
     ("verify: {found: {}, topic: story}",
      "Compare all that was produced with the logs in the topic story: nothing wrong"),
+    ("start_consumer: {consumer: a, group: g}", "Start the consumer a (confluent-kafka) in group g"),
+    ("start_consumer: {consumer: a, group: g, library: kafka-python, settings: {group.instance.id: one}}",
+     "Start the consumer a (kafka-python) in group g as the static member one"),
+    ("consume: {consumer: a, values: [m1, m2]}", "Consumer a polls and gets m1, m2"),
+    ("consume: {consumer: a, values: m1, busy: true}", "Consumer a polls and gets m1, and processes for a long time"),
+    ("busy: a", "Consumer a processes for a long time and does not poll"),
+    ("poll: a", "Consumer a polls again"),
+    ("commit: a", "Consumer a commits what it has got"),
+    ("commit: {consumer: a, error: UNKNOWN_MEMBER_ID}",
+     "Consumer a commits what it has got, which fails with UNKNOWN_MEMBER_ID"),
+    ("commit: {consumer: a, answer: later}", "Consumer a commits what it has got; its response is awaited later"),
+    ("wait_commit: a", "Wait until the commit of consumer a ends without an error"),
+    ("close_consumer: a", "Close the consumer a"),
+    ("kill_consumer: a", "Kill the consumer a (SIGKILL)"),
+    ("wait_group: {group: g, state: Stable, members: 1, generation: 2, lag: 3, assignment: {a: [story-0], b: []}}",
+     "Wait until group g is Stable and has 1 member and is in generation 2 or later and lags by at most 3 and lets a "
+     "read story-0 and lets b read nothing"),
+    ("wait_group: {group: g, committed: {story-0: 2}}", "Wait until group g has committed 2 of story-0"),
+    ("expect_group: {group: g, state: Empty}", ""),
     ("expect: {epoch: 0}", ""),
     ("mark: here", ""),
 ]  # fmt: skip
@@ -75,10 +99,10 @@ def test_a_step_is_a_sentence(text: str, sentence: str) -> None:
 
 
 def test_every_verb_has_a_sentence_or_is_silent_on_purpose() -> None:
-    told = {re.split(r"\W", text)[0] for text, _ in CASES}
-    assert told >= set(steps.STEPS) - {"wait_answer", "table"}
+    reported = {re.split(r"\W", text)[0] for text, _ in CASES}
+    assert reported >= set(steps.STEPS) - {"wait_answer", "table"}
     silent = {text.partition(":")[0] for text, sentence in CASES if not sentence}
-    assert silent == {"expect", "mark"}
+    assert silent == {"expect", "expect_group", "mark"}
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -93,6 +117,6 @@ def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
 
 
 def test_the_introduction_says_how_a_state_is_read() -> None:
-    told = introduction(load("walkthrough-two-replicas"))
-    assert [line.strip() for line in told[-1 - len(LEGEND) : -1]] == list(LEGEND)
+    reported = introduction(load("walkthrough-two-replicas"))
+    assert [line.strip() for line in reported[-1 - len(LEGEND) : -1]] == list(LEGEND)
     assert "`1: 2/1*  2: -`" in " ".join(LEGEND)

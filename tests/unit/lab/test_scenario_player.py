@@ -123,25 +123,25 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
         verbose: bool = False,
     ) -> tuple[Outcome, list[str]]:
         story = parse(HEAD + steps, "story.yaml")
-        told: list[str] = []
+        reported: list[str] = []
         outcome = Outcome(story.name)
         cluster: Any = FakeCluster(tmp_path)
         lent: Any = hands
-        one = player.Player(story, cluster, lent, told.append, deadline, outcome, check, verbose=verbose)
+        one = player.Player(story, cluster, lent, reported.append, deadline, outcome, check, verbose=verbose)
         try:
             one.play()
         finally:
             one.close()
-        return outcome, told
+        return outcome, reported
 
     return play
 
 
 def test_steps_are_shown_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:
-    outcome, told = run("  - produce: m1\n    note: the first\n  - expect: {leo: {0: 1}, hw: {0: 1, 1: 0}}\n")
+    outcome, reported = run("  - produce: m1\n    note: the first\n  - expect: {leo: {0: 1}, hw: {0: 1, 1: 0}}\n")
     assert (outcome.passed, outcome.expectations) == (True, 2)
     state = "0: 1/1*  1: 1/0   ISR 0,1  epoch 0  leader 0"
-    assert [line.strip().removeprefix("0.0s").strip() for line in told] == [
+    assert [line.strip().removeprefix("0.0s").strip() for line in reported] == [
         "Produce m1 with acks=all",
         "the first",
         state,
@@ -154,23 +154,23 @@ def test_steps_are_shown_with_their_notes_and_the_state_where_it_changed(run: An
 
 def test_an_expectation_is_shown_by_its_note_and_verbosely_as_the_file_has_it(run: Any) -> None:
     steps = "  - expect: {leo: {0: 1}}\n    note: m1 is there\n  - expect: {hw: {0: 1}}\n"
-    _, told = run(steps)
-    assert [line for line in told if "s  " in line] == ["   0.0s  m1 is there"]
-    _, told = run(steps, verbose=True)
-    assert [line.strip() for line in told if "expect" in line] == ["line 6: expect leo=0:1", "0.0s  expect hw=0:1"]
+    _, reported = run(steps)
+    assert [line for line in reported if "s  " in line] == ["   0.0s  m1 is there"]
+    _, reported = run(steps, verbose=True)
+    assert [line.strip() for line in reported if "expect" in line] == ["line 6: expect leo=0:1", "0.0s  expect hw=0:1"]
 
 
 def test_a_long_expectation_is_wrapped(run: Any) -> None:
     logs = ", ".join(f"{broker}: [{', '.join(f'm{n}@0' for n in range(30))}]" for broker in (0, 1))
-    _, told = run(f"  - expect: {{log: {{{logs}}}}}\n    note: much\n", verbose=True)
-    assert max(map(len, told)) <= 120
+    _, reported = run(f"  - expect: {{log: {{{logs}}}}}\n    note: much\n", verbose=True)
+    assert max(map(len, reported)) <= 120
 
 
 def test_the_first_expectation_that_does_not_hold_ends_the_story_with_its_line(run: Any, hands: FakeHands) -> None:
-    outcome, told = run("  - expect: {epoch: 1, isr: [0]}\n  - produce: m1\n")
+    outcome, reported = run("  - expect: {epoch: 1, isr: [0]}\n  - produce: m1\n")
     assert outcome.failure == ("line 6: expect epoch=1 isr=0: the leader epoch is 0, not 1; the ISR is 0,1, not 0")
     assert ("produce", "m1", -1, 0) not in hands.done
-    assert told[-1].endswith("log 1: [m1@0]"), "the logs are shown where it failed"
+    assert reported[-1].endswith("log 1: [m1@0]"), "the logs are shown where it failed"
 
 
 def test_an_error_of_the_cluster_ends_the_story_with_its_line(run: Any) -> None:

@@ -157,6 +157,32 @@ CASES = [
         ),
         "broker-1 g        PreparingRebalance, generation 0 (JoinGroup)",
     ),
+    (
+        event(
+            "coordinator",
+            topic="__transaction_state",
+            partition=3,
+            cause="Load",
+            state="active",
+            leader_epoch=2,
+            transactions=7,
+        ),
+        "__transaction_state-3 active, epoch 2, 7 ids (Load)",
+    ),
+    (
+        event(
+            "transaction",
+            cause="EndTxn",
+            transactional_id="payments",
+            old="Ongoing",
+            new="PrepareCommit",
+            producer_id=4000,
+            producer_epoch=2,
+            coordinator_epoch=1,
+            partitions=["orders-0"],
+        ),
+        "broker-1 payments PrepareCommit, producer epoch 2 (EndTxn)",
+    ),
     (KILLED, "lab      -        kill broker 2"),
 ]
 

@@ -7,9 +7,9 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.group_tables import OffsetRow
-from tidegauge_lab.pytest_plugin.conditions import GroupCondition
+from tidegauge_lab.group_conditions import GroupCondition
 
-AT = TopicPartition("orders", 0)
+AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MEMBER = MemberDescription("m", None, "app", "/127.0.0.1", (AT,))
 GROUP = GroupDescription("g", "Stable", "consumer", "range", (MEMBER,), 1, 4, "a member left", ())
 READ_TO_5 = OffsetRow(AT, 5, 8, MEMBER)
@@ -19,6 +19,9 @@ def test_a_group_that_is_so_has_no_problem() -> None:
     """The generation may be a later one, the lag a smaller one."""
     assert GroupCondition("Stable", 1, 3, 3).problem(GROUP, [READ_TO_5]) is None
     assert GroupCondition().problem(GROUP) is None
+    exact = GroupCondition("Stable", 1, 4, 3, {"app": {AT}}, {AT: 5}, is_exact=True)
+    assert exact.problem(GROUP, [READ_TO_5]) is None
+    assert exact.text == ("state Stable, members 1, generation 4, lag 3, assignment app:orders-0, committed orders-0@5")
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,12 @@ def test_a_group_that_is_so_has_no_problem() -> None:
         (GroupCondition(members=2), "group g has 1 members"),
         (GroupCondition(generation=5), "group g is in generation 4"),
         (GroupCondition(lag=2), "group g lags by 3 records"),
+        (GroupCondition(lag=4, is_exact=True), "group g lags by 3 records"),
+        (GroupCondition(generation=3, is_exact=True), "group g is in generation 4"),
+        (GroupCondition(assignment={"app": [AT, OTHER]}), "app reads orders-0"),
+        (GroupCondition(assignment={"other": []}), "group g has no member other"),
+        (GroupCondition(committed={AT: 6}), "group g has committed offset 5 of orders-0"),
+        (GroupCondition(committed={OTHER: 6}), "group g has committed no offset of orders-1"),
     ],
 )
 def test_what_is_true_instead(condition: GroupCondition, problem: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.faults.actions import HEAL, KILL, PAUSE, START, STEP_FETCH, WantedAction
+from tidegauge.faults.requests import FaultRequest
 from tidegauge.faults.table import INJECT_DISK, ISOLATE
-from tidegauge.partition import TopicPartition
 from tidegauge_lab.watch.actions import Action, TopicAction, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 
@@ -56,27 +57,34 @@ def test_what_a_form_could_send_is_no_action(kind: str):
 @pytest.mark.parametrize(
     ("value", "action"),
     [
-        ({"action": "kill", "broker": 1}, Action("kill", 1)),
-        ({"action": "pause", "broker": "zookeeper"}, Action("pause", "zookeeper")),
+        ({"action": "kill", "broker": 1}, WantedAction(KILL, 1, {})),
+        ({"action": "pause", "broker": "zookeeper"}, WantedAction(PAUSE, "zookeeper", {})),
         (
-            {"action": "isolate", "broker": 0, "ends": "zookeeper"},
-            Action("isolate", 0, fault=ISOLATE.wanted({"from": "zookeeper"})),
+            {"action": "start", "broker": 1, "held": ["a-0"], "after_power_cut": True},
+            WantedAction(START, 1, {"held": ["a-0"], "after_power_cut": True}),
+        ),
+        (
+            {"action": "isolate", "broker": 0, "from": "zookeeper"},
+            FaultRequest(0, ISOLATE.wanted({"from": "zookeeper"})),
         ),
         (
             {"action": "isolate", "broker": 0, "from": [1, 2], "delay_ms": 5},
-            Action("isolate", 0, fault=ISOLATE.wanted({"from": [1, 2], "delay_ms": 5})),
+            FaultRequest(0, ISOLATE.wanted({"from": [1, 2], "delay_ms": 5})),
         ),
         (
             {"action": "inject_disk", "broker": 0, "errno": "EIO"},
-            Action("inject_disk", 0, fault=INJECT_DISK.wanted({"errno": "EIO"})),
+            FaultRequest(0, INJECT_DISK.wanted({"errno": "EIO"})),
         ),
-        ({"action": "heal", "broker": 0}, Action("heal", 0)),
-        ({"action": "step", "broker": 2, "partition": "a-b-3"}, Action("step", 2, TopicPartition("a-b", 3))),
+        ({"action": "heal", "broker": 0}, WantedAction(HEAL, 0, {})),
+        (
+            {"action": "step_fetch", "broker": 2, "partition": "a-b-3"},
+            WantedAction(STEP_FETCH, 2, {"partition": "a-b-3"}),
+        ),
         ({"action": "create-topic", "topic": "a", "partitions": 3, "replicas": 2}, TopicAction("a", 3, 2)),
         ({"action": "produce", "topic": "a", "count": 100}, TopicAction("a", count=100)),
     ],
 )
-def test_actions_are_read(value: object, action: Action | TopicAction):
+def test_actions_are_read(value: object, action: Action):
     assert read_action(value) == action
 
 
@@ -91,12 +99,19 @@ def test_actions_are_read(value: object, action: Action | TopicAction):
         {"action": "kill", "broker": -1},
         {"action": "kill", "broker": "1"},
         {"action": "isolate", "broker": "zookeeper"},
-        {"action": "isolate", "broker": 1, "ends": "moon"},
+        {"action": "isolate", "broker": 1},
+        {"action": "isolate", "broker": 1, "from": "moon"},
+        {"action": "kill", "broker": 1, "hard": True},
+        {"action": "start", "broker": 1, "held": "a-0"},
+        {"action": "start", "broker": 1, "held": ["a"]},
+        {"action": "heal", "broker": "zookeeper"},
+        {"action": ["kill"], "broker": 1},
         {"action": "isolate", "broker": 1, "delay_s": 5},
         {"action": "inject_disk", "broker": 1},
-        {"action": "isolate", "broker": 1, "ends": ["brokers"]},
-        {"action": "hold", "broker": 1},
-        {"action": "hold", "broker": 1, "partition": "orders"},
+        {"action": "isolate", "broker": 1, "from": ["brokers"]},
+        {"action": "hold_fetch", "broker": 1},
+        {"action": "hold_fetch", "broker": 1, "partition": "orders"},
+        {"action": "step_fetch", "broker": 1, "partition": "orders-0", "until": "tomorrow"},
         {"action": "produce", "topic": "a"},
         {"action": "produce", "topic": "a", "count": 0},
         {"action": "produce", "topic": "a", "count": True},

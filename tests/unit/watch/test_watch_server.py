@@ -13,6 +13,9 @@ import pytest
 from starlette.applications import Starlette
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults import actions
+from tidegauge.faults.actions import WantedAction
+from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.watch import hub as hub_module
 from tidegauge_lab.watch.actions import Action
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
@@ -72,7 +75,7 @@ async def ask(
     enough: Callable[[bytes], bool] = lambda _: False,
 ) -> Answer:
     """One request as a server hands it in; the client leaves when it has enough."""
-    answer, left, given = Answer(), asyncio.Event(), False
+    response, left, given = Answer(), asyncio.Event(), False
 
     async def receive() -> dict[str, Any]:
         nonlocal given
@@ -84,11 +87,11 @@ async def ask(
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
-            answer.status = message["status"]
-            answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            response.status = message["status"]
+            response.headers = {name.decode(): value.decode() for name, value in message["headers"]}
         else:
-            answer.body += message.get("body", b"")
-            if enough(answer.body):
+            response.body += message.get("body", b"")
+            if enough(response.body):
                 left.set()
 
     scope = {
@@ -98,7 +101,7 @@ async def ask(
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", PORT),
     }  # fmt: skip
     await app(scope, receive, send)
-    return answer
+    return response
 
 
 @dataclass
@@ -115,6 +118,7 @@ def site() -> Site:
     hub = Hub(source)
 
     async def do(action: Action) -> str:
+        assert isinstance(action, WantedAction)
         if action.target == 7:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no broker 7")
         done.append(action)
@@ -124,32 +128,39 @@ def site() -> Site:
 
 
 async def test_the_page_has_the_token_and_no_other_site_may_frame_or_script_it(site: Site):
-    answer = await ask(site.app, "GET", "/", {"host": GOOD["host"]})
-    assert answer.status == 200
-    assert b'name="tidegauge-token" content="secret"' in answer.body
-    policy = answer.headers["content-security-policy"]
+    response = await ask(site.app, "GET", "/", {"host": GOOD["host"]})
+    assert response.status == 200
+    assert b'name="tidegauge-token" content="secret"' in response.body
+    policy = response.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
-    assert answer.headers["cache-control"] == "no-store"
-    for name, kind in [("/watch.css", "text/css"), ("/watch.js", "text/javascript")]:
+    assert response.headers["cache-control"] == "no-store"
+    scripts = [(f"/{name}.js", "text/javascript") for name in ("watch", "form", "groups")]
+    for name, kind in [("/watch.css", "text/css"), *scripts]:
         asset = await ask(site.app, "GET", name, {"host": GOOD["host"]})
         assert asset.status == 200
         assert asset.headers["content-type"].startswith(kind)
     assert (await ask(site.app, "GET", "/index.html", {"host": GOOD["host"]})).status == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/watch.js", "/events"])
+async def test_the_page_gets_the_vocabulary_that_its_form_is_built_from(site: Site):
+    response = await ask(site.app, "GET", "/vocabulary", {"host": GOOD["host"]})
+    assert response.status == 200
+    assert json.loads(response.body) == vocabulary()
+
+
+@pytest.mark.parametrize("path", ["/", "/watch.js", "/vocabulary", "/events"])
 async def test_by_another_name_nothing_is_read(site: Site, path: str):
-    answer = await ask(site.app, "GET", path, {"host": f"evil.example:{PORT}"})
-    assert answer.status == 403
-    assert b"secret" not in answer.body
+    response = await ask(site.app, "GET", path, {"host": f"evil.example:{PORT}"})
+    assert response.status == 403
+    assert b"secret" not in response.body
     assert site.source.looks == 0
 
 
 async def test_a_button_does_its_action(site: Site):
-    answer = await ask(site.app, "POST", "/action", GOOD, KILL)
-    assert (answer.status, json.loads(answer.body)) == (200, {"message": "done"})
-    assert site.done == [Action("kill", 1)]
+    response = await ask(site.app, "POST", "/action", GOOD, KILL)
+    assert (response.status, json.loads(response.body)) == (200, {"message": "done"})
+    assert site.done == [WantedAction(actions.KILL, 1, {})]
 
 
 @pytest.mark.parametrize(
@@ -163,23 +174,23 @@ async def test_a_button_does_its_action(site: Site):
     ],
 )
 async def test_no_other_page_presses_a_button(site: Site, wrong: dict[str, str]):
-    answer = await ask(site.app, "POST", "/action", GOOD | wrong, KILL)
-    assert answer.status == 403
-    assert answer.error["message"]
+    response = await ask(site.app, "POST", "/action", GOOD | wrong, KILL)
+    assert response.status == 403
+    assert response.error["message"]
     assert site.done == []
 
 
 async def test_reading_methods_change_nothing_and_preflights_get_no_response(site: Site):
     for method in ("GET", "OPTIONS", "PUT"):
-        answer = await ask(site.app, method, "/action", GOOD, KILL)
-        assert answer.status == 405
-        assert "access-control-allow-origin" not in answer.headers
+        response = await ask(site.app, method, "/action", GOOD, KILL)
+        assert response.status == 405
+        assert "access-control-allow-origin" not in response.headers
     assert site.done == []
 
 
 async def test_what_cannot_be_done_is_reported(site: Site):
-    answer = await ask(site.app, "POST", "/action", GOOD, b'{"action":"kill","broker":7}')
-    assert (answer.status, answer.error["name"]) == (409, "BROKER_NOT_AVAILABLE")
+    response = await ask(site.app, "POST", "/action", GOOD, b'{"action":"kill","broker":7}')
+    assert (response.status, response.error["name"]) == (409, "BROKER_NOT_AVAILABLE")
     assert (await ask(site.app, "POST", "/action", GOOD, b'{"action":"dance","broker":1}')).status == 400
     for body in (b"", b"{", b"\xff", b" " * (MAX_ACTION_BYTES + 1)):
         assert (await ask(site.app, "POST", "/action", GOOD, body)).status == 400
@@ -187,23 +198,23 @@ async def test_what_cannot_be_done_is_reported(site: Site):
 
 async def test_a_cluster_that_is_only_looked_at_has_no_buttons(site: Site):
     app = application(site.hub, None, port=PORT, token=TOKEN)
-    answer = await ask(app, "POST", "/action", GOOD, KILL)
-    assert answer.status == 403
-    assert "clusters of the lab" in answer.error["message"]
+    response = await ask(app, "POST", "/action", GOOD, KILL)
+    assert response.status == 403
+    assert "clusters of the lab" in response.error["message"]
 
 
 async def test_server_sent_events_begin_with_the_view(site: Site):
     site.source.events = [{"time_ms": 1, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-1"}]
     looking = asyncio.create_task(site.hub.run())
     try:
-        answer = await ask(
+        response = await ask(
             site.app, "GET", "/events", {"host": GOOD["host"]}, enough=lambda body: body.count(b"\n\n") >= 2
         )
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    view, events = answer.body.decode().split("\n\n")[:2]
+    assert response.headers["content-type"].startswith("text/event-stream")
+    view, events = response.body.decode().split("\n\n")[:2]
     assert view.startswith("event: view\ndata: ")
     assert json.loads(view.partition("data: ")[2])["brokers"]["1"]["state"] == "up"
     assert json.loads(events.partition("data: ")[2])[0]["text"] == "kill broker 1"
@@ -213,34 +224,34 @@ async def test_server_sent_events_begin_with_the_view(site: Site):
 async def test_a_watcher_is_sent_differences_and_a_slow_one_only_the_last():
     source = FakeSource()
     hub = Hub(source)
-    async with aclosing(hub.watch()) as told:
-        first = asyncio.ensure_future(anext(told))
+    async with aclosing(hub.watch()) as reported:
+        first = asyncio.ensure_future(anext(reported))
         await asyncio.sleep(0)
         await hub.look()
         assert (await first)[0] == "view"
         for state in ("paused", "down"):
             source.facts = Facts("data", [BrokerFacts(1, "127.0.0.1:9092", state)])
             await hub.look()
-        name, change = await anext(told)
+        name, change = await anext(reported)
         assert (name, change["brokers"]["1"]["state"], list(change)) == ("change", "down", ["brokers"])
         await hub.close()
-        assert [message async for message in told] == []
+        assert [message async for message in reported] == []
 
 
 async def test_a_look_that_fails_is_shown_over_what_was_known():
     source = FakeSource()
     hub = Hub(source)
-    async with aclosing(hub.watch()) as told:
-        first = asyncio.ensure_future(anext(told))
+    async with aclosing(hub.watch()) as reported:
+        first = asyncio.ensure_future(anext(reported))
         await asyncio.sleep(0)
         await hub.look()
         await first
         source.problem = OSError("disk is gone")
         await hub.look()
-        assert await anext(told) == ("change", {"problem": "the cluster could not be looked at: disk is gone"})
+        assert await anext(reported) == ("change", {"problem": "the cluster could not be looked at: disk is gone"})
         source.problem = None
         await hub.look()
-        assert await anext(told) == ("change", {"problem": ""})
+        assert await anext(reported) == ("change", {"problem": ""})
 
 
 async def test_offsets_do_not_push_elections_out():
@@ -249,20 +260,20 @@ async def test_offsets_do_not_push_elections_out():
     election = {"kind": "controller", "state": "elected", "controller_epoch": 2, "source": "broker-1"}
     moves = [{"kind": "log_end_offset", "old": n, "new": n + 1, "source": "broker-1"} for n in range(2 * EVENTS_KEPT)]
     source.events = [election, *moves]
-    async with aclosing(hub.watch()) as told:
-        first = asyncio.ensure_future(anext(told))
+    async with aclosing(hub.watch()) as reported:
+        first = asyncio.ensure_future(anext(reported))
         await asyncio.sleep(0)
         await hub.look()
         await first
-        name, events = await anext(told)
+        name, events = await anext(reported)
     assert name == "events"
     assert [event["number"] for event in events] == [1, *range(EVENTS_KEPT + 2, 2 * EVENTS_KEPT + 2)]
 
 
 async def test_a_quiet_connection_is_kept_open(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hub_module, "QUIET_SECONDS", 0.001)
-    async with aclosing(Hub(FakeSource()).watch()) as told:
-        assert await anext(told) == ("beat", None)
+    async with aclosing(Hub(FakeSource()).watch()) as reported:
+        assert await anext(reported) == ("beat", None)
 
 
 def test_a_taken_port_is_one_sentence():

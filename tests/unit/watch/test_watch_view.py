@@ -98,8 +98,8 @@ def test_of_equally_new_metadata_the_controllers_own_names_the_topics():
     without = metadata_pb2.MetadataResponse(controller_id=2, controller_epoch=4)
     with_topic = metadata(2, 4, leader=2, epoch=1, isr=[2])
     for order in ([1, 2], [2, 1]):
-        answers = {1: with_topic, 2: without}
-        facts = Facts("data", [broker(one, metadata=answers[one]) for one in order], ZOOKEEPER)
+        responses = {1: with_topic, 2: without}
+        facts = Facts("data", [broker(one, metadata=responses[one]) for one in order], ZOOKEEPER)
         assert view_of(facts)["partitions"] == {}
 
 

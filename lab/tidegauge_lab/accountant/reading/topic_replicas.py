@@ -77,8 +77,8 @@ class _Views:
 
 
 async def _views(admin: Admin, topic: str) -> _Views:
-    answers = await admin.describe_replicas([topic])
-    return _Views(_leaders(answers), {broker for broker, answer in answers.items() if answer is not None})
+    responses = await admin.describe_replicas([topic])
+    return _Views(_leaders(responses), {broker for broker, response in responses.items() if response is not None})
 
 
 async def settled_leaders(admin: Admin, topic: str) -> _Views:
@@ -244,8 +244,8 @@ class _Reading:
         try:
             if log.is_from_disk:
                 return _record_on_disk(self.directories[log.broker] / str(at), offset)
-            answer = await _part(self.channels, self.brokers[log.broker], at, offset, 1)
-            return next(decode_batches(answer.records, offset), None)
+            response = await _part(self.channels, self.brokers[log.broker], at, offset, 1)
+            return next(decode_batches(response.records, offset), None)
         except (TidegaugeError, OSError):
             return None  # the finding stands without it
 
@@ -263,22 +263,22 @@ class _Reading:
         notes = BatchNotes(self.by_record)
         position: int | None = None
         while True:
-            answer = await _part(self.channels, broker, at, position)
-            if position is not None and answer.log_end_offset < position:
+            response = await _part(self.channels, broker, at, position)
+            if position is not None and response.log_end_offset < position:
                 raise _Truncated
-            if answer.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
-                position = answer.log_start_offset  # retention was quicker
+            if response.error == int(ErrorCode.OFFSET_OUT_OF_RANGE):
+                position = response.log_start_offset  # retention was quicker
                 continue
-            position = answer.log_start_offset if position is None else position
+            position = response.log_start_offset if position is None else position
             is_whole = True
-            if answer.error == int(ErrorCode.CORRUPT_MESSAGE):
-                notes.break_off(position, answer.error_message)
+            if response.error == int(ErrorCode.CORRUPT_MESSAGE):
+                notes.break_off(position, response.error_message)
                 is_whole = False
             else:
-                is_whole = _note(answer, notes, position)
+                is_whole = _note(response, notes, position)
             position = notes.marks[-1].next_offset if notes.marks else position
-            if not is_whole or not answer.records or position >= answer.log_end_offset:
-                return _log_of(answer, notes, broker.id, at, leading)
+            if not is_whole or not response.records or position >= response.log_end_offset:
+                return _log_of(response, notes, broker.id, at, leading)
 
 
 def _log_of(
@@ -337,8 +337,8 @@ async def _part(
         topic=at.topic, partition=at.partition, from_offset=position, max_bytes=max_bytes
     )
     stub = channels.replica_log(broker.address)
-    answer = await call(stub.ReadReplica, request, timeout_ms=READ_TIMEOUT_MS, address=broker.address)
-    error = ErrorCode.of(answer.error)
+    response = await call(stub.ReadReplica, request, timeout_ms=READ_TIMEOUT_MS, address=broker.address)
+    error = ErrorCode.of(response.error)
     if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE}:
-        raise TidegaugeError(error, answer.error_message)
-    return answer
+        raise TidegaugeError(error, response.error_message)
+    return response

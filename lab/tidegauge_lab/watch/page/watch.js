@@ -6,9 +6,7 @@ const byId = (id) => document.getElementById(id);
 const token = document.querySelector('meta[name="tidegauge-token"]').content;
 const EVENTS_KEPT = 300;
 const COLOURS = 8;
-const ENDS = { brokers: "from brokers", zookeeper: "from ZooKeeper", clients: "from clients" };
-
-const view = { brokers: {}, partitions: {} };
+const view = { brokers: {}, partitions: {}, groups: {} };
 const cards = new Map(); // id -> card
 const rows = new Map(); // "orders-0" -> row
 let heads = new Map(); // broker id -> column head
@@ -97,10 +95,13 @@ function makeCard(target, title) {
     actions: make("div", { class: "buttons" }),
     network: make("div", { class: "buttons" }),
   };
-  card.kill = button("Kill", `Kill ${title}`, () => ({ action: "kill", broker: target }));
+  const does = (name) => () => ({ action: name(), broker: target });
+  card.stops = () => (card.now === "down" ? "start" : "stop");
+  card.pauses = () => (card.now === "paused" ? "resume" : "pause");
+  card.kill = button(texts("kill"), `${texts("kill")} ${title}`, does(() => "kill"));
   card.kill.classList.add("harm");
-  card.stop = button("Stop", "", () => ({ action: card.now === "down" ? "start" : "stop", broker: target }));
-  card.pause = button("Pause", "", () => ({ action: card.now === "paused" ? "resume" : "pause", broker: target }));
+  card.stop = button("", "", does(card.stops));
+  card.pause = button("", "", does(card.pauses));
   card.actions.append(card.kill, card.stop, card.pause);
   card.node.append(
     make("h3", {}, title, card.state, card.badge),
@@ -109,9 +110,10 @@ function makeCard(target, title) {
   );
   if (target !== "zookeeper") {
     const ends = make("select", { "aria-label": `What to isolate ${title} from` });
-    for (const [value, text] of Object.entries(ENDS)) ends.append(make("option", { value }, text));
-    card.isolate = button("Isolate", `Isolate ${title}`, () => ({ action: "isolate", broker: target, ends: ends.value }));
-    card.heal = button("Heal", `Heal ${title}`, () => ({ action: "heal", broker: target }));
+    const words = declared.faults.isolate.properties.from.anyOf.find((one) => one.enum).enum;
+    for (const value of words) ends.append(make("option", { value }, `from ${value}`));
+    card.isolate = button("Isolate", `Isolate ${title}`, () => ({ action: "isolate", broker: target, from: ends.value }));
+    card.heal = button(texts("heal"), `${texts("heal")} ${title}`, () => ({ action: "heal", broker: target }));
     card.network.append(card.isolate, ends, card.heal);
     card.node.append(card.network);
   }
@@ -127,9 +129,9 @@ function drawCard(card, state, place, switchable) {
   write(card.place, place);
   show(card.actions, switchable);
   show(card.network, switchable);
-  write(card.stop, state === "down" ? "Start" : "Stop");
+  write(card.stop, texts(card.stops()));
   mark(card.stop, "aria-label", `${card.stop.textContent} ${card.title}`);
-  write(card.pause, state === "paused" ? "Resume" : "Pause");
+  write(card.pause, texts(card.pauses()));
   mark(card.pause, "aria-label", `${card.pause.textContent} ${card.title}`);
   able(card.kill, state !== "down");
   able(card.pause, state !== "down");
@@ -368,7 +370,7 @@ function drawMore(name, row) {
     const free = replica.role === "follower" && !replica.old;
     show(part.buttons, view.switchable && (free || replica.held));
     part.held = replica.held;
-    write(part.hold, replica.held ? "Release" : "Hold fetches");
+    write(part.hold, texts(part.holds()));
     mark(part.hold, "aria-label", `${part.hold.textContent}: ${name} on broker ${id}`);
     able(part.step, replica.held && free);
   }
@@ -376,8 +378,9 @@ function drawMore(name, row) {
 
 function makeMore(name, row, id) {
   const part = { text: make("p"), buttons: make("div", { class: "buttons" }), held: false };
-  part.hold = button("", "", () => ({ action: part.held ? "release" : "hold", broker: id, partition: name }));
-  part.step = button("Step", `Step: one fetch round of ${name} on broker ${id}`, () => ({ action: "step", broker: id, partition: name }));
+  part.holds = () => (part.held ? "release_fetch" : "hold_fetch");
+  part.hold = button("", "", () => ({ action: part.holds(), broker: id, partition: name }));
+  part.step = button(texts("step_fetch"), `${texts("step_fetch")}: one fetch round of ${name} on broker ${id}`, () => ({ action: "step_fetch", broker: id, partition: name }));
   part.buttons.append(part.hold, part.step);
   row.more.replicas.set(id, part);
   return make("div", {}, make("h4", {}, `${name} on broker ${id}`), part.text, part.buttons);
@@ -490,6 +493,9 @@ function tell(change) {
   if (change.zookeeper && view.zookeeper && change.zookeeper.state !== view.zookeeper.state) news.push(`ZooKeeper ${change.zookeeper.state}`);
   if (change.controller !== undefined && change.controller !== null) news.push(`broker ${change.controller} is the controller`);
   const moved = Object.entries(change.partitions || {}).filter(([name, now]) => now && view.partitions[name] && view.partitions[name].leader !== now.leader);
+  for (const [name, now] of Object.entries(change.groups || {})) {
+    if (now && view.groups[name] && view.groups[name].state !== now.state) news.push(`group ${name} ${now.state}`);
+  }
   if (moved.length > 3) news.push(`${moved.length} partitions changed their leader`);
   else for (const [name, now] of moved) news.push(now.leader === null ? `${name} has no leader` : `broker ${now.leader} leads ${name}`);
   if (news.length && !newsTimer) {
@@ -503,13 +509,14 @@ function tell(change) {
 
 // --- Changes come in, once per frame ------------------------------------------------------------------------------
 
-const dirty = { all: false, brokers: new Set(), partitions: new Set(), frame: 0 };
+const dirty = { all: false, brokers: new Set(), partitions: new Set(), groups: new Set(), frame: 0 };
+const ENTRIES = ["brokers", "partitions", "groups"];
 
 function take(change) {
   for (const [key, value] of Object.entries(change)) {
-    if (key !== "brokers" && key !== "partitions") view[key] = value;
+    if (!ENTRIES.includes(key)) view[key] = value;
   }
-  for (const key of ["brokers", "partitions"]) {
+  for (const key of ENTRIES) {
     for (const [name, value] of Object.entries(change[key] || {})) {
       if (value === null) delete view[key][name];
       else view[key][name] = value;
@@ -545,11 +552,21 @@ function draw() {
       rows.delete(name);
     }
   }
+  drawGroups(dirty.groups);
+  dirty.groups.clear();
   dirty.brokers.clear();
   dirty.partitions.clear();
+  drawForm();
   drawTopics();
   drawCount();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
+}
+
+// The buttons and the form need the vocabulary before anything is drawn.
+async function begin() {
+  declared = await (await fetch("vocabulary")).json();
+  makeForm();
+  connect();
 }
 
 function connect() {
@@ -562,7 +579,7 @@ function connect() {
   source.addEventListener("error", () => link("connection lost, trying again", true));
   source.addEventListener("view", (message) => {
     const whole = JSON.parse(message.data);
-    for (const key of ["brokers", "partitions"]) {
+    for (const key of ENTRIES) {
       for (const name of Object.keys(view[key])) if (!(name in whole[key])) whole[key][name] = null;
     }
     events = []; // they follow anew
@@ -583,4 +600,4 @@ byId("events-filter").addEventListener("input", drawEvents);
 byId("offsets").addEventListener("change", drawEvents);
 window.addEventListener("resize", fit);
 makeTopics();
-connect();
+begin();

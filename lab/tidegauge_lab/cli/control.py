@@ -1,0 +1,106 @@
+"""``tidegauge control``: the control interface over HTTP for a cluster that runs (docs/steering.md).
+
+``tidegauge up --control`` starts the same server as a process of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.extras import install_command
+from tidegauge_lab.cli.common import lab_verb
+
+DEFAULT_CONTROL = "127.0.0.1:19079"
+TOKEN_VARIABLE = "TIDEGAUGE_CONTROL_TOKEN"  # noqa: S105 - a variable's name
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+def control_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that both verbs share."""
+    return click.option(
+        "--control-name",
+        multiple=True,
+        metavar="NAME",
+        help="A host name, besides localhost and addresses, under which the control interface is reached.",
+    )(command)
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT`` or ``PORT``.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it is neither.
+    """
+    host, separator, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535 or (separator and not host):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"{text!r} is no address: write HOST:PORT, or PORT for 127.0.0.1"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def require_control(address: str) -> None:
+    """Refuse a control server that could not start.
+
+    Raises:
+        TidegaugeError: the address is none, or the extra ``watch`` is not installed.
+    """
+    read_address(address)
+    try:
+        import starlette  # noqa: F401, PLC0415 - only looked for
+        import uvicorn  # noqa: F401, PLC0415 - the same
+    except ModuleNotFoundError as missing:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"the control interface needs {missing.name}, which is not installed: {install_command('watch')}",
+        ) from None
+
+
+@click.command()
+@click.option("--listen", default=DEFAULT_CONTROL, show_default=True, metavar="HOST:PORT", help="Port 0: any free one.")
+@control_options
+@directory_option
+@output_option
+@lab_verb
+def control(listen: str, control_name: tuple[str, ...], directory: Path, output: str) -> None:
+    """Steer the running cluster over HTTP, from any language; GET /v1/openapi.json describes it."""
+    require_control(listen)
+    host, port = read_address(listen)
+    asyncio.run(_serve(host, port, control_name, directory.absolute(), output))
+
+
+async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, output: str) -> None:
+    from tidegauge_lab.control import server  # noqa: PLC0415 - it needs the extra
+    from tidegauge_lab.control.steering import Control  # noqa: PLC0415 - only this verb pays for it
+    from tidegauge_lab.local import control_server, layout  # noqa: PLC0415 - the same
+
+    steering = Control(directory)
+    listener = server.listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listener.getsockname()[1]}"
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not token and not host.startswith(_LOOPBACK):
+        say(f"Whoever reaches {url} can break this cluster; {TOKEN_VARIABLE} makes each request need a token")
+    app = server.application(steering, names=names, token=token)
+
+    def is_ready() -> None:
+        if layout.control_process(directory).pid == os.getpid():
+            control_server.note_url(directory, url)
+        if output == "json":
+            print_json({"url": url})
+        else:
+            click.echo(f"{url}  (Ctrl-C ends it)")
+
+    await server.serve(app, listener, is_ready)
+
+
+if __name__ == "__main__":
+    control()

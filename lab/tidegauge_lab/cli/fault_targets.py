@@ -1,0 +1,101 @@
+"""The one broker that a fault inside a broker is for: by its id, or by a role that is resolved once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.channels import Channels
+from tidegauge_client.cli.common import PartitionType
+from tidegauge_lab.cli.common import BrokerIdType, GroupType
+from tidegauge_lab.local import roles
+from tidegauge_lab.observation import Observer
+from tidegauge_lab.switches import Switches
+
+Target = int | roles.Role
+_KEYWORDS = ("target_id", "target_leader_of", "target_coordinator_of", "target_controller")
+
+
+def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an argument and options that name one broker; ``taken_target`` reads them."""
+    decorators = [
+        click.argument("target_id", type=BrokerIdType(), metavar="[ID]", required=False),
+        click.option("--leader-of", "target_leader_of", type=PartitionType(), metavar="T-P", help="Who leads it."),
+        click.option(
+            "--coordinator-of", "target_coordinator_of", type=GroupType(), metavar="group:G", help="Its coordinator."
+        ),
+        click.option("--controller", "target_controller", is_flag=True, help="The active controller."),
+    ]
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def taken_target(options: dict[str, Any]) -> Target:
+    """Take the target out of a verb's options.
+
+    Raises:
+        click.UsageError: there is none, or more than one.
+    """
+    broker_id, leader_of, group, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
+    found: list[Target] = []
+    if broker_id is not None:
+        found.append(broker_id)
+    if leader_of is not None:
+        found.append(roles.Role(roles.RoleKind.LEADER, leader_of))
+    if group is not None:
+        found.append(roles.Role(roles.RoleKind.COORDINATOR, group=group))
+    if is_controller:
+        found.append(roles.Role(roles.RoleKind.CONTROLLER))
+    if len(found) != 1:
+        raise click.UsageError("Name one broker: by ID, --leader-of T-P, --coordinator-of group:G or --controller.")
+    return found[0]
+
+
+async def resolved(switches: Switches, target: Target) -> int:
+    """Return the broker that is meant.
+
+    Raises:
+        TidegaugeError: no broker has the role.
+    """
+    if isinstance(target, int):
+        return target
+    return broker_with(target, await _metadata(switches, topics_of(target)))
+
+
+def topics_of(role: roles.Role) -> list[str]:
+    """Return the topics whose metadata says which broker has a role."""
+    if role.group is not None:
+        return [OFFSETS_TOPIC]
+    return [] if role.partition is None else [role.partition.topic]
+
+
+def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataResponse]) -> int:
+    """Return the broker that has a role, by what brokers say.
+
+    Raises:
+        TidegaugeError: none has it.
+    """
+    if role.group is not None:
+        return roles.coordinator_of(said.values(), role.group)
+    if role.partition is not None:
+        return roles.leader_of(roles.partition_view(said.values(), role.partition), role.partition)
+    named = [one for one in said.values() if one.HasField("controller_id")]
+    newest = max(named, key=lambda one: one.controller_epoch, default=None)
+    return roles.require_controller(None if newest is None else newest.controller_id)
+
+
+async def _metadata(switches: Switches, topics: list[str]) -> dict[int, metadata_pb2.MetadataResponse]:
+    channels = Channels(switches.security)
+    try:
+        observer = Observer(switches.addresses, channels, switches)
+        ids = switches.broker_ids
+        said = await asyncio.gather(*(observer.metadata(broker_id, topics) for broker_id in ids))
+    finally:
+        await channels.close()
+    return {broker_id: one for broker_id, one in zip(ids, said, strict=True) if one is not None}

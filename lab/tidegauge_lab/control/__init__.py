@@ -1,0 +1,1 @@
+"""A running cluster steered over HTTP, from any language (docs/steering.md)."""

@@ -1,0 +1,41 @@
+"""Other addresses for Kafka clients, such as ports that a container runner has mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tidegauge_lab.control.problems import malformed, not_found
+from tidegauge_lab.local.cluster import LocalCluster
+
+
+def advertise(local: LocalCluster, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Let brokers advertise these addresses; blocks until those that change are ready again.
+
+    A broker reads its listeners at its start, so each one whose address changes is stopped and started.
+
+    Raises:
+        RefusedError: 400, a name is no broker id or a value no address; 404, there is no such broker.
+        TidegaugeError: a broker does not start.
+    """
+    wanted: dict[int, str] = {}
+    known = {broker.id for broker in local.file.brokers}
+    for name, address in addresses.items():
+        if not (name.isascii() and name.isdigit()):
+            raise malformed(f"{name!r} is no broker's id")
+        if int(name) not in known:
+            raise not_found(f"there is no broker {name}")
+        host, separator, port = address.rpartition(":")
+        if not separator or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise malformed(f"{address!r} is no address: write HOST:PORT")
+        wanted[int(name)] = address
+    changed = [
+        broker.id for broker in local.file.brokers if wanted.get(broker.id, broker.advertised) != broker.advertised
+    ]
+    if changed:
+        brokers = [
+            replace(broker, advertised=wanted.get(broker.id, broker.advertised)) for broker in local.file.brokers
+        ]
+        local.change_brokers(brokers, changed)
+    return {"kafka_bootstrap_servers": ",".join(local.kafka_bootstrap_servers), "restarted": changed}

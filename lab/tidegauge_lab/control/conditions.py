@@ -1,0 +1,48 @@
+"""What ``/v1/wait`` waits for: the conditions of ``tidegauge wait``, read from JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.cli.wait import (
+    Condition,
+    hw_condition,
+    in_sync_condition,
+    isr_condition,
+    leader_condition,
+)
+from tidegauge_lab.control.asked import partition_in
+from tidegauge_lab.control.endpoints import CONDITIONS
+from tidegauge_lab.group_conditions import GroupCondition
+
+
+def kind_in(body: Mapping[str, Any]) -> str:
+    """Return which condition a body has."""
+    return next(name for name in CONDITIONS if name in body)
+
+
+def cluster_conditions(kind: str, wanted: Any) -> tuple[list[Condition], list[TopicPartition]]:
+    """Return the conditions on partitions, of which all must hold, and the partitions that they name.
+
+    Raises:
+        RefusedError: 400, a name is no partition.
+    """
+    if kind == "in_sync":
+        return [in_sync_condition(topic) for topic in wanted] or [in_sync_condition(None)], []
+    named = {partition_in(name): value for name, value in wanted.items()}
+    return [_of_partition(kind, at, value) for at, value in named.items()], list(named)
+
+
+def _of_partition(kind: str, at: TopicPartition, value: Any) -> Condition:
+    if kind == "isr":
+        return isr_condition(at, value)
+    if kind == "high_watermark":
+        return hw_condition(at, value)
+    return leader_condition(at, other_than=value["not"]) if isinstance(value, dict) else leader_condition(at, value)
+
+
+def group_condition(wanted: Mapping[str, Any]) -> GroupCondition:
+    """Return the condition on a group."""
+    return GroupCondition(wanted.get("state"), wanted.get("members"), wanted.get("generation"), wanted.get("lag"))

@@ -1,0 +1,190 @@
+"""The control server: a Starlette application from the declared endpoints, and uvicorn.
+
+Every response is JSON; an error is ``{"error": {"name", "message"}}`` with what is true instead beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any, Protocol
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
+from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
+from tidegauge_lab.control.gate import refusal
+from tidegauge_lab.control.problems import RefusedError, malformed, refused
+
+_STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+_WITH_SLASHES = frozenset({"target", "group", "transaction"})
+"""Names in paths that may hold slashes: those of groups and transactional ids."""
+_SHUTDOWN_SECONDS = 3
+
+
+class Served(Protocol):
+    """What the server serves: a method for each endpoint, by its name."""
+
+    async def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+class _Gate:
+    """Refuses what ``gate`` refuses, before anything is read."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str], token: str) -> None:
+        self._app = app
+        self._names = names
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            status, sentence = refusal(Request(scope).headers, self._names, self._token)
+            if status:
+                name = "UNAUTHORIZED" if status == 401 else "FORBIDDEN"
+                await _json(status, RefusedError(status, name, sentence).body)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def application(control: Served, *, names: Collection[str] = (), token: str = "") -> Starlette:
+    """Return the application.
+
+    Args:
+        control: does what is asked.
+        names: host names besides localhost under which it is reached.
+        token: that each request needs; empty: none.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await control.start()
+        try:
+            yield
+        finally:
+            await control.close()
+
+    return Starlette(
+        routes=[
+            Route(_starlette_path(one.path), _handler(control, one), methods=[one.method], name=one.name)
+            for one in ENDPOINTS
+        ],
+        middleware=[Middleware(_Gate, names=names, token=token)],
+        exception_handlers={HTTPException: _on_http_error, Exception: _on_defect},
+        lifespan=lifespan,
+    )
+
+
+def _starlette_path(path: str) -> str:
+    for name in _WITH_SLASHES:
+        path = path.replace(f"{{{name}}}", f"{{{name}:path}}")
+    return path
+
+
+def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    serve: Callable[[Asked], Awaitable[Any]] = getattr(control, endpoint.name)
+
+    async def handle(request: Request) -> Response:
+        try:
+            asked = read(endpoint, request.path_params, request.query_params, await _body(request))
+            return _json(200, await serve(asked))
+        except RefusedError as problem:
+            return _json(problem.status, problem.body)
+        except TidegaugeError as problem:
+            found = refused(problem)
+            return _json(found.status, found.body)
+
+    return handle
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise malformed(f"the body is longer than {MAX_BODY_BYTES} bytes")
+    return body
+
+
+def _on_http_error(_: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException), "it is registered for these"
+    name = _STATUS_NAMES.get(problem.status_code, ErrorCode.INVALID_REQUEST.name)
+    sentence = f"{problem.detail}; GET /v1/openapi.json has all paths"
+    return _json(problem.status_code, RefusedError(problem.status_code, name, sentence).body)
+
+
+def _on_defect(_: Request, problem: Exception) -> Response:
+    sentence = f"a defect of the control server: {type(problem).__name__}: {problem}; its log has more"
+    return _json(500, RefusedError(500, ErrorCode.UNKNOWN_SERVER_ERROR.name, sentence).body)
+
+
+def _json(status: int, value: Any) -> Response:
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return JSONResponse(value, status_code=status, headers=headers)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take an address (port 0: any that is free).
+
+    Raises:
+        TidegaugeError: it can't be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as problem:
+        listener.close()
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{host}:{port} can't be used for the control server: {problem.strerror or problem}; give another address",
+        ) from None
+    listener.listen()
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Reports when it serves."""
+
+    def __init__(self, config: uvicorn.Config, is_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._is_ready = is_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._is_ready()
+
+
+async def serve(app: Starlette, listener: socket.socket, is_ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        app: the application.
+        listener: an address that was taken.
+        is_ready: called once requests are served.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    await _Server(config, is_ready).serve(sockets=[listener])

@@ -1,0 +1,379 @@
+"""``Control``: what each endpoint does to the cluster in a directory.
+
+Rules:
+    1. A method returns when its effect is there, and what it returns is true at that time. Nothing is remembered of the
+       cluster's state: each request asks the brokers.
+    2. What was there before is what was there when the control was started; ``reset`` leaves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.requests import read_request
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import Admin
+from tidegauge_client.cli.wait import POLL_SECONDS, Looker
+from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_lab.control import endpoints, played, views
+from tidegauge_lab.control.advertised import advertise
+from tidegauge_lab.control.asked import Asked
+from tidegauge_lab.control.conditions import cluster_conditions, group_condition, kind_in
+from tidegauge_lab.control.journal import Journal
+from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
+from tidegauge_lab.control.request_journal import RequestJournal
+from tidegauge_lab.control.reset import Baseline, load_baseline, reset, save_baseline
+from tidegauge_lab.control.rules import Faults
+from tidegauge_lab.control.targets import read_target
+from tidegauge_lab.group_conditions import offset_rows_of
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.roles import Role
+from tidegauge_lab.observation import Observation, Observer
+from tidegauge_lab.performing import perform
+from tidegauge_lab.pytest_plugin.conditions import NotSoError, wait_until_group
+from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
+
+GROUP_TIMEOUT_MS = 10_000
+MOST_EVENTS = 5_000
+_FITS = {"start": ProcessState.DOWN, "resume": ProcessState.PAUSED}
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class Control:
+    """The steering of one cluster; ``start`` it before the first request.
+
+    Args:
+        directory: of the cluster.
+
+    Raises:
+        TidegaugeError: there is no cluster in the directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory).absolute()
+        load_cluster_file(self.directory)
+        self._events = Journal()
+        self._timeline = Timeline(self.directory / layout.LOGS)
+        self._reading = asyncio.Lock()
+        self._resetting = asyncio.Lock()
+        self._faults = Faults(self.directory)
+        self._requests = RequestJournal(self.directory)
+
+    async def start(self) -> None:
+        """Note what is there.
+
+        Raises:
+            TidegaugeError: no broker responds.
+        """
+        await self._note_baseline()
+        await self._faults.begin()
+
+    async def _note_baseline(self) -> Baseline:
+        """Note what is there as what was there before."""
+        async with Admin(self._file.bootstrap_servers) as admin:
+            baseline = await Baseline.of(admin)
+        save_baseline(self.directory, baseline)
+        return baseline
+
+    async def close(self) -> None:
+        """Let go of the event logs."""
+        self._timeline.close()
+
+    @property
+    def _file(self) -> ClusterFile:
+        return load_cluster_file(self.directory)
+
+    # Looking
+
+    async def cluster(self, _: Asked) -> dict[str, Any]:
+        """Return the cluster now."""
+        local = LocalCluster(self.directory)
+        status = await asyncio.to_thread(local.status)
+        return views.cluster_view(status, await self._readiness(local.file))
+
+    async def topics(self, _: Asked) -> dict[str, Any]:
+        """Return the names of all topics."""
+        async with Admin(self._file.bootstrap_servers) as admin:
+            return {"topics": await admin.list_topics()}
+
+    async def partition(self, asked: Asked) -> dict[str, Any]:
+        """Return a partition and its replicas."""
+        at = TopicPartition(asked.path["topic"], asked.number("partition"))
+        found = (await self._partitions([at]))[at]
+        if found is None:
+            raise self._no_partition(at)
+        return found
+
+    async def groups(self, _: Asked) -> dict[str, Any]:
+        """Return all groups."""
+        async with Admin(self._file.bootstrap_servers) as admin:
+            listed = await admin.list_groups(timeout_ms=GROUP_TIMEOUT_MS)
+        return {"groups": [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]}
+
+    async def group(self, asked: Asked) -> dict[str, Any]:
+        """Return a group as its coordinator has it."""
+        name = asked.path["group"]
+        found = await self._group(name)
+        if found is None:
+            raise not_found(f"there is no group {name}", ErrorCode.GROUP_ID_NOT_FOUND.name)
+        return found
+
+    async def events(self, asked: Asked) -> dict[str, Any]:
+        """Return what happened after a numbered event, up to this request."""
+        async with self._reading:
+            await self._read_events()
+            if self._timeline.has_unsettled:  # their order is known when the brokers have written what came meanwhile
+                await asyncio.sleep(PATIENCE_SECONDS)
+                await self._read_events()
+        return self._events.after(asked.query.get("after", 0), min(asked.query.get("limit", MOST_EVENTS), MOST_EVENTS))
+
+    async def _read_events(self) -> None:
+        self._events.add(await asyncio.to_thread(lambda: list(self._timeline.settled(time.monotonic()))))
+
+    async def openapi(self, _: Asked) -> dict[str, Any]:
+        """Return the interface."""
+        return endpoints.document()
+
+    # Doing
+
+    async def broker(self, asked: Asked) -> dict[str, Any]:
+        """Do a declared action to a target, or put a declared fault in force there."""
+        verb, wanted = asked.path["verb"], read_target(asked.path["target"])
+        local = LocalCluster(self.directory)
+        if isinstance(wanted, int) and wanted not in {broker.id for broker in local.file.brokers}:
+            raise not_found(f"there is no broker {wanted}", ErrorCode.BROKER_NOT_AVAILABLE.name)
+        # Checked before the role is resolved: a wrong word is reported whether a broker has the role or not.
+        read_request(verb, 0 if isinstance(wanted, Role) else wanted, asked.body)
+        target = await asyncio.to_thread(_resolve, local, verb, wanted)
+        done = await perform(local, read_request(verb, target, asked.body))
+        return {
+            "broker": None if target == ZOOKEEPER else target,
+            "changed": done.changed,
+            "text": done.text,
+            "state": local.state_of(target).value,
+            "pid": local.pid_of(target),
+        }
+
+    async def steps(self, asked: Asked) -> dict[str, Any]:
+        """Play steps of a scenario file."""
+        local = LocalCluster(self.directory)
+        assignments = await self._assignments()
+        limit_seconds = asked.body.get("timeout_ms", 120_000) / 1000
+        scenario = played.read_steps(asked.body["steps"], assignments, len(local.file.brokers), limit_seconds)
+        return await asyncio.to_thread(played.play, scenario, assignments, local)
+
+    async def wait(self, asked: Asked) -> dict[str, Any]:
+        """Wait until a condition holds."""
+        began = time.monotonic()
+        kind = kind_in(asked.body)
+        wanted = asked.body[kind]
+        if kind == "group":
+            state = await self._wait_group(wanted, asked.timeout_seconds)
+        elif kind == "ready":
+            state = await self._wait_ready(asked.timeout_seconds)
+        else:
+            state = await self._wait_partitions(kind, wanted, asked.timeout_seconds)
+        return {"took_ms": round((time.monotonic() - began) * 1000), "actual": state}
+
+    async def reset(self, asked: Asked) -> dict[str, Any]:
+        """Make the cluster what it was when the control was started."""
+        async with self._resetting:
+            await self._faults.delete()
+            baseline = load_baseline(self.directory)
+            if baseline is None:  # a snapshot was restored: what it holds is what was there before
+                baseline = await self._note_baseline()
+            return await reset(LocalCluster(self.directory), baseline, with_topics=bool(asked.body.get("topics", True)))
+
+    # Faults on requests
+
+    async def add_fault(self, asked: Asked) -> dict[str, Any]:
+        """Put rules in force at every broker."""
+        return {"id": await self._faults.add([await self._with_topic(rule) for rule in asked.body["rules"]])}
+
+    async def faults(self, _: Asked) -> dict[str, Any]:
+        """Return all faults."""
+        return {"faults": await self._faults.all()}
+
+    async def fault(self, asked: Asked) -> dict[str, Any]:
+        """Return one fault."""
+        return await self._faults.one(asked.number("id"))
+
+    async def clear_faults(self, _: Asked) -> dict[str, Any]:
+        """End all faults."""
+        return {"deleted": await self._faults.delete()}
+
+    async def delete_fault(self, asked: Asked) -> dict[str, Any]:
+        """End one fault."""
+        return {"deleted": await self._faults.delete(asked.number("id"))}
+
+    async def wait_fault(self, asked: Asked) -> dict[str, Any]:
+        """Wait until a fault has reached a number of hits, or of held responses."""
+        began = time.monotonic()
+        kind = "hits" if "hits" in asked.body else "held"
+        while True:
+            found = await self._faults.one(asked.number("id"))
+            if found[kind] >= asked.body[kind]:
+                return {"took_ms": round((time.monotonic() - began) * 1000), "actual": found}
+            if time.monotonic() - began >= asked.timeout_seconds:
+                sentence = f"fault {found['id']} has {found['hits']} hits and holds {found['held']}"
+                raise not_so(f"{sentence} (waited {asked.timeout_seconds:g} s for {kind})", found)
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def requests(self, asked: Asked) -> dict[str, Any]:
+        """Return the requests that arrived while rules were in force."""
+        async with self._reading:
+            journal = await self._requests.read()
+        found = journal.after(asked.query.get("after", 0), MOST_EVENTS)
+        wanted = {name: asked.query[name] for name in ("client_id", "api") if name in asked.query}
+        entries = [one for one in found["events"] if all(one[name] == value for name, value in wanted.items())]
+        limit = min(asked.query.get("limit", MOST_EVENTS), MOST_EVENTS)
+        last = entries[limit - 1]["number"] if len(entries) > limit else found["next"]
+        return {"requests": entries[:limit], "next": last, "dropped": found["dropped"]}
+
+    async def snapshot(self, asked: Asked) -> dict[str, Any]:
+        """Take a snapshot."""
+        return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).snapshot)
+
+    async def restore(self, asked: Asked) -> dict[str, Any]:
+        """Restore a snapshot; what it holds is what was there before for later resets."""
+        done = await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).restore)
+        await self._note_baseline()
+        return done
+
+    async def _with_snapshot(self, name: str, act: Callable[[str], None]) -> dict[str, Any]:
+        began = time.monotonic()
+        await asyncio.to_thread(act, name)
+        return {"snapshot": name, "took_ms": round((time.monotonic() - began) * 1000)}
+
+    async def advertise(self, asked: Asked) -> dict[str, Any]:
+        """Let brokers advertise other addresses to Kafka clients; restarts those whose address changes."""
+        return await asyncio.to_thread(advertise, LocalCluster(self.directory), asked.body)
+
+    # Inside
+
+    async def _with_topic(self, rule: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace a topic's id by its name."""
+        if "topic_id" not in rule:
+            return dict(rule)
+        if "topic" in rule:
+            raise malformed("a rule names its topic by topic or by topic_id: not both")
+        async with Admin(self._file.bootstrap_servers) as admin:
+            known = (await admin.metadata()).topics
+        name = next((topic.name for topic in known.values() if topic.topic_id == rule["topic_id"]), None)
+        if name is None:
+            raise not_found(f"there is no topic with the id {rule['topic_id']}", ErrorCode.UNKNOWN_TOPIC_ID.name)
+        return {"topic": name, **{key: value for key, value in rule.items() if key != "topic_id"}}
+
+    async def _look(self, topics: Sequence[str]) -> dict[int, Observation]:
+        """Ask every broker that is up for these topics."""
+        file = self._file
+        up = [
+            broker.id
+            for broker in file.brokers
+            if layout.broker_process(self.directory, broker.id).state is ProcessState.UP
+        ]
+        observer = _observer_of(file)
+        try:
+            return await observer.ask(up, topics, with_switches=False)
+        finally:
+            await observer.close()
+
+    async def _readiness(self, file: ClusterFile) -> dict[int, Observation]:
+        observer = _observer_of(file)
+        try:
+            return await observer.readiness()
+        finally:
+            await observer.close()
+
+    async def _partitions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, dict[str, Any] | None]:
+        seen = await self._look(sorted({at.topic for at in partitions}))
+        if not any(view.metadata is not None for view in seen.values()):
+            raise RefusedError(409, ErrorCode.BROKER_NOT_AVAILABLE.name, "no broker responds")
+        return {at: views.partition_view(at, seen) for at in partitions}
+
+    @staticmethod
+    def _no_partition(at: TopicPartition) -> RefusedError:
+        return not_found(f"there is no partition {at}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name)
+
+    async def _group(self, name: str) -> dict[str, Any] | None:
+        async with Admin(self._file.bootstrap_servers) as admin:
+            group = await admin.describe_group(name, timeout_ms=GROUP_TIMEOUT_MS)
+            if group.state == "Dead":
+                return None
+            return views.group_view(group, await offset_rows_of(admin, group))
+
+    async def _assignments(self) -> dict[str, list[list[int]]]:
+        """Return the replicas of each partition of each topic; internal topics come last."""
+        async with Admin(self._file.bootstrap_servers) as admin:
+            known = (await admin.metadata()).topics
+        return {
+            name: [list(part.replicas) for _, part in sorted(known[name].partitions.items())]
+            for name in sorted(known, key=lambda name: (name.startswith("__"), name))
+        }
+
+    async def _wait_partitions(self, kind: str, wanted: Any, limit_seconds: float) -> dict[str, Any]:
+        conditions, named = cluster_conditions(kind, wanted)
+        deadline = time.monotonic() + limit_seconds
+        unknown = [at for at, found in (await self._partitions(named)).items() if found is None] if named else []
+        if unknown:
+            raise self._no_partition(unknown[0])
+        async with Admin(self._file.bootstrap_servers) as admin:
+            lookers = [Looker(admin, condition) for condition in conditions]
+            while True:
+                problems = [await _problem(looker) for looker in lookers]
+                if not any(problems):
+                    return {str(at): found for at, found in (await self._partitions(named)).items()} if named else {}
+                if time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(POLL_SECONDS / 2)
+        actual = {str(at): found for at, found in (await self._partitions(named)).items()} if named else {}
+        sentences = "; ".join(problem for problem in problems if problem)
+        raise not_so(f"{sentences} (waited {limit_seconds:g} s)", actual)
+
+    async def _wait_group(self, wanted: Mapping[str, Any], limit_seconds: float) -> dict[str, Any] | None:
+        name = str(wanted["id"])
+        try:
+            await wait_until_group(self._file.bootstrap_servers, name, group_condition(wanted), limit_seconds)
+        except NotSoError as late:
+            raise not_so(str(late), await self._group_if_any(name)) from None
+        return await self._group_if_any(name)
+
+    async def _group_if_any(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._group(name)
+        except TidegaugeError:
+            return None
+
+    async def _wait_ready(self, limit_seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + limit_seconds
+        while True:
+            state = await self.cluster(Asked({}, {}, {}))
+            if state["ready"]:
+                return state
+            if time.monotonic() >= deadline:
+                raise not_so(f"{state['lacks']} (waited {limit_seconds:g} s)", state)
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _observer_of(file: ClusterFile) -> Observer:
+    addresses = {broker.id: broker.address for broker in file.brokers}
+    return Observer.of(addresses, has_switches=True, security=file.security)
+
+
+async def _problem(looker: Looker) -> str | None:
+    """Return what is true instead of a condition."""
+    try:
+        return await looker.look()
+    except TidegaugeError as error:
+        return str(error)
+
+
+def _resolve(local: LocalCluster, verb: str, wanted: Target | Role) -> Target:
+    return local.resolve(wanted, _FITS.get(verb, ProcessState.UP)) if isinstance(wanted, Role) else wanted

@@ -1,0 +1,108 @@
+"""What is true of the cluster, as JSON: from what brokers say to the interface's responses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.group_tables import OffsetRow
+from tidegauge_lab.local import readiness
+from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_states
+
+
+def cluster_view(status: Mapping[str, Any], views: Mapping[int, Observation]) -> dict[str, Any]:
+    """Return ``/v1/cluster``.
+
+    Args:
+        status: as ``tidegauge status -o json`` shows it.
+        views: what each broker that is up says of itself.
+    """
+    lacking = _lacking(status, views)
+    controller = status["controller"]
+    return {
+        "ready": not lacking,
+        "lacks": lacking,
+        "bootstrap_servers": status["bootstrap_servers"],
+        "kafka_bootstrap_servers": status["kafka_bootstrap_servers"],
+        "controller": {"id": controller["broker"], "epoch": controller["epoch"]},
+        "zookeeper": status["zookeeper"],
+        "brokers": [{key: value for key, value in one.items() if key != "dir"} for one in status["brokers"]],
+    }
+
+
+def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str:
+    for broker in status["brokers"]:
+        if broker["state"] != "up":
+            return f"broker {broker['id']} is {broker['state']}"
+    return readiness.lacks(views, [broker["id"] for broker in status["brokers"]])
+
+
+def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict[str, Any] | None:
+    """Return a partition as the brokers that respond see it; None if none of them knows it."""
+    state = newest_states(metadata_in(views).values()).get(at)
+    if state is None:
+        return None
+    leader = leader_in(state)
+    said = {broker_id: view.replica(at) for broker_id, view in views.items()}
+    own = said.get(-1 if leader is None else leader)
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "leader": leader,
+        "leader_confirms": own is not None and (own.role, own.leader_epoch) == ("leader", state.leader_epoch),
+        "leader_epoch": state.leader_epoch,
+        "partition_epoch": state.partition_epoch,
+        "isr": list(state.isr),
+        "offline": list(state.offline_replicas),
+        "high_watermark": own.high_watermark if own is not None and own.role == "leader" else None,
+        "replicas": [_replica(broker_id, said.get(broker_id), broker_id in state.isr) for broker_id in state.replicas],
+    }
+
+
+def _replica(broker_id: int, said: metadata_pb2.ReplicaDescription | None, in_isr: bool) -> dict[str, Any]:
+    """Return a replica by its own broker's words; one that did not respond has the role unknown and no offsets."""
+    if said is None or said.role == "offline":
+        role = "unknown" if said is None else said.role
+        return {"id": broker_id, "role": role, "in_isr": in_isr}
+    return {
+        "id": broker_id,
+        "role": said.role,
+        "in_isr": in_isr,
+        "leader_epoch": said.leader_epoch if said.HasField("leader_epoch") else None,
+        "log_start_offset": said.log_start_offset,
+        "log_end_offset": said.log_end_offset,
+        "high_watermark": said.high_watermark,
+        "epochs": [{"epoch": one.leader_epoch, "start_offset": one.start_offset} for one in said.epochs],
+    }
+
+
+def group_view(group: GroupDescription, rows: Sequence[OffsetRow]) -> dict[str, Any]:
+    """Return ``/v1/groups/{group}``."""
+    return {
+        "id": group.group_id,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "generation": group.generation,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol_name,
+        "reason": group.reason,
+        "members": [
+            {
+                "id": member.member_id,
+                "instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "assignment": [str(at) for at in member.assignment],
+                "parked": member.member_id in group.parked_members,
+            }
+            for member in group.members
+        ],
+        "offsets": {
+            str(row.topic_partition): {"committed": row.current_offset, "end": row.end_offset, "lag": row.lag}
+            for row in rows
+            if row.topic_partition is not None
+        },
+    }

@@ -1,0 +1,126 @@
+"""What a consumer group shall be, for tests and scenarios; what is true instead, in a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tidegauge.groups import GroupState
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import LATEST, Admin
+from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.group_tables import OffsetRow, offset_rows
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """What a consumer group shall be; None: anything.
+
+    Attributes:
+        state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator).
+        members: how many.
+        generation: this one or a later one.
+        lag: at most so many records over all partitions that the group reads or has offsets of; a partition without a
+            committed offset counts as not read.
+        assignment: the partitions of members, by client.id or group.instance.id; other members are not looked at.
+        committed: offsets by partition; other partitions are not looked at.
+        is_exact: the generation and the lag are these, not at least and at most.
+    """
+
+    state: str | None = None
+    members: int | None = None
+    generation: int | None = None
+    lag: int | None = None
+    assignment: Mapping[str, Collection[TopicPartition]] | None = None
+    committed: Mapping[TopicPartition, int] | None = None
+    is_exact: bool = False
+
+    def __post_init__(self) -> None:
+        known = [one.value for one in GroupState]
+        if self.state is not None and self.state not in known:
+            raise ValueError(f"{self.state!r} is no state of a group; there are {', '.join(known)}")
+
+    @property
+    def needs_offsets(self) -> bool:
+        """Whether committed offsets are looked at."""
+        return self.lag is not None or self.committed is not None
+
+    def problem(self, group: GroupDescription, rows: Sequence[OffsetRow] = ()) -> str | None:
+        """Return what is true of the group instead; None if it is as it shall be."""
+        return next(chain(self._group_problems(group), self._offset_problems(group, rows)), None)
+
+    def _group_problems(self, group: GroupDescription) -> Iterator[str]:
+        name = f"group {group.group_id}"
+        if self.state is not None and group.state != self.state:
+            yield f"{name} is {group.state}" + (f": {group.reason}" if group.reason else "")
+        if self.members is not None and len(group.members) != self.members:
+            yield f"{name} has {len(group.members)} members"
+        if self.generation is not None and (
+            group.generation < self.generation or (self.is_exact and group.generation != self.generation)
+        ):
+            yield f"{name} is in generation {group.generation}"
+        for member, wanted in (self.assignment or {}).items():
+            found = [one for one in group.members if member in {one.client_id, one.group_instance_id}]
+            if not found:
+                yield f"{name} has no member {member}"
+            for one in found:
+                if set(one.assignment) != set(wanted):
+                    yield f"{member} reads {', '.join(map(str, one.assignment)) or 'no partition'}"
+
+    def _offset_problems(self, group: GroupDescription, rows: Sequence[OffsetRow]) -> Iterator[str]:
+        name = f"group {group.group_id}"
+        by_partition = {row.topic_partition: row for row in rows if row.topic_partition is not None}
+        for at, offset in (self.committed or {}).items():
+            current = by_partition[at].current_offset if at in by_partition else None
+            if current != offset:
+                yield f"{name} has committed {'no offset' if current is None else f'offset {current}'} of {at}"
+        if self.lag is None:
+            return
+        unknown = next((at for at, row in by_partition.items() if row.lag is None), None)
+        if unknown is not None:
+            yield f"{name} has no known lag in {unknown}"
+            return
+        lag = sum(row.lag or 0 for row in by_partition.values())
+        if lag > self.lag or (self.is_exact and lag != self.lag):
+            yield f"{name} lags by {lag} records"
+
+    @property
+    def text(self) -> str:
+        """Return the condition in words."""
+        parts = {
+            "state": self.state,
+            "members": self.members,
+            "generation": self.generation,
+            "lag": self.lag,
+            "assignment": None if self.assignment is None else _in_words(self.assignment),
+            "committed": None
+            if self.committed is None
+            else " ".join(f"{at}@{offset}" for at, offset in self.committed.items()),
+        }
+        return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+
+
+def _in_words(assignment: Mapping[str, Collection[TopicPartition]]) -> str:
+    return " ".join(f"{member}:{'+'.join(map(str, at)) or '-'}" for member, at in assignment.items())
+
+
+async def look_at_group(
+    admin: Admin, group_id: str, condition: GroupCondition, timeout_ms: float
+) -> GroupDescription | str:
+    """Return the group if the condition holds, else what is true instead.
+
+    Raises:
+        TidegaugeError: the coordinator does not respond.
+    """
+    group = await admin.describe_group(group_id, timeout_ms=timeout_ms)
+    rows = await offset_rows_of(admin, group) if condition.needs_offsets else []
+    return condition.problem(group, rows) or group
+
+
+async def offset_rows_of(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
+    """Return the partitions that a group reads or has offsets of, with their high watermarks."""
+    committed = await admin.committed_offsets(group.group_id)
+    partitions = {*committed, *(at for member in group.members for at in member.assignment)}
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    return offset_rows(group, committed, {at: one.offset for at, one in ends.items()})

@@ -1,0 +1,81 @@
+// Consumer groups on the page: a card for each, with its members, who reads what, and the lag of each partition.
+"use strict";
+
+const groupCards = new Map(); // group id -> card
+
+function makeGroupCard(name) {
+  const card = {
+    node: make("li", { class: "card group-card" }),
+    state: make("span", { class: "group-state" }),
+    facts: make("div", { class: "facts" }),
+    reason: make("div", { class: "facts reason" }),
+    members: make("ul", { class: "group-members" }),
+    drawn: "",
+  };
+  card.node.append(make("h3", {}, name, card.state), card.facts, card.reason, card.members);
+  return card;
+}
+
+// "7 behind" is the lag; without a leader it is not known, and can't shrink.
+function lagText(row) {
+  if (row.leaderless) return "no leader";
+  if (row.committed === null) return "nothing committed";
+  return row.lag === null ? "lag unknown" : `lag ${row.lag}`;
+}
+
+function lagChip(row) {
+  const chip = make("span", { class: "chip" }, `${row.partition} `, make("b", {}, lagText(row)));
+  const end = row.end === null ? "unknown" : row.end;
+  chip.title = `committed ${row.committed === null ? "nothing" : row.committed}, high watermark ${end}`;
+  chip.classList.toggle("bad", row.leaderless);
+  chip.classList.toggle("behind", row.lag > 0);
+  return chip;
+}
+
+function memberLine(member, rows) {
+  const about = [member.instance ? `static ${member.instance}` : "", member.leader ? "leader" : ""].filter(Boolean).join(", ");
+  const line = make("li", {}, make("span", { class: "member" }, member.id), ` ${member.host}${about ? `, ${about}` : ""} `);
+  if (member.awaited) line.append(make("span", { class: "awaited" }, `awaited: ${member.awaited}`), " ");
+  else if (member.parked) line.append(make("span", { class: "parked" }, `${member.parked} parked`), " ");
+  line.append(...rows.filter((row) => row.member === member.id).map(lagChip));
+  return line;
+}
+
+function drawGroup(group) {
+  let card = groupCards.get(group.group);
+  if (!card) {
+    card = makeGroupCard(group.group);
+    groupCards.set(group.group, card);
+    const next = [...groupCards.keys()].filter((name) => name > group.group).sort()[0];
+    byId("group-cards").insertBefore(card.node, next === undefined ? null : groupCards.get(next).node);
+  }
+  write(card.state, group.state);
+  mark(card.state, "class", `group-state ${group.state}`);
+  card.node.classList.toggle("old", group.old);
+  const count = group.members.length;
+  const protocol = group.protocol ? `, ${group.protocol}` : "";
+  const lag = group.lag === null ? "" : `, lag ${group.lag}`;
+  const seen = group.old ? "; its coordinator does not respond: as last seen" : "";
+  write(card.facts, `generation ${group.generation}, ${count} member${count === 1 ? "" : "s"}${protocol}${lag}; coordinator: broker ${group.coordinator} (__consumer_offsets-${group.offsetsPartition})${seen}`);
+  const rebalances = group.state === "PreparingRebalance" || group.state === "CompletingRebalance";
+  show(card.reason, rebalances && group.reason !== "");
+  write(card.reason, `rebalances because: ${group.reason}`);
+  const drawn = JSON.stringify([group.members, group.partitions]);
+  if (drawn === card.drawn) return;
+  card.drawn = drawn;
+  const unread = group.partitions.filter((row) => row.member === null);
+  const lines = group.members.map((member) => memberLine(member, group.partitions));
+  if (unread.length) lines.push(make("li", {}, make("span", { class: "member" }, "no reader "), ...unread.map(lagChip)));
+  card.members.replaceChildren(...lines);
+}
+
+function drawGroups(changed) {
+  for (const name of changed) {
+    if (view.groups[name]) drawGroup(view.groups[name]);
+    else if (groupCards.has(name)) {
+      groupCards.get(name).node.remove();
+      groupCards.delete(name);
+    }
+  }
+  show(byId("groups"), groupCards.size > 0);
+}

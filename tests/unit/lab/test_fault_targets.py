@@ -1,0 +1,63 @@
+"""Which broker a fault inside a broker is for (cli/fault_targets.py)."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC, partition_of
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.cli.fault_targets import broker_with, taken_target, topics_of
+from tidegauge_lab.local.roles import Role, RoleKind
+
+AT = TopicPartition("orders", 0)
+OPTIONS = {
+    "target_id": None,
+    "target_leader_of": None,
+    "target_coordinator_of": None,
+    "target_controller": False,
+}
+
+
+def partition(number: int, leader: int) -> metadata_pb2.PartitionMetadata:
+    return metadata_pb2.PartitionMetadata(partition=number, leader_id=leader, leader_epoch=1, replicas=[0, 1, 2])
+
+
+def said(controller: int, epoch: int) -> metadata_pb2.MetadataResponse:
+    """What a broker says: broker 1 leads orders-0, and broker 2 the group's partition of three."""
+    mine = partition_of("g", 3)
+    offsets = [partition(number, 2 if number == mine else 0) for number in range(3)]
+    return metadata_pb2.MetadataResponse(
+        controller_id=controller,
+        controller_epoch=epoch,
+        topics=[
+            metadata_pb2.TopicMetadata(name="orders", partitions=[partition(0, 1)]),
+            metadata_pb2.TopicMetadata(name=OFFSETS_TOPIC, partitions=offsets),
+        ],
+    )
+
+
+def test_a_broker_is_named_in_exactly_one_way() -> None:
+    assert taken_target({**OPTIONS, "target_id": 2}) == 2
+    assert taken_target({**OPTIONS, "target_coordinator_of": "g"}) == Role(RoleKind.COORDINATOR, group="g")
+    assert taken_target({**OPTIONS, "target_leader_of": AT}) == Role(RoleKind.LEADER, AT)
+    for wrong in ({}, {"target_id": 0, "target_controller": True}):
+        with pytest.raises(click.UsageError, match="Name one broker"):
+            taken_target({**OPTIONS, **wrong})
+
+
+def test_the_coordinator_is_looked_up_in_the_topic_of_offsets() -> None:
+    assert topics_of(Role(RoleKind.COORDINATOR, group="g")) == [OFFSETS_TOPIC]
+    assert topics_of(Role(RoleKind.LEADER, AT)) == ["orders"]
+    assert topics_of(Role(RoleKind.CONTROLLER)) == []
+
+
+def test_a_role_is_that_of_the_newest_metadata() -> None:
+    responses = {0: said(0, 3), 1: said(2, 4)}
+    assert broker_with(Role(RoleKind.CONTROLLER), responses) == 2
+    assert broker_with(Role(RoleKind.LEADER, AT), responses) == 1
+    assert broker_with(Role(RoleKind.COORDINATOR, group="g"), responses) == 2
+    with pytest.raises(TidegaugeError, match="no active controller"):
+        broker_with(Role(RoleKind.CONTROLLER), {})

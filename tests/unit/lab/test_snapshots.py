@@ -1,0 +1,78 @@
+"""Snapshots as directories: complete or not there, replaced as a whole, refused for another cluster (snapshots.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_lab.local import snapshots
+
+
+def cluster_in(directory: Path, text: str) -> ClusterFile:
+    brokers = [BrokerEntry(number, "127.0.0.1", 1 + number, "") for number in range(2)]
+    for path in ("broker-0/data", "broker-0/data-2", "broker-1/data", "zookeeper/data"):
+        (directory / path / "t-0").mkdir(parents=True, exist_ok=True)
+        (directory / path / "t-0" / "00.log").write_text(f"{text} {path}")
+    return ClusterFile("127.0.0.1:1", zookeeper_managed=True, profile="fast", brokers=brokers)
+
+
+def test_what_is_put_back_is_what_was_taken(tmp_path: Path):
+    """Every log directory and ZooKeeper's; what came since is removed."""
+    file = cluster_in(tmp_path, "first")
+    snapshots.take(tmp_path, file, "one")
+    cluster_in(tmp_path, "second")
+    (tmp_path / "broker-1/data/u-0").mkdir()
+    snapshots.put_back(tmp_path, file, "one")
+    assert (tmp_path / "broker-0/data-2/t-0/00.log").read_text() == "first broker-0/data-2"
+    assert (tmp_path / "zookeeper/data/t-0/00.log").read_text() == "first zookeeper/data"
+    assert not (tmp_path / "broker-1/data/u-0").exists()
+    cluster_in(tmp_path, "third")
+    snapshots.take(tmp_path, file, "one")
+    snapshots.put_back(tmp_path, file, "one")
+    assert (tmp_path / "broker-0/data/t-0/00.log").read_text() == "third broker-0/data", (
+        "one of the same name is replaced"
+    )
+    assert snapshots.names(tmp_path) == ["one"]
+
+
+def test_a_copy_that_was_broken_off_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Rule 2: the name comes last, and an older snapshot of it stays until then."""
+    file = cluster_in(tmp_path, "first")
+    snapshots.take(tmp_path, file, "one")
+    cluster_in(tmp_path, "second")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(snapshots.shutil, "copytree", full)
+        with pytest.raises(OSError, match="no space"):
+            snapshots.take(tmp_path, file, "one")
+        with pytest.raises(OSError, match="no space"):
+            snapshots.take(tmp_path, file, "two")
+    assert snapshots.names(tmp_path) == ["one"]
+    snapshots.put_back(tmp_path, file, "one")
+    assert (tmp_path / "broker-0/data/t-0/00.log").read_text() == "first broker-0/data"
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "-x", "x" * 101])
+def test_a_name_is_no_path(tmp_path: Path, name: str):
+    with pytest.raises(TidegaugeError) as refused:
+        snapshots.folder_of(tmp_path, name)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
+    file = cluster_in(tmp_path, "first")
+    snapshots.take(tmp_path, file, "one")
+    with pytest.raises(TidegaugeError, match="there is no snapshot two; there is one"):
+        snapshots.require(tmp_path, file, "two")
+    more = replace(file, brokers=[*file.brokers, BrokerEntry(2, "127.0.0.1", 9, "")])
+    with pytest.raises(TidegaugeError, match="is of brokers 0, 1"):
+        snapshots.require(tmp_path, more, "one")
+    with pytest.raises(TidegaugeError, match="its data can't be copied"):
+        snapshots.require_own_zookeeper(replace(file, zookeeper_managed=False))
