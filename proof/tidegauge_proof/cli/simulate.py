@@ -9,7 +9,7 @@ done in pieces that a file keeps (record.py); ``lost`` is empty then. A violatio
 ``--runs 1``. In text the first violation is printed as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
 ``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
 there, and the short schedule as far as it can be forced. A terminal shows how far the search is; Ctrl-C prints what
-came of the runs done until then.
+came of the runs done until then. ``--groups`` is in ``simulate_groups``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.progress import ProgressLine
+from tidegauge_proof.cli.simulate_groups import simulate_groups
 from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.acts import words_of
 from tidegauge_proof.simulator.coverage import EACH
@@ -57,6 +58,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("simulate")
+@click.option("--groups", is_flag=True, help="Histories of a consumer group on __consumer_offsets, in place of topics.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first run.")
 @click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many histories.")
 @click.option("--steps", type=click.IntRange(min=1), default=500, show_default=True, help="Events in each history.")
@@ -109,6 +111,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @offline_verb_options
 @reports_errors
 def simulate(
+    groups: bool,
     seed: int,
     runs: int,
     steps: int,
@@ -132,6 +135,9 @@ def simulate(
     seed; the same seed gives the same histories. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    if groups:
+        _without_others()
+        raise SystemExit(simulate_groups(seed, runs, steps, jobs=jobs or _cores(), fail_fast=fail_fast, output=output))
     plan = SearchPlan(seed, runs, steps, truncation, power or mode, directories)
     ongoing = Ongoing()
     try:
@@ -149,6 +155,19 @@ def simulate(
     if result.findings:
         _explain(plan, result.findings[0], _Files(svg, scenario, schedule), in_words=output != "json")
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
+
+
+def _without_others() -> None:
+    """Refuse, with --groups, options that concern histories of topics alone."""
+    context = click.get_current_context()
+    own = {"groups", "seed", "runs", "steps", "jobs", "fail_fast", "output", "directory", "bootstrap_server"}
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if name not in own and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"--groups takes no {', '.join(sorted(given))}")
 
 
 def _so_far(plan: SearchPlan, ongoing: Ongoing) -> str:

@@ -145,10 +145,10 @@ class BrokerMachine:
         known = partition.leader_role.isr.proposal
         if known is None or snapshot_of_proposal(known) != proposal:
             return  # the change is no longer in flight: the shell has given that request up
-        told = IsrVerdict(
+        reported = IsrVerdict(
             AT, ErrorCode[verdict.error], verdict.leader, verdict.leader_epoch, verdict.isr, verdict.partition_epoch
         )
-        self.broker.execute(self.broker.core.isr_verdict(known, told, self.now_ms))
+        self.broker.execute(self.broker.core.isr_verdict(known, reported, self.now_ms))
 
     # Clients
 
@@ -171,14 +171,16 @@ class BrokerMachine:
         if isinstance(chosen, Wait):
             return None
         assert chosen.request_id == number
-        life = core.broker_epoch
+        incarnation = core.broker_epoch
         if isinstance(chosen, EpochRound):
             asked = chosen.partitions[0]
-            return Question("epoch", chosen.leader, number, life, -1, asked.leader_epoch, asked.current_leader_epoch)
+            return Question(
+                "epoch", chosen.leader, number, incarnation, -1, asked.leader_epoch, asked.current_leader_epoch
+            )
         wanted = chosen.partitions[0]
         self.broker.replica.reported = max(self.broker.replica.reported, wanted.fetch_offset)
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
-        return Question("fetch", chosen.leader, number, life, wanted.fetch_offset, last, current)
+        return Question("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
 
     def _answer(self, leader: int, number: int, answer: Answer) -> None:
         broker, error = self.broker, ErrorCode[answer.error]
@@ -188,8 +190,8 @@ class BrokerMachine:
             effects = broker.core.epoch_ends_received(leader, number, [EpochEndResult(AT, error, end)], self.now_ms)
         else:
             records = b"" if answer.record is None else batch_at(*answer.record)[1]
-            told = FetchedPartition(AT, error, answer.high_watermark, 0, answer.log_end, end, None, records)
-            effects = broker.core.fetch_response_received(leader, number, [told], self.now_ms)
+            reported = FetchedPartition(AT, error, answer.high_watermark, 0, answer.log_end, end, None, records)
+            effects = broker.core.fetch_response_received(leader, number, [reported], self.now_ms)
         broker.execute(effects)
 
     def _fail(self, leader: int, number: int) -> None:
@@ -208,18 +210,18 @@ class BrokerMachine:
             broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.life), question, self.now_ms)
         )
         broker.metadata.eligible = frozenset()
-        ((_, (told,)),) = broker.told.fetched
+        ((_, (reported,)),) = broker.told.fetched
         broker.told.fetched.clear()
         record = None
-        if told.records:
-            header = header_of(told.records)
+        if reported.records:
+            header = header_of(reported.records)
             record = (header.base_offset, header.leader_epoch, _NUMBERS[header.crc])
-        end = None if told.diverging is None else (told.diverging.epoch, told.diverging.end_offset)
-        return Answer(told.error.name, told.high_watermark, told.log_end_offset, end, record)
+        end = None if reported.diverging is None else (reported.diverging.epoch, reported.diverging.end_offset)
+        return Answer(reported.error.name, reported.high_watermark, reported.log_end_offset, end, record)
 
     def _epoch_end(self, question: EpochLookup) -> Answer:
-        answer = end_of_epoch(self.broker, question, self.setting.liberal)
-        return Answer(answer.error.name, -1, _OF_EPOCH, (answer.end.epoch, answer.end.end_offset), None)
+        response = end_of_epoch(self.broker, question, self.setting.liberal)
+        return Answer(response.error.name, -1, _OF_EPOCH, (response.end.epoch, response.end.end_offset), None)
 
     def _shrink(self, spared: tuple[int, ...]) -> None:
         partition = self.broker.partition

@@ -333,11 +333,11 @@ class Cluster:
 
     def _round(self, step: Step, follower: int, may_join: bool, answered: bool) -> None:
         question = step.broker(follower, ("ask", self._number(step, follower)))
-        answer = step.broker(question.leader, ("fetch", follower, question, may_join))
+        response = step.broker(question.leader, ("fetch", follower, question, may_join))
         if may_join:
             self._judged_at_once(step, question.leader)
         if answered:
-            step.broker(follower, ("answer", question.leader, question.number, answer))
+            step.broker(follower, ("answer", question.leader, question.number, response))
         else:
             step.broker(follower, ("fail", question.leader, question.number))
 
@@ -354,9 +354,9 @@ class Cluster:
         step.net.remove(exchange)
         question = exchange.question
         if step.state(question.leader).running:
-            answer = step.broker(question.leader, ("fetch", exchange.follower, question, may_join))
+            response = step.broker(question.leader, ("fetch", exchange.follower, question, may_join))
             if not exchange.orphaned:
-                step.net.append(exchange._replace(answer=answer))
+                step.net.append(exchange._replace(answer=response))
         else:
             self._give_up(step, exchange)
 
@@ -425,9 +425,9 @@ class Cluster:
                     step.net.append(exchange._replace(orphaned=True))
 
     def _start(self, step: Step, broker: int) -> None:
-        life = step.state(broker).life + 1
-        step.broker(broker, ("start", life))
-        step.decide(("register", broker, life))
+        incarnation = step.state(broker).life + 1
+        step.broker(broker, ("start", incarnation))
+        step.decide(("register", broker, incarnation))
         self._sort_out(step, broker)
 
     def _expire(self, step: Step, broker: int) -> None:
@@ -436,9 +436,9 @@ class Cluster:
         step.decide(("unregister", broker))
 
     def _register(self, step: Step, broker: int) -> None:
-        life = step.state(broker).life + 1
-        step.broker(broker, ("register", life))
-        step.decide(("register", broker, life))
+        incarnation = step.state(broker).life + 1
+        step.broker(broker, ("register", incarnation))
+        step.decide(("register", broker, incarnation))
         self._sort_out(step, broker)
 
 

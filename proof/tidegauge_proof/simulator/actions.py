@@ -156,16 +156,16 @@ def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Deliver a response, perhaps once more later, or lose it."""
-    answers = world.traffic.answers
-    if not answers:
+    responses = world.traffic.answers
+    if not responses:
         return None
-    place = dice.below(len(answers))
-    exchange = answers[place]
+    place = dice.below(len(responses))
+    exchange = responses[place]
     follower, leader = exchange.follower.broker_id, exchange.chosen.leader
     if follower in world.paused or world.is_cut(follower, leader):
         return None
     if not dice.happens(swarm.loss):
-        del answers[place]
+        del responses[place]
     if dice.happens(swarm.loss):
         return act("lose_answer", broker=follower, leader=leader)
     world.answer(exchange)

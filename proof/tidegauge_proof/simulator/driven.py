@@ -53,8 +53,8 @@ def with_liberties(rule: TruncationRule) -> TruncationRule:
 
 def end_of_epoch(broker: MemoryBroker, question: EpochLookup, liberal: TruncationRule | None) -> EpochEndResult:
     """Return where an epoch ends in a broker's log; under a liberal rule also where the broker does not lead."""
-    answer = broker.core.offset_for_leader_epoch(question)
-    if answer.error is ErrorCode.NONE or liberal is None:
-        return answer
+    response = broker.core.offset_for_leader_epoch(question)
+    if response.error is ErrorCode.NONE or liberal is None:
+        return response
     end = liberal.end_of_epoch(EpochCache(broker.log.epochs), question.leader_epoch, broker.log.log_end_offset)
     return EpochEndResult(AT, ErrorCode.NONE, end)

@@ -283,9 +283,9 @@ class Replay:
         leader = self.brokers[chosen.leader]
         request = FetchRequest(follower.broker_id, 0, 1, max_bytes, list(chosen.partitions))
         leader.execute(leader.core.fetch(request, chosen, self._now_ms))
-        ((_, (answer,)),) = leader.told.fetched
+        ((_, (response,)),) = leader.told.fetched
         leader.told.fetched.clear()
-        return answer
+        return response
 
     def _settle_epochs(self, broker: MemoryBroker, partition: Partition) -> None:
         """Look up epoch ends before the first fetch, as KIP-101 and KIP-279 ask, and truncate to the responses."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from tidegauge.control import Endpoint
 from tidegauge_controller.decisions.broker_events import process_broker_change
@@ -31,6 +31,8 @@ from tidegauge_controller.decisions.steps import (
     Request,
     Send,
     Steps,
+    UnwatchData,
+    WatchData,
     Write,
 )
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
@@ -165,4 +167,8 @@ class SimController:
             case Note() if self.events is not None:
                 source = {"source": f"broker-{self.broker_id}"}
                 self.events.append({**source, "kind": request.kind, "cause": request.cause, **request.fields})
+            case Note() | Send() | WatchData() | UnwatchData():
+                pass  # messages were queued above, and the simulator has no watches
+            case _:
+                assert_never(request)
         return None

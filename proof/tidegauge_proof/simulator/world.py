@@ -255,42 +255,42 @@ class World:
 
     def _look_at(self, broker: MemoryBroker) -> None:
         """After each event of a broker: take what its core responded, then check."""
-        told = broker.told
-        if told.fetched:
-            for token, answers in told.fetched:
+        reported = broker.told
+        if reported.fetched:
+            for token, responses in reported.fetched:
                 if isinstance(token, Exchange):
-                    token.answer = answers
+                    token.answer = responses
                     self.traffic.answers.append(token)
                 elif isinstance(token, Consumed):
-                    for answer in answers:
-                        at = answer.topic_partition
+                    for response in responses:
+                        at = response.topic_partition
                         partition = self._by_name[at]
-                        partition.checker.consumed(partition.brokers[broker.broker_id], token.offsets[at], answer)
-            told.fetched = []
-        if told.proposals:
-            self.outbox[broker.broker_id] += told.proposals
-            told.proposals = []
-        if told.leaderships:
-            for change in told.leaderships:
+                        partition.checker.consumed(partition.brokers[broker.broker_id], token.offsets[at], response)
+            reported.fetched = []
+        if reported.proposals:
+            self.outbox[broker.broker_id] += reported.proposals
+            reported.proposals = []
+        if reported.leaderships:
+            for change in reported.leaderships:
                 partition = self._by_name[change.topic_partition]
                 partition.checker.leadership_changed(partition.brokers[broker.broker_id], change)
                 if self.coordinators is not None:
                     self.coordinators.leadership_changed(broker, change)
-            told.leaderships = []
+            reported.leaderships = []
         broker_id = broker.broker_id
         for checker, replicas in self._checked:
             checker.look_at(replicas[broker_id])
-        if told.produced:
-            for token, results in told.produced:
+        if reported.produced:
+            for token, results in reported.produced:
                 if isinstance(token, Sent):
                     at_once = token is self._sending
                     for produced, result in zip(token.batches, results, strict=True):
                         self._produced(broker_id, produced, result, at_once=at_once)
                 elif self.coordinators is not None:
                     self.coordinators.produced(broker, token, results)
-            told.produced = []
-        if told.has_failures:
-            told.has_failures = False
+            reported.produced = []
+        if reported.has_failures:
+            reported.has_failures = False
             for at in broker.executor.failed:
                 replica = broker.replicas[at]
                 if not replica.is_struck and replica.directory not in broker.offline_directories:
@@ -440,15 +440,15 @@ class World:
 
     def answer(self, exchange: Exchange) -> None:
         """Deliver the response to the follower, if that is still the process that asked."""
-        broker, chosen, answer = exchange.follower, exchange.chosen, exchange.answer
+        broker, chosen, response = exchange.follower, exchange.chosen, exchange.answer
         if not broker.is_running or broker.life != exchange.life:
             return
         self._close(exchange)
         if isinstance(chosen, FetchRound):
-            fetched = cast("list[FetchedPartition]", answer)
+            fetched = cast("list[FetchedPartition]", response)
             effects = broker.core.fetch_response_received(chosen.leader, chosen.request_id, fetched, self.now_ms)
         else:
-            ends = cast("list[EpochEndResult]", answer)
+            ends = cast("list[EpochEndResult]", response)
             effects = broker.core.epoch_ends_received(chosen.leader, chosen.request_id, ends, self.now_ms)
         broker.execute(effects)
 
@@ -710,10 +710,10 @@ class World:
         can't stay as it is: its replicas may have been stopped, and no request restarts them in the same leader epoch.
         """
         broker = self.brokers[broker_id]
-        broker_epoch, life = broker.broker_epoch, broker.life
+        broker_epoch, incarnation = broker.broker_epoch, broker.life
 
         def done(outcome: tuple[ErrorCode, list[Any]] | None) -> None:
-            if broker.is_running and broker.life == life:
+            if broker.is_running and broker.life == incarnation:
                 is_done = outcome is not None and outcome[0] is ErrorCode.NONE
                 (self.leaving if is_done else self.unheard).add(broker_id)
 

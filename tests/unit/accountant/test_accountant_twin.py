@@ -89,13 +89,13 @@ def test_differences_are_found_and_begin_where_the_twin_sees_the_first(
     one: list[Mark], other: list[Mark], begin: int, end: int
 ) -> None:
     twin = differing_offsets(one, other, begin, end)
-    told = list(differences(one, other, begin, end))
-    assert bool(told) == bool(twin)
+    reported = list(differences(one, other, begin, end))
+    assert bool(reported) == bool(twin)
     if twin:
-        assert told[0][0] == min(twin)
+        assert reported[0][0] == min(twin)
     covered = {
         offset
-        for _, ours, theirs in told
+        for _, ours, theirs in reported
         for mark in (ours, theirs)
         if mark is not None
         for offset in range(max(begin, mark.base_offset), min(end, mark.next_offset))

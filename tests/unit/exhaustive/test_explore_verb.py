@@ -33,10 +33,10 @@ def test_a_violation_is_reported_with_a_shortest_schedule(tmp_path: Path):
 def test_json_is_one_document():
     result = run("--truncation", "kip-279", "--max-states", "4000", "-o", "json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["truncation"], told["states"], told["complete"]) == ("kip-279", 4000, False)
-    assert told["bounds"]["elections"] == 2
-    (first, *_) = told["violations"]
+    reported = json.loads(result.stdout)
+    assert (reported["truncation"], reported["states"], reported["complete"]) == ("kip-279", 4000, False)
+    assert reported["bounds"]["elections"] == 2
+    (first, *_) = reported["violations"]
     assert (first["invariant"], first["steps"], len(first["schedule"])) == ("EpochsMonotone", 9, 9)
 
 

@@ -135,12 +135,19 @@ TRUE_TRUNCATE = Partition.truncate_to
 
 
 def diverging_unfenced(
-    leader: Leader, wanted: Any, replica_id: int, now_ms: int, alive: Collection[int], out: list[Any]
+    leader: Leader,
+    wanted: Any,
+    replica_id: int,
+    now_ms: int,
+    alive: Collection[int],
+    out: list[Any],
+    *,
+    reads_committed: bool = False,
 ) -> FetchResult:
     asked, own = wanted.current_leader_epoch, leader.partition.leader_epoch
     if asked is None or asked == own:
-        return TRUE_FETCH(leader, wanted, replica_id, now_ms, alive, out)
-    result = leader.read(wanted, replica_id)
+        return TRUE_FETCH(leader, wanted, replica_id, now_ms, alive, out, reads_committed=reads_committed)
+    result = leader.read(wanted, replica_id, reads_committed=reads_committed)
     if result.diverging is None:
         error = ErrorCode.FENCED_LEADER_EPOCH if asked < own else ErrorCode.UNKNOWN_LEADER_EPOCH
         return FetchResult(leader.partition.topic_partition, error)
@@ -494,7 +501,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sequences",
         "an idempotent producer's batch is written once",
-        ((ProducerState, "check", lambda *_: ProducerCheck()),),
+        ((ProducerState, "check", lambda *_, **__: ProducerCheck()),),
         "KIP-98",
     ),
     Mutant(

@@ -102,8 +102,8 @@ class Stage:
 
     def read(self, broker_id: int, asked: int, first: int) -> None:
         log = self.brokers[broker_id].log
-        answer: Any = SimpleNamespace(records=log.read(first, first + 1, 1))
-        self.checker.consumed(self.brokers[broker_id], asked, answer)
+        response: Any = SimpleNamespace(records=log.read(first, first + 1, 1))
+        self.checker.consumed(self.brokers[broker_id], asked, response)
 
     def complain(self) -> None:
         words = self.clients.complaint(self.brokers[1].log, self.checker.lost_numbers)

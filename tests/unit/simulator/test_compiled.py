@@ -56,15 +56,15 @@ def told(path: str) -> dict[str, object]:
         [sys.executable, "-c", TELLS, json.dumps(SEARCHES)], env=environment, capture_output=True, text=True, check=True
     )
     print(done.stderr)
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
+    response: dict[str, object] = json.loads(done.stdout)
+    return response
 
 
 def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
     """``make simulate-long`` then goes on interpreted, and by no means with what was compiled of other sources."""
-    folder = tmp_path / "compiled"
-    folder.mkdir()
-    tool = [sys.executable, str(ROOT / "tools" / "compile_simulator.py"), str(folder)]
+    directory = tmp_path / "compiled"
+    directory.mkdir()
+    tool = [sys.executable, str(ROOT / "tools" / "compile_simulator.py"), str(directory)]
     done = subprocess.run(
         tool, env={**os.environ, "CC": "no-such-compiler"}, capture_output=True, text=True, check=False
     )
@@ -72,7 +72,7 @@ def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
     assert done.stderr == (
         "The simulator is not compiled: there is no C compiler (no-such-compiler). It runs interpreted.\n"
     )
-    assert not folder.exists()
+    assert not directory.exists()
 
 
 @pytest.mark.long

@@ -8,7 +8,6 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.coordinator import committing as committing_module
-from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.events import Resigned
 from tidegauge_broker.coordinator.group import membership as membership_module
 from tidegauge_broker.coordinator.group.group import Group
@@ -16,9 +15,10 @@ from tidegauge_broker.coordinator.group.membership import Membership
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.replacing import Replacing
 from tidegauge_broker.coordinator.group.states import STABLE
+from tidegauge_broker.coordinator.led_partitions import LedPartitions
 from tidegauge_broker.coordinator.loading import Loader
 from tidegauge_broker.coordinator.offsets import Offsets
-from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_proof.simulator.groups.group_history import group_history_of
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.memory_log import MemoryLog
@@ -65,13 +65,13 @@ def answers_before_the_record_is_committed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def acknowledges_commits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Runtime.append
+    append = GroupRuntime.append_record
 
-    def hasty(self: Runtime, partition: int, batch: bytes, outcome) -> None:
+    def hasty(self: GroupRuntime, partition: int, batch: bytes, outcome) -> None:
         append(self, partition, batch, _nothing)
         outcome(ErrorCode.NONE, 0)
 
-    monkeypatch.setattr(Runtime, "append", hasty)
+    monkeypatch.setattr(GroupRuntime, "append_record", hasty)
 
 
 def loads_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,13 +131,13 @@ def unloads_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stays_when_the_leadership_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    hear = GroupCoordinator._on_leadership
+    hear = LedPartitions.change_leadership
 
-    def deaf(self: GroupCoordinator, event) -> None:
+    def deaf(self: LedPartitions, event) -> None:
         if not isinstance(event, Resigned):
             hear(self, event)
 
-    monkeypatch.setattr(GroupCoordinator, "_on_leadership", deaf)
+    monkeypatch.setattr(LedPartitions, "change_leadership", deaf)
 
 
 def has_no_join_timer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def accepts_late_outcomes_of_other_generations(monkeypatch: pytest.MonkeyPatch) 
 
     def careless(self: Membership, group: Group, request) -> None:
         given = dict(request.assignments)
-        append = self._runtime.append
+        append = self._runtime.append_record
 
         def late(partition: int, batch: bytes, outcome) -> None:
             def apply(error: ErrorCode, offset: int) -> None:
@@ -212,7 +212,7 @@ def accepts_late_outcomes_of_other_generations(monkeypatch: pytest.MonkeyPatch) 
             append(partition, batch, apply)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(self._runtime, "append", late)
+            patched.setattr(self._runtime, "append_record", late)
             store(self, group, request)
 
     monkeypatch.setattr(Membership, "_store_assignment", careless)

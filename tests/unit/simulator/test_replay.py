@@ -328,10 +328,10 @@ def test_a_zombie_follower_convicts_all_before_kip_320(rule: str, breaks: bool):
     ],
 )
 def test_what_is_no_trace_is_reported_in_one_sentence(text: str, words: str):
-    with pytest.raises(TraceError) as told_so:
+    with pytest.raises(TraceError) as reported_so:
         read_trace(text)
-    assert words in str(told_so.value)
-    assert "\n" not in str(told_so.value)
+    assert words in str(reported_so.value)
+    assert "\n" not in str(reported_so.value)
 
 
 # The verb

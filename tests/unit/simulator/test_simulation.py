@@ -271,8 +271,8 @@ def test_where_no_story_is_found_the_scenario_is_the_schedule(tmp_path: Path, mo
 def test_every_printed_history_is_a_scenario_that_the_lab_takes(power: str):
     """Whole histories: every action occurs, and what it says becomes a step or a comment."""
     for seed in range(12):
-        told = replay_schedule(seed, history_of(seed, 300, power=power).schedule, power=power, tells=True)
-        text = schedule_scenario.as_scenario(told, power=power)
+        reported = replay_schedule(seed, history_of(seed, 300, power=power).schedule, power=power, tells=True)
+        text = schedule_scenario.as_scenario(reported, power=power)
         scenario = parse(text, "x.yaml")
         assert len(scenario.steps) == text.count("\n  - ") - text.count("\n  - {name")
 

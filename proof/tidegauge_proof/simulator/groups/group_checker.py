@@ -36,8 +36,9 @@ from tidegauge.groups import (
 from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
-from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_batches, read_group, read_key, read_offset
-from tidegauge_broker.coordinator.shard import ShardState
+from tidegauge_broker.coordinator.led_partitions import ShardState
+from tidegauge_broker.coordinator.record_codec import read_batches
+from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from tidegauge_broker.coordinator.views import GroupView
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_proof.simulator.checker import Checker, Violation
@@ -275,7 +276,7 @@ class GroupChecker:
         for key in [key for key in self._groups if key[:2] == (process.broker.broker_id, process.life)]:
             del self._groups[key]
 
-    def look_at_groups(self, cluster: GroupWorld) -> None:
+    def look(self, cluster: GroupWorld) -> None:
         """After an event: what is visible of every group."""
         world = cluster.world
         for broker_id, process in cluster.processes.items():

@@ -7,38 +7,22 @@ delivered, the members come to rest, and what was acknowledged must be there.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from tidegauge.collections_off import collections_off
 from tidegauge.groups import GroupState
-from tidegauge_broker.replica.messages import CoreSettings, TopicRules
-from tidegauge_proof.simulator.actions import (
-    ACTIONS,
-    MUST_SURVIVE,
-    bounds,
-    consume,
-    produce,
-    produce_idempotently,
-    swarm_of,
-)
-from tidegauge_proof.simulator.acts import words_of
-from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.checker import Violation
+from tidegauge_proof.simulator.coordinator_history import acted, staged
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, Clients, deliver
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, SESSION_MS
-from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.simulation import end_faults, rest
 from tidegauge_proof.simulator.world import World
 
-_LAG_MS = 2000
 _CLUSTER_SHARE = 0.4
-"""The part of the steps that happen to the cluster; faults are a tenth as frequent as without groups."""
-_NOT_HERE = (produce, produce_idempotently, consume)
-"""Actions of clients that write to the partition what no coordinator would, or read what the checker does not know."""
-_ATTEMPTS = 12
+"""The part of the steps that happen to the cluster."""
 _REST_ROUNDS = 120
 _REST_MS = 1000
 
@@ -75,41 +59,16 @@ def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHist
 def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     history = GroupHistory(seed)
     dice = Dice(seed)
-    swarm = swarm_of(seed, "kip-320", MUST_SURVIVE, directories=1)
-    settings = CoreSettings(
-        replica_lag_time_max_ms=_LAG_MS,
-        replica_fetch_backoff_ms=100,
-        coordinator_topics=frozenset({AT.topic}),
-        emits_diagnostics=False,
-    )
-    partition = Checker(swarm.min_insync_replicas)
-    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), partition)
-    for broker in world.brokers.values():
-        broker.flushes = swarm.flushes
-    checker = GroupChecker(partition)
+    stage = staged(seed)
+    world = stage.world
+    checker = GroupChecker(stage.partition)
     cluster = GroupWorld(world, checker)
     clients = Clients(2 + seed % 3, seed % 2 + seed % 3 // 2, min(world.brokers))
-    weights = [
-        0.0 if action in _NOT_HERE else weight * (0.1 if is_fault else 1)
-        for (action, _, is_fault), weight in zip(ACTIONS, swarm.weights, strict=True)
-    ]
-    rising = bounds(weights)
-    rising_of_groups = bounds([weight for _, weight in GROUP_ACTIONS])
+    acts = acted(stage, dice, clients, cluster, GROUP_ACTIONS, _CLUSTER_SHARE)
     try:
         for _ in range(steps):
             history.steps += 1
-            dice.begin()
-            words = ""
-            for _ in range(_ATTEMPTS):
-                if dice.happens(_CLUSTER_SHARE):
-                    done = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0](world, dice, swarm)
-                    cluster.run()
-                    words = words_of(done)
-                else:
-                    action = GROUP_ACTIONS[bisect_right(rising_of_groups, dice.below(rising_of_groups[-1]))][0]
-                    words = action(clients, cluster, dice) or ""
-                if words:
-                    break
+            words = next(acts)
             if tells:
                 history.story.append(words)
         _heal(world, cluster, clients)

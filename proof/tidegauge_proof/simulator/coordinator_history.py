@@ -1,0 +1,99 @@
+"""What histories of groups and of transactions have in common: the cluster that fails, and the choice of each step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_proof.simulator.actions import (
+    ACTIONS,
+    MUST_SURVIVE,
+    Swarm,
+    bounds,
+    consume,
+    produce,
+    produce_idempotently,
+    swarm_of,
+)
+from tidegauge_proof.simulator.acts import words_of
+from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
+from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.memory_broker import AT
+from tidegauge_proof.simulator.world import World
+
+_LAG_MS = 2000
+_NOT_HERE = (produce, produce_idempotently, consume)
+"""Actions of clients that write to the partition what no coordinator would, or read what the checker does not know."""
+_FAULT_WEIGHT = 0.1
+"""Faults are a tenth as frequent as without coordinators."""
+_ATTEMPTS = 12
+
+Act = Callable[[Any, Any, Dice], str | None]
+"""Does something to clients and cluster, and returns what in words; None where there was nothing to do."""
+
+
+class Stage(NamedTuple):
+    """The cluster of a seed, before its first step."""
+
+    swarm: Swarm
+    world: World
+    partition: Checker
+
+
+def staged(seed: int) -> Stage:
+    """Return the cluster of a seed; its one partition is that of the internal topic."""
+    swarm = swarm_of(seed, "kip-320", MUST_SURVIVE, directories=1)
+    settings = CoreSettings(
+        replica_lag_time_max_ms=_LAG_MS,
+        replica_fetch_backoff_ms=100,
+        coordinator_topics=frozenset({AT.topic}),
+        emits_diagnostics=False,
+    )
+    partition = Checker(swarm.min_insync_replicas)
+    world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), partition)
+    for broker in world.brokers.values():
+        broker.flushes = swarm.flushes
+    return Stage(swarm, world, partition)
+
+
+def acted(
+    stage: Stage,
+    dice: Dice,
+    clients: object,
+    cluster: CoordinatorWorld[Any],
+    actions: Sequence[tuple[Act, float]],
+    cluster_share: float,
+) -> Iterator[str]:
+    """Do one step after the other and yield each in words; empty where no attempt found anything to do.
+
+    Args:
+        stage: the cluster.
+        dice: chooses.
+        clients: what the actions are given.
+        cluster: its coordinators.
+        actions: those of clients, network and coordinators, with their weights.
+        cluster_share: the part of the steps that happen to the cluster.
+    """
+    weights = [
+        0.0 if action in _NOT_HERE else weight * (_FAULT_WEIGHT if is_fault else 1)
+        for (action, _, is_fault), weight in zip(ACTIONS, stage.swarm.weights, strict=True)
+    ]
+    rising = bounds(weights)
+    rising_here = bounds([weight for _, weight in actions])
+    while True:
+        dice.begin()
+        words = ""
+        for _ in range(_ATTEMPTS):
+            if dice.happens(cluster_share):
+                done = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0](stage.world, dice, stage.swarm)
+                cluster.run()
+                words = words_of(done)
+            else:
+                action = actions[bisect_right(rising_here, dice.below(rising_here[-1]))][0]
+                words = action(clients, cluster, dice) or ""
+            if words:
+                break
+        yield words

@@ -1,0 +1,276 @@
+"""The shell of coordinators in a simulated cluster: leaderships, loads, appends, and a network to the clients.
+
+Nothing moves by itself, as in ``World``: requests and responses stand in lists until the caller delivers, repeats or
+loses them, and a load goes on when the caller says so. What happens inside a broker's process is carried out at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidegauge.record_batch import read_header
+from tidegauge_broker.coordinator.effects import Append, Effect, ReadLog, Respond
+from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
+from tidegauge_broker.replica.effects import LeadershipChanged
+from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.world import World
+
+_READ_BYTES = 600
+"""What a step of a load reads: a few batches."""
+
+
+class Coordinator(Protocol):
+    """What the shell calls of a coordinator, of groups or of transactions."""
+
+    def handle(self, event: Any, now_ms: int) -> list[Effect]:
+        """Take an event."""
+        ...
+
+    def step(self, now_ms: int) -> list[Effect]:
+        """Run the timers."""
+        ...
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when to call ``step``."""
+
+
+CoordinatorT = TypeVar("CoordinatorT", bound=Coordinator)
+
+
+@dataclass(slots=True, eq=False)
+class Process(Generic[CoordinatorT]):
+    """A broker's process with its coordinator.
+
+    Attributes:
+        load: the load in progress; None: no load.
+        read_to: where in the log the load goes on.
+        events: what the replica core has reported, in order, until the event that it is part of is over.
+        paused_ms: the last time at which the process stood still.
+    """
+
+    broker: MemoryBroker
+    life: int
+    coordinator: CoordinatorT
+    paused_ms: int
+    load: ReadLog | None = None
+    read_to: int = 0
+    events: deque[Any] = field(default_factory=deque[Any])
+
+
+@dataclass(slots=True, eq=False)
+class Arrived(Generic[CoordinatorT]):
+    """A call that has arrived at a process: one of perhaps several times."""
+
+    call: Any
+    process: Process[CoordinatorT]
+
+
+@dataclass(slots=True, eq=False)
+class _Appending:
+    process: Process[Any]
+    append_id: int
+    batch: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Sending:
+    """A call in flight to a broker."""
+
+    call: Any
+    broker_id: int
+
+
+@dataclass(slots=True, eq=False)
+class Response:
+    """A response in flight to a client."""
+
+    call: Any
+    result: Any
+
+
+class CoordinatorChecker(Protocol):
+    """Looks at what the coordinators do."""
+
+    def appended(self, broker: MemoryBroker, batch: bytes, result: ProduceResult) -> None:
+        """Take in the outcome of an append."""
+
+    def arrives(self, process: Any, token: Any) -> None:
+        """Take in that a request is about to be handled."""
+
+    def responded(self, process: Any, token: Any, result: Any) -> None:
+        """Check a response that leaves a coordinator."""
+
+    def process_ended(self, process: Any) -> None:
+        """Forget the requests of a process that has ended."""
+
+    def loaded(self, process: Any, part: bytes) -> None:
+        """Take in a part of the log that is handed to a load."""
+
+    def load_completed(self, process: Any) -> None:
+        """Check a complete load."""
+
+    def look(self, cluster: Any) -> None:
+        """Check what is visible after an event."""
+
+
+class CoordinatorWorld(Generic[CoordinatorT]):
+    """Coordinators and clients on a cluster of one partition, that of the internal topic."""
+
+    def __init__(self, world: World, checker: CoordinatorChecker) -> None:
+        self.world = world
+        self._checker = checker
+        self.processes: dict[int, Process[CoordinatorT]] = {}
+        self.requests: list[Sending] = []
+        self.responses: list[Response] = []
+        world.coordinators = self
+        self.look_at_processes()
+        for broker in world.brokers.values():
+            role = broker.partition
+            if role is not None and role.leader_role is not None:
+                self.processes[broker.broker_id].events.append(Elected(0, role.leader_epoch))
+        self.run()
+
+    # What differs
+
+    def new_coordinator(self) -> CoordinatorT:
+        """Return the coordinator of a new process."""
+        raise NotImplementedError
+
+    def event_of(self, token: Arrived[CoordinatorT]) -> object:
+        """Return the event of a request that arrives."""
+        raise NotImplementedError
+
+    def carry_out_other(self, process: Process[CoordinatorT], effect: Effect) -> None:
+        """Carry out an effect that is none of those of every coordinator."""
+
+    # What the replica cores report
+
+    def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
+        """Keep a leadership that was gained or lost until the event is over."""
+        self.look_at_processes()  # the process may have begun within the same event
+        kind = Elected if change.leads else Resigned
+        process = self.processes[broker.broker_id]
+        process.events.append(kind(change.topic_partition.partition, change.leader_epoch))
+
+    def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
+        """Keep the outcome of an append until the event is over."""
+        assert isinstance(token, _Appending)
+        process = token.process
+        if process.life == broker.life and self.processes.get(broker.broker_id) is process:
+            result = results[0]
+            self._checker.appended(broker, token.batch, result)
+            process.events.append(Appended(token.append_id, result.error, result.base_offset))
+
+    # Running
+
+    def look_at_processes(self) -> None:
+        """Take note of processes that have ended or begun, and of those that stand still."""
+        world = self.world
+        for broker_id, broker in world.brokers.items():
+            process = self.processes.get(broker_id)
+            if process is not None and (not broker.is_running or process.life != broker.life):
+                del self.processes[broker_id]
+                self._checker.process_ended(process)
+                process = None
+            if process is None and broker.is_running:
+                process = self.processes[broker_id] = Process(broker, broker.life, self.new_coordinator(), world.now_ms)
+            if process is not None and broker_id in world.paused:
+                process.paused_ms = world.now_ms
+
+    def run(self) -> None:
+        """Carry out what is to be done inside the processes, until nothing is."""
+        self.look_at_processes()
+        is_quiet = False
+        while not is_quiet:
+            is_quiet = True
+            for process in list(self.processes.values()):
+                while process.events:
+                    is_quiet = False
+                    event = process.events.popleft()
+                    self._handle(process, event)
+        self._checker.look(self)
+
+    def _handle(self, process: Process[CoordinatorT], event: object) -> None:
+        effects = process.coordinator.handle(event, self.world.now_ms)
+        if isinstance(event, LoadCompleted):
+            self._checker.load_completed(process)
+        self._carry_out(process, effects)
+
+    def _carry_out(self, process: Process[CoordinatorT], effects: Sequence[Effect]) -> None:
+        broker = process.broker
+        for effect in effects:
+            if isinstance(effect, Append):
+                request = ProduceRequest(effect.acks, effect.timeout_ms, [ProducePartition(AT, effect.batch)])
+                token = _Appending(process, effect.append_id, effect.batch)
+                self.carry_out_other(process, effect)
+                broker.execute(broker.core.produce(request, token, self.world.now_ms))
+            elif isinstance(effect, Respond):
+                arrived = effect.token
+                assert isinstance(arrived, Arrived)
+                self._checker.responded(process, arrived, effect.result)
+                self.responses.append(Response(arrived.call, effect.result))
+            elif isinstance(effect, ReadLog):
+                process.load, process.read_to = effect, 0
+            else:
+                self.carry_out_other(process, effect)
+
+    def step_timers(self) -> bool:
+        """Run the timers of the coordinators whose processes run; return whether any was due."""
+        is_due = False
+        for broker_id, process in list(self.processes.items()):
+            deadline_ms = process.coordinator.next_deadline_ms()
+            if self.world.is_up(broker_id) and deadline_ms is not None and deadline_ms <= self.world.now_ms:
+                is_due = True
+                self._carry_out(process, process.coordinator.step(self.world.now_ms))
+        self.run()
+        return is_due
+
+    def loading(self) -> list[Process[CoordinatorT]]:
+        """Return the processes that run and have a load in progress."""
+        return [p for broker_id, p in self.processes.items() if p.load is not None and self.world.is_up(broker_id)]
+
+    def go_on_loading(self, process: Process[CoordinatorT]) -> None:
+        """Read the next part of the log; where there is none, or the leadership is lost, the load is complete."""
+        load = process.load
+        assert load is not None
+        log, role = process.broker.log, process.broker.partition
+        leads = role is not None and role.leader_role is not None
+        part = log.read(process.read_to, log.log_end_offset, _READ_BYTES) if leads else b""
+        if part:
+            self._checker.loaded(process, part)
+            process.events.append(RecordsRead(load.partition, load.leader_epoch, part))
+            process.read_to = _end_of(part)
+        else:
+            process.load = None
+            process.events.append(LoadCompleted(load.partition, load.leader_epoch))
+        self.run()
+
+    # The network
+
+    def send(self, call: Any, broker_id: int) -> None:
+        """Send a call to a broker."""
+        self.requests.append(Sending(call, broker_id))
+
+    def arrive(self, sending: Sending) -> bool:
+        """Hand a request over; a dead process has no response, and a paused one none yet."""
+        process = self.processes.get(sending.broker_id)
+        if process is None or not self.world.is_up(sending.broker_id):
+            return False
+        token = Arrived(sending.call, process)
+        self._checker.arrives(process, token)
+        process.events.append(self.event_of(token))
+        self.run()
+        return True
+
+
+def _end_of(part: bytes) -> int:
+    position, end = 0, 0
+    while position < len(part):
+        header = read_header(part, position)
+        position += header.size_bytes
+        end = header.next_offset
+    return end

@@ -1,0 +1,1 @@
+"""Transaction coordinators on a cluster that fails, with producers and model partitions for their data."""
