@@ -1,4 +1,4 @@
-# Tidegauge's images. Targets: broker (also the command line), zookeeper, spark.
+# Tidegauge's images. Targets: broker (also the command line), zookeeper, cluster (all in one container), spark.
 # Any Debian-like image with Python 3.11 or newer (pip, venv) and bash will do as BASE_IMAGE.
 # What is large and seldom changes comes first, code last: after a change of code only the last layers are made anew.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
@@ -9,6 +9,7 @@ COPY pyproject.toml docker/requirements.py /tmp/
 RUN mkdir /lists \
     && python /tmp/requirements.py --build /tmp/pyproject.toml > /lists/build.txt \
     && python /tmp/requirements.py /tmp/pyproject.toml > /lists/broker.txt \
+    && python /tmp/requirements.py /tmp/pyproject.toml watch > /lists/cluster.txt \
     && python /tmp/requirements.py /tmp/pyproject.toml spark demo > /lists/spark.txt
 
 # The package, built once for all images.
@@ -74,6 +75,27 @@ EXPOSE 2181
 CMD ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.preAllocSize=1024", \
      "-Dorg.apache.logging.log4j.level=WARN", "-cp", "/opt/zookeeper/jars/*", \
      "org.apache.zookeeper.server.quorum.QuorumPeerMain", "/opt/zookeeper/zoo.cfg"]
+
+# A whole cluster in one container, steered over HTTP: a broker that is killed inside never changes a mapped port.
+FROM java AS cluster
+LABEL org.opencontainers.image.title="tidegauge-cluster" \
+      org.opencontainers.image.description="Tidegauge: ZooKeeper, three brokers and the control interface over HTTP, on OpenJDK 17" \
+      org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
+RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/tidegauge && chown tidegauge /var/lib/tidegauge
+COPY constraints.txt /opt/tidegauge/constraints.txt
+COPY --from=lists /lists/cluster.txt /opt/tidegauge/requirements.txt
+RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt --requirement /opt/tidegauge/requirements.txt
+COPY --from=pyspark /jars /opt/zookeeper/jars
+ENV TIDEGAUGE_ZOOKEEPER_JARS=/opt/zookeeper/jars
+COPY --from=wheel /wheels /opt/tidegauge/wheels
+RUN pip install --no-cache-dir --quiet --no-deps /opt/tidegauge/wheels/*.whl
+USER tidegauge
+WORKDIR /var/lib/tidegauge
+VOLUME /var/lib/tidegauge
+EXPOSE 9092 9093 9094 19079
+HEALTHCHECK --interval=2s --timeout=10s --retries=30 CMD ["python3", "-c", \
+    "import json, os, urllib.request as u; t = os.environ.get('TIDEGAUGE_CONTROL_TOKEN', ''); r = u.Request('http://127.0.0.1:19079/v1/cluster', headers={'Authorization': 'Bearer ' + t}); assert json.load(u.urlopen(r, timeout=8))['ready']"]
+ENTRYPOINT ["tidegauge", "up", "--dir", "/var/lib/tidegauge/cluster", "--control", "0.0.0.0:19079", "--kafka-host", "0.0.0.0"]
 
 # PySpark and the rest, in an environment that can be taken without the archive.
 FROM pyspark AS spark-environment

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from signal import SIGCONT, SIGSTOP
+from typing import Any
 
 import pytest
 from tests.compose.conftest import Project
@@ -138,6 +141,60 @@ async def test_the_command_line_works_inside_and_outside(project: Project) -> No
     assert {broker.address for broker in outside.brokers.values()} == set(project.bootstrap_servers)
 
 
+KAFKA_CLIENT = """
+import asyncio, json, sys
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+async def main(servers, topic, word, records, expected):
+    async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+        for number in range(int(records)):
+            await producer.send_and_wait(topic, f"{word}-{number}".encode())
+        brokers = sorted(f"{one.host}:{one.port}" for one in producer.client.cluster.brokers())
+    options = {"group_id": f"group-{word}", "auto_offset_reset": "earliest"}
+    async with AIOKafkaConsumer(topic, bootstrap_servers=servers, **options) as consumer:
+        found = [(await asyncio.wait_for(consumer.getone(), 120)).value.decode() for _ in range(int(expected))]
+    print(json.dumps({"brokers": brokers, "found": found}))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+"""Writes records, then reads the topic in a group of its own; prints the brokers' addresses and what it has read."""
+
+
+async def test_a_kafka_client_works_inside_and_outside_through_a_killed_leader(project: Project) -> None:
+    """Each side has one address to begin with, gets those that it can reach, and reads what the other wrote."""
+    topic, number = "compose-kafka", 20
+
+    def inside(servers: str, word: str, expected: int) -> Any:
+        words = ("run", "--rm", "-T", "--no-deps", "--entrypoint", "python", "tools", "-c", KAFKA_CLIENT)
+        return json.loads(project.compose(*words, servers, topic, word, str(number), str(expected)))
+
+    def outside(servers: str, word: str, expected: int) -> Any:
+        command = [sys.executable, "-c", KAFKA_CLIENT, servers, topic, word, str(number), str(expected)]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout)
+
+    def written(*words: str) -> list[str]:
+        return sorted(f"{word}-{index}" for word in words for index in range(number))
+
+    async with Admin(project.bootstrap_servers) as admin:
+        await create(admin, topic)
+        first = await asyncio.to_thread(inside, "broker-0:9092", "inside", number)
+        assert first["brokers"] == ["broker-0:9092", "broker-1:9092", "broker-2:9092"]
+        assert sorted(first["found"]) == written("inside")
+        second = await asyncio.to_thread(outside, project.kafka_bootstrap_servers[0], "outside", 2 * number)
+        assert second["brokers"] == sorted(project.kafka_bootstrap_servers)
+        assert sorted(second["found"]) == written("inside", "outside")
+        leader, _ = await leader_and_isr(admin, topic)
+        others = [index for index in ALL if index != leader]
+        await asyncio.to_thread(project.compose, "kill", f"broker-{leader}")
+        third = await asyncio.to_thread(inside, f"broker-{others[0]}:9092", "inside-again", 3 * number)
+        assert sorted(third["found"]) == written("inside", "outside", "inside-again")
+        await asyncio.to_thread(project.compose, "start", f"broker-{leader}")
+        servers = project.kafka_bootstrap_servers[others[1]]
+        fourth = await asyncio.to_thread(outside, servers, "outside-again", 4 * number)
+        assert sorted(fourth["found"]) == written("inside", "outside", "inside-again", "outside-again")
+        await asyncio.to_thread(project.wait_healthy, f"broker-{leader}")
+
+
 async def test_no_container_runs_as_root(project: Project) -> None:
     for service in ("zookeeper", "broker-0"):
         assert (await asyncio.to_thread(project.compose, "exec", "-T", service, "id", "-u")).strip() != "0"
@@ -199,8 +256,8 @@ async def test_addresses_that_cannot_work_are_refused_at_start(project: Project)
 @pytest.mark.long
 async def test_the_demo_balances_its_books(project: Project) -> None:
     """The profile `demo`: a cluster of its own, in one container."""
-    told = await asyncio.to_thread(project.compose, "--profile", "demo", "run", "--rm", "-T", "--no-deps", "demo")
-    assert "336776" in told.replace(",", "")
+    reported = await asyncio.to_thread(project.compose, "--profile", "demo", "run", "--rm", "-T", "--no-deps", "demo")
+    assert "336776" in reported.replace(",", "")
 
 
 async def test_the_spark_job_reads_on_through_a_killed_leader(project: Project) -> None:

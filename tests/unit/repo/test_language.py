@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import subprocess
@@ -175,6 +176,46 @@ def test_notes_in_tests_have_one_word_for_one_thing(prefix: str) -> None:
         for number, line in notes(path)
         if (problem := replaced_word(line))
     ] == []
+
+
+NOT_IN_NAMES = set(REPLACED_WORDS) - {"cut", "cuts", "cutting", "gone", "under way"}
+"""Names of local variables leave these to their English senses: a cut of a file's bytes, what is gone from a set."""
+
+ANY_IN_A_NAME = re.compile("|".join(NOT_IN_NAMES), re.IGNORECASE)
+
+
+def words_in(name: str) -> set[str]:
+    return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def local_variables(text: str) -> Iterator[ast.Name]:
+    """Names that functions bind, without their parameters; parses only a text that has one of the words at all."""
+    if not ANY_IN_A_NAME.search(text):
+        return
+    outermost: list[ast.AST] = [ast.parse(text)]
+    while outermost:
+        node = outermost.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        else:
+            outermost.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
+
+
+@pytest.mark.parametrize("prefix", [*PRODUCT, *TESTS])
+def test_local_variables_have_the_glossary_s_words(prefix: str) -> None:
+    """Fields, options and verbs that scripts use are named in docs/glossary.md; a local variable needs no exception."""
+    assert {
+        f"{path.relative_to(ROOT)}:{name.lineno}: {name.id}"
+        for path in tracked(prefix)
+        for name in local_variables(path.read_text(encoding="utf-8"))
+        if words_in(name.id) & NOT_IN_NAMES
+    } == set()
+
+
+def test_a_variable_with_a_replaced_word_is_found() -> None:
+    text = "def f(told):\n    for lastAnswer in told:\n        the_folder = life = 1\n        lifetime = 2\n"
+    found = [name.id for name in local_variables(text) if words_in(name.id) & NOT_IN_NAMES]
+    assert found == ["lastAnswer", "the_folder", "life"]
 
 
 def test_the_glossary_names_the_replaced_words() -> None:
