@@ -75,6 +75,8 @@ NAMES: tuple[Rewrite, ...] = (
 SAME_IN_MEANING: tuple[Rewrite, ...] = (
     Rewrite("", r"127\.0\.0\.1:\d+", "HOST:PORT", "each broker listens on a port that was free"),
     Rewrite("znode /brokers/ids/[^ ]+ port", r"\d+", "PORT", "the same"),
+    Rewrite("znode /brokers/ids/[^ ]+ endpoints", r',"GRPC://HOST:PORT"', "", "brokers have a gRPC listener, too"),
+    Rewrite("znode /brokers/ids/[^ ]+ listener_security_protocol_map", r',"GRPC":"PLAINTEXT"', "", "the same"),
     Rewrite(" (timestamp|.*since)$", r'"?\d{13}"?', "TIME", "the time of the run"),
     Rewrite("(topic_id|/cluster/id|meta.properties|partition.metadata)", r"[A-Za-z0-9_-]{22}", "ID", "ids are random"),
     Rewrite("/latest_producer_id_block", r"\d+", "ANY", "which brokers producers ask for their ids is chance"),
@@ -117,6 +119,12 @@ KNOWN: tuple[Known, ...] = (
         ANYTHING,
         ANYTHING,
         "the broker is killed just after a write: its checkpoint is up to half a second old",
+    ),
+    Known(
+        r"name broker-\d/[a-z-]+-checkpoint\.tmp$",
+        ANYTHING,
+        ANYTHING,
+        "a kill between the writing of a checkpoint and its renaming leaves the file, on either side",
     ),
     Known("replication-offset-checkpoint", "", "0\n0", "Kafka writes it from the first LeaderAndIsr on"),
     Known(

@@ -66,15 +66,15 @@ def main() -> int:
     parser.add_argument("--our-facts", type=Path, help="write our responses to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="differential-wire-") as name:
-        folder = Path(name)
+        directory = Path(name)
         try:
-            facts = recorded() if options.recorded else theirs(folder, _note)
+            facts = recorded() if options.recorded else theirs(directory, _note)
         except kafka_side.Unavailable as reason:
             print(f"Apache Kafka can't be had here ({reason}): its recorded responses are compared with")
             facts = recorded()
         if options.record:
             record(facts)
-        mine = ours(folder, _note)
+        mine = ours(directory, _note)
     if options.our_facts:
         options.our_facts.write_text(json.dumps(mine, indent=0, ensure_ascii=False))
     verdict = compare(facts, mine)

@@ -19,7 +19,7 @@ import kafka_side
 import librdkafka
 import table
 from fetched import Unavailable
-from measure import Latency, Workload, workloads
+from measure import Latency, Workload, cpu_seconds, workloads
 from perf_tools import PerfTools
 from tidegauge_side import Tidegauge
 
@@ -41,6 +41,10 @@ class Side(Protocol):
 
     def stop(self) -> None:
         """See ``measure.BrokerSide``."""
+
+    def pids(self) -> dict[int, int]:
+        """See ``measure.BrokerSide``."""
+        ...
 
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """See ``measure.BrokerSide``."""
@@ -94,12 +98,15 @@ class Clients:
                     topics[side.name] = f"{name}-{number}"
                     side.create(topics[side.name], workload.partitions)
                 _note(f"{name}: {side.name}, {workload.name}, {measure.words}")
+                cpu_before = cpu_seconds(side.pids().values())
                 try:
                     rate = work(side, topics[side.name], workload)
                 except RuntimeError as problem:
                     _note(f"left out: {problem}")
                     continue
                 self._figures.add(workload.name, measure, side.name, rate)
+                cpu_us = (cpu_seconds(side.pids().values()) - cpu_before) * 1e6 / workload.records
+                self._figures.add(workload.name, table.BROKERS_CPU[measure], side.name, cpu_us)
                 slowest[measure.words] = min(rate, slowest.get(measure.words, rate))
         if self._tools is not None and table.TOOL_PRODUCE.words in slowest:
             for side in sides:

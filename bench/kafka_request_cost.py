@@ -26,20 +26,51 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegauge.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import (
+    API_VERSIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    PRODUCE,
+    SYNC_GROUP,
+)
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidegauge.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tidegauge.kafka.messages.heartbeat import HeartbeatRequest
+from tidegauge.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tidegauge.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidegauge.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidegauge_client import Admin
 from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "orders"
 BASE_PORT = 23392  # no other program's default
-VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9, LIST_OFFSETS: 7, API_VERSIONS: 3}
+VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9, LIST_OFFSETS: 7, API_VERSIONS: 3} | {
+    FIND_COORDINATOR: 3,
+    JOIN_GROUP: 7,
+    SYNC_GROUP: 5,
+    HEARTBEAT: 4,
+    OFFSET_COMMIT: 8,
+}
+GROUP = "cost"
+SESSION_MS = 1_800_000
+"""As long as group.max.session.timeout.ms allows: the member is silent while others are measured."""
+READY_SECONDS = 60.0
 WARM_UP_REQUESTS = 500
 IDLE_SECONDS = 2.0
 
@@ -109,6 +140,30 @@ def requests(size_bytes: int) -> dict[str, tuple[int, Any]]:
             ListOffsetsRequest(-1, 0, [ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, timestamp=-1)])]),
         ),
         "ApiVersions": (API_VERSIONS, ApiVersionsRequest("cost", "1")),
+    }
+
+
+def group_requests(connection: Connection) -> dict[str, tuple[int, Any]]:
+    """Join a group as its only member; return the requests of a member to measure: a commit is of one partition."""
+    deadline = time.monotonic() + READY_SECONDS
+    while connection.ask(FIND_COORDINATOR, FindCoordinatorRequest(key=GROUP)).error_code != ErrorCode.NONE:
+        if time.monotonic() > deadline:
+            raise RuntimeError("the group has no coordinator")
+        time.sleep(0.1)
+    protocols = [JoinGroupRequestProtocol("range", bytes(6))]
+    joining = JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, "", protocol_type="consumer", protocols=protocols)
+    joining.member_id = connection.ask(JOIN_GROUP, joining).member_id
+    generation = connection.ask(JOIN_GROUP, joining).generation_id
+    assignments = [SyncGroupRequestAssignment(joining.member_id, bytes(6))]
+    synced = connection.ask(
+        SYNC_GROUP, SyncGroupRequest(GROUP, generation, joining.member_id, None, "consumer", "range", assignments)
+    )
+    assert synced.error_code == ErrorCode.NONE, synced
+    committed = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, 7, committed_metadata="")])]
+    commit = OffsetCommitRequest(GROUP, generation, joining.member_id, topics=committed)
+    return {
+        "Heartbeat": (HEARTBEAT, HeartbeatRequest(GROUP, generation, joining.member_id)),
+        "OffsetCommit": (OFFSET_COMMIT, commit),
     }
 
 
@@ -187,7 +242,12 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         cluster = LocalCluster.create(
-            Path(directory) / "one", 1, profile="kafka", base_port=options.base_port, kafka_port=options.base_port + 4
+            Path(directory) / "one",
+            1,
+            profile="kafka",
+            settings={"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"},
+            base_port=options.base_port,
+            kafka_port=options.base_port + 4,
         )
         try:
             cluster.up()
@@ -211,7 +271,8 @@ def measure(cluster: LocalCluster, bare: tuple[int, str], options: argparse.Name
     connection = Connection(cluster.kafka_bootstrap_servers[0])
     frames: dict[str, bytes] = {}
     to_bare: dict[str, Connection] = {}
-    for name, (key, message) in requests(options.bytes).items():
+    measured = requests(options.bytes) | group_requests(connection)
+    for name, (key, message) in measured.items():
         response = connection.ask(key, message)
         assert not any(_errors(response)), response
         frames[name] = request(key, message)
@@ -239,7 +300,7 @@ def measure(cluster: LocalCluster, bare: tuple[int, str], options: argparse.Name
         of_bare = bare_costs[name]
         median, bare_median = statistics.median(costs), statistics.median(of_bare)
         print(
-            f"| {name} v{VERSIONS[requests(0)[name][0]]} | {min(costs):.0f} | {median:.0f} | "
+            f"| {name} v{VERSIONS[measured[name][0]]} | {min(costs):.0f} | {median:.0f} | "
             f"{min(of_bare):.0f}, {bare_median:.0f} | {median - bare_median:.0f} |"
         )
     print(

@@ -7,7 +7,8 @@ something and an absolute number little.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -112,6 +113,11 @@ def workloads(*, quick: bool) -> list[Workload]:
         for partitions in (1, 12)
         for acks in ("1", "all")
     ]
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU time that some processes have used together, to the nanosecond: clock_getcpuclockid(3) on Linux."""
+    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 
 
 def resident_bytes(pids: Sequence[int]) -> int:

@@ -45,7 +45,16 @@ OWN_CONSUME = Measure(
     "tidegauge_client (gRPC), and Kafka's tool: consume, records/s", less_is_better=False, form="{:,.0f}"
 )
 
+BROKERS_CPU = {
+    rate: Measure(
+        rate.words.replace("records/s", "CPU of all brokers, us a record"), less_is_better=True, form="{:,.1f}"
+    )
+    for rate in (TOOL_PRODUCE, TOOL_CONSUME, RDKAFKA_PRODUCE, RDKAFKA_CONSUME, OWN_PRODUCE, OWN_CONSUME)
+}
+"""What a rate cost the brokers: the figure that moves least with what else the machine does."""
+
 _MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
+_MEASURES |= {one.words: one for one in BROKERS_CPU.values()}
 
 
 class Figures:

@@ -41,8 +41,8 @@ ENDING = {
     "endingtimestamp": "ending timestamp not valid in streaming queries",
 }
 IGNORED = {
-    "kafka.group.id": "there are no consumer groups here",
-    "groupidprefix": "there are no consumer groups here",
+    "kafka.group.id": "this source is no member of a consumer group",
+    "groupidprefix": "this source is no member of a consumer group",
 }
 IGNORED_IN_BATCH = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
