@@ -168,11 +168,11 @@ class Reader:
             [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
         )
         code, output = self._run(program)
-        told = f"{where}\n$ {text}\n{output}"
-        assert code == block.exit_code, f"ended with {code}: {told}"
+        reported = f"{where}\n$ {text}\n{output}"
+        assert code == block.exit_code, f"ended with {code}: {reported}"
         if block.expected is not None:
             lacking = missing(renamed(block.expected, self._names), output)
-            assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{told}"
+            assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{reported}"
             self._learn_names(block.expected)
         if "tidegauge down" in text:
             self._names = {}
@@ -206,8 +206,8 @@ class Reader:
 
     def _learn_names(self, expected: str) -> None:
         """Who is the controller is a race; the page's controller is the one that won."""
-        if told := _CONTROLLER.search(expected):
-            shown, now = int(told[1]), self._controller()
+        if reported := _CONTROLLER.search(expected):
+            shown, now = int(reported[1]), self._controller()
             self._names = {shown: now, now: shown}
 
     def _controller(self) -> int:

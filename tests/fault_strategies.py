@@ -32,6 +32,10 @@ def values_of(parameter: Parameter) -> st.SearchStrategy[Any]:
             return st.sampled_from(ERRORS)
         case "peers":
             return st.sampled_from(PLANES) | st.lists(st.integers(0, 9), min_size=1, unique=True)
+        case "partition":
+            return st.builds("orders-{}".format, st.integers(0, 9))
+        case "partitions":
+            return st.lists(st.builds("orders-{}".format, st.integers(0, 9)))
 
 
 @st.composite

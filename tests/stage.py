@@ -125,11 +125,11 @@ class Stage:
                 except TidegaugeError as problem:
                     found.append(f"broker {broker.id}: {problem}")
                     continue
-                told = {
+                reported = {
                     f"{topic.name}-{number}": (info.leader_id, info.leader_epoch, sorted(info.replicas))
                     for topic in topics
                     for number, info in topic.partitions.items()
                 }
-                if told != states:
-                    found.append(f"broker {broker.id} tells {told}, ZooKeeper {states}")
+                if reported != states:
+                    found.append(f"broker {broker.id} tells {reported}, ZooKeeper {states}")
         return found

@@ -2,11 +2,11 @@
 
 kafka-python leaves sockets to the garbage collector, and a member that is killed must not take the tests with it.
 
-    group_member.py confluent|aiokafka|kafka-python SERVERS GROUP TOPIC
+    group_member.py confluent|aiokafka|kafka-python|tidegauge SERVERS GROUP TOPIC [SESSION_MS]
 
 Prints a JSON object a line: {"assigned": [partitions]} after each rebalance, {"committed": {partition: offset}} after
-each commit that the coordinator has acknowledged. It commits after every batch of records that it reads, until it is
-which ends at the end of its standard input.
+each commit that the coordinator has acknowledged. It commits after every batch of records that it reads, and ends with
+its standard input.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import sys
 import threading
 from typing import Any
 
-SESSION_MS = 6_000
-"""As short as group.min.session.timeout.ms allows."""
+POLL_MS = 2_000
+"""Longer than a rebalance takes, so that none is left half done by a poll whose time is up."""
+SESSION_MS = int(sys.argv[5]) if len(sys.argv) > 5 else 6_000
+"""By default as short as group.min.session.timeout.ms allows."""
 
 
 def say(**fields: Any) -> None:
@@ -134,8 +136,12 @@ def kafka_python(servers: str, group: str, topic: str, ended: threading.Event) -
         partition_assignment_strategy=[RangePartitionAssignor],
     )
     consumer.subscribe([topic], listener=Assigned())
+    # A leader that learns of its topic after it has joined joins again, and a poll whose time is up meanwhile leaves
+    # kafka-python 3.0 without partitions and heartbeats for good: need_rejoin() is false before the response to
+    # SyncGroup is taken (its ConsumerCoordinator.need_rejoin and BaseCoordinator.join_group_async).
+    consumer.topics()
     while not ended.is_set():
-        batches = consumer.poll(timeout_ms=200, max_records=50)
+        batches = consumer.poll(timeout_ms=POLL_MS, max_records=50)
         offsets = {at: OffsetAndMetadata(records[-1].offset + 1, "", -1) for at, records in batches.items() if records}
         if not offsets:
             continue
@@ -147,14 +153,44 @@ def kafka_python(servers: str, group: str, topic: str, ended: threading.Event) -
     consumer.close()
 
 
+def tidegauge(servers: str, group: str, topic: str, ended: threading.Event) -> None:
+    """Run Tidegauge's own consumer, over gRPC."""
+    from tidegauge_client import RebalanceListener, TidegaugeError  # noqa: PLC0415 - one library in a process
+    from tidegauge_client.group.sync import SyncGroupConsumer  # noqa: PLC0415
+
+    class Assigned(RebalanceListener):
+        def on_partitions_assigned(self, partitions: Any) -> None:
+            say(assigned=sorted(one.partition for one in partitions))
+
+    with SyncGroupConsumer(
+        servers,
+        group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=500,
+    ) as consumer:
+        consumer.subscribe([topic], listener=Assigned())
+        while not ended.is_set():
+            records = consumer.poll(200, 50)
+            read = {record.partition: record.offset + 1 for record in records}
+            try:
+                consumer.commit_sync()
+            except TidegaugeError:
+                continue  # a rebalance, or a coordinator that moves
+            if read:
+                say(committed=read)
+
+
 def main() -> None:
     """Run the member that the command line names."""
-    library, servers, group, topic = sys.argv[1:]
+    library, servers, group, topic = sys.argv[1:5]
     ended = end_of_input()
     if library == "aiokafka":
         asyncio.run(aio(servers, group, topic, ended))
     else:
-        {"confluent": confluent, "kafka-python": kafka_python}[library](servers, group, topic, ended)
+        run = {"confluent": confluent, "kafka-python": kafka_python, "tidegauge": tidegauge}[library]
+        run(servers, group, topic, ended)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def tool_class(version: str, name: str) -> str:
         "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "ConfigCommand": "kafka.admin.ConfigCommand",
+        "DumpLogSegments": "kafka.tools.DumpLogSegments",
         "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     }
     if version.startswith("3."):

@@ -68,13 +68,13 @@ class ClientRecorder:
         mark = self._tried.get(report.nodeid)
         if mark is None or (report.when != "call" and report.outcome == "passed"):
             return
-        told = dict(report.user_properties) | mark.kwargs
-        if "package" in told:
-            told["version"] = version(told["package"])
+        reported = dict(report.user_properties) | mark.kwargs
+        if "package" in reported:
+            reported["version"] = version(reported["package"])
         self._seen[report.nodeid] = {
-            "client": str(told.get("client", "")),
-            "version": str(told.get("version", "")),
-            "what": str(told.get("what", mark.args[0])),
+            "client": str(reported.get("client", "")),
+            "version": str(reported.get("version", "")),
+            "what": str(reported.get("what", mark.args[0])),
             "test": report.nodeid,
             "outcome": report.outcome,
         }

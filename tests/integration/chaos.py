@@ -151,8 +151,8 @@ class Chaos:
     # How it is done
 
     def verb(self, verb: Command, *arguments: str) -> tuple[int, str]:
-        told = CliRunner().invoke(verb, [*arguments, "--dir", str(self.cluster.directory)], catch_exceptions=False)
-        return told.exit_code, told.output
+        reported = CliRunner().invoke(verb, [*arguments, "--dir", str(self.cluster.directory)], catch_exceptions=False)
+        return reported.exit_code, reported.output
 
     def wait(self, *condition: str) -> None:
         code, output = self.verb(wait, *condition, "--timeout-ms", str(LIMIT_S * 1000))
@@ -310,11 +310,11 @@ class Chaos:
         the CRC. Only this partition may stand still meanwhile, and the damage is not taken for the log's end.
         """
         leader, follower = self.leader(), self.follower()
-        folder = self.home_of(leader) / f"{self.topics[0]}-0"
+        directory = self.home_of(leader) / f"{self.topics[0]}-0"
         self.cluster.pause(follower)
-        begin = max(folder.glob("*.log")).stat().st_size
-        until(lambda: max(folder.glob("*.log")).stat().st_size > begin + 2_000, LIMIT_S, "the leader appends")
-        segment = max(folder.glob("*.log"))
+        begin = max(directory.glob("*.log")).stat().st_size
+        until(lambda: max(directory.glob("*.log")).stat().st_size > begin + 2_000, LIMIT_S, "the leader appends")
+        segment = max(directory.glob("*.log"))
         damaged = _first_batch_from(segment, begin) + _LENGTH_POSITION + self.random.choice([0, 3])
         _flip(segment, damaged)
         self.cluster.resume(follower)

@@ -45,14 +45,14 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, f"{method}: {answer['error']}"
-                return answer["result"]
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.complaints.append(str(answer["params"]["exceptionDetails"]))
-            elif answer.get("method") == "Log.entryAdded":
-                self.complaints.append(str(answer["params"]["entry"].get("text")))
+            response = self._next()
+            if response.get("id") == self._number:
+                assert "error" not in response, f"{method}: {response['error']}"
+                return response["result"]
+            if response.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(response["params"]["exceptionDetails"]))
+            elif response.get("method") == "Log.entryAdded":
+                self.complaints.append(str(response["params"]["entry"].get("text")))
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -68,9 +68,9 @@ class Page:
 
     def run(self, expression: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
+        response = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in response, response["exceptionDetails"]
+        return response["result"].get("value")
 
     def until(self, expression: str, timeout: float = 150.0) -> Any:
         return until(lambda: self.run(expression), timeout, expression)
@@ -106,9 +106,9 @@ def chromium(profile: Path) -> Iterator[Page]:
     if command is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     commands_in, commands = os.pipe()
-    answers, answers_out = os.pipe()
+    responses, responses_out = os.pipe()
     # Bash gives Chromium the two ends where it looks for them.
-    redirect = f'exec "$0" "$@" {_READ_FD}<&{commands_in} {_WRITE_FD}>&{answers_out}'
+    redirect = f'exec "$0" "$@" {_READ_FD}<&{commands_in} {_WRITE_FD}>&{responses_out}'
     options = [
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
         *("--remote-debugging-pipe", "--no-proxy-server", "--disable-background-networking", "--hide-scrollbars"),
@@ -116,18 +116,18 @@ def chromium(profile: Path) -> Iterator[Page]:
     ]
     process = subprocess.Popen(
         ["bash", "-c", redirect, command, *options],
-        pass_fds=(commands_in, answers_out),
+        pass_fds=(commands_in, responses_out),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     os.close(commands_in)
-    os.close(answers_out)
+    os.close(responses_out)
     try:
-        yield Page(commands, answers)
+        yield Page(commands, responses)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         os.close(commands)
-        os.close(answers)
+        os.close(responses)

@@ -63,9 +63,9 @@ def free_base_port(count: int = 8) -> int:
 
 def _locked(base: int) -> bool:
     """Lock the file of these ports until this process ends; False when another process has it."""
-    folder = shared_folder() / f"tidegauge-test-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / str(base), os.O_RDWR | os.O_CREAT)
+    directory = shared_folder() / f"tidegauge-test-ports-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    descriptor = os.open(directory / str(base), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -115,11 +115,11 @@ def processes_of_folder(folder: Path) -> dict[int, str]:
 
 @pytest.fixture(scope="session")
 def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("zookeeper")
+    directory = tmp_path_factory.mktemp("zookeeper")
     file = ClusterFile(f"127.0.0.1:{free_base_port()}", zookeeper_managed=True, profile="fast", brokers=[])
-    (folder / layout.LOGS).mkdir()
-    process = layout.zookeeper_process(folder)
-    startup.start_zookeeper(folder, file)
+    (directory / layout.LOGS).mkdir()
+    process = layout.zookeeper_process(directory)
+    startup.start_zookeeper(directory, file)
     yield file.zookeeper_address
     takedown.end([process])
 

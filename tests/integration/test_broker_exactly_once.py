@@ -91,8 +91,8 @@ class Story:
             await asyncio.to_thread(self.cluster.kill, leader)
         finally:
             await asyncio.to_thread(self.cluster.resume, other)
-        answers = await asyncio.wait_for(asyncio.gather(*promises), 150)
-        self.offsets += [answer.offset for answer in answers]
+        responses = await asyncio.wait_for(asyncio.gather(*promises), 150)
+        self.offsets += [response.offset for response in responses]
 
         async def inherited() -> bool:
             after = await self.partition()

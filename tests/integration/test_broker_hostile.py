@@ -283,16 +283,16 @@ async def test_batches_that_lie_are_refused_and_bombs_stay_small(exposed: LocalC
     async with Admin(exposed.bootstrap_servers) as admin:
         before = (await admin.list_offsets({at: -1}))[at].offset
     leader = exposed.file.broker(exposed.leader_of(KEPT, 0)).address
-    told: dict[str, ErrorCode] = {}
+    reported: dict[str, ErrorCode] = {}
     async with grpc.aio.insecure_channel(leader) as channel:
         stub: Any = broker_service_pb2_grpc.BrokerServiceStub(channel)  # its types know two classes
         for what, data in batches():
             part = produce_pb2.ProducePartition(topic=KEPT, partition=0, records=data)
             request = produce_pb2.ProduceRequest(acks=-1, timeout_ms=10_000, partitions=[part])
-            answer = await stub.Produce(request, timeout=60)
-            told[what] = ErrorCode.of(answer.partitions[0].error)
-    assert [what for what, error in told.items() if error is ErrorCode.NONE] == []
-    assert {told[f"a {name} bomb"] for name in BOMBS} == {ErrorCode.RECORD_LIST_TOO_LARGE}
+            response = await stub.Produce(request, timeout=60)
+            reported[what] = ErrorCode.of(response.partitions[0].error)
+    assert [what for what, error in reported.items() if error is ErrorCode.NONE] == []
+    assert {reported[f"a {name} bomb"] for name in BOMBS} == {ErrorCode.RECORD_LIST_TOO_LARGE}
     async with Admin(exposed.bootstrap_servers) as admin:
         assert (await admin.list_offsets({at: -1}))[at].offset == before
     await still_serves(exposed, "after-batches")

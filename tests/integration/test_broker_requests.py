@@ -81,8 +81,8 @@ class Cluster:
             timeout_ms=5_000,
             partitions=[produce_pb2.ProducePartition(topic=topic or self.topic, partition=0, records=records, **more)],
         )
-        answer = self.stubs[self.leader() if broker is None else broker].Produce(request, timeout=150)
-        return answer.partitions[0] if answer.partitions else None
+        response = self.stubs[self.leader() if broker is None else broker].Produce(request, timeout=150)
+        return response.partitions[0] if response.partitions else None
 
     def fetch(self, offset: int, max_wait_ms: int = 0, broker: int | None = None):
         request = fetch_pb2.FetchRequest(
@@ -98,10 +98,10 @@ class Cluster:
         return self.stubs[self.leader() if broker is None else broker].Fetch(request, timeout=150).partitions[0]
 
     def replica(self, broker: int):
-        answer = self.stubs[broker].DescribeReplicas(
+        response = self.stubs[broker].DescribeReplicas(
             metadata_pb2.DescribeReplicasRequest(topics=[self.topic]), timeout=150
         )
-        return answer.replicas[0]
+        return response.replicas[0]
 
     def values(self, broker: int | None = None) -> list[bytes | None]:
         return [record.value for record in decode_batches(self.fetch(0, broker=broker).records, 0)]
@@ -121,8 +121,8 @@ def brokers(cluster):
 
 def test_acks_all_completes_when_the_record_is_below_the_high_watermark(brokers):
     """acks=all (DelayedProduce): the response comes with the commit, and every replica has the record."""
-    answer = brokers.produce(batch(b"one", b"two"))
-    assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)
+    response = brokers.produce(batch(b"one", b"two"))
+    assert (response.error, response.base_offset) == (ErrorCode.NONE, 0)
     leader = brokers.replica(brokers.leader())
     assert (leader.log_end_offset, leader.high_watermark) == (2, 2)
     assert all(brokers.replica(broker).log_end_offset == 2 for broker in brokers.stubs)
@@ -144,15 +144,15 @@ def test_wrong_acks_are_refused(brokers):
 def test_a_corrupt_batch_is_refused_and_nothing_is_appended(brokers):
     broken = bytearray(batch(b"precious"))
     broken[-1] ^= 1
-    answer = brokers.produce(bytes(broken))
-    assert answer.error == ErrorCode.CORRUPT_MESSAGE
-    assert answer.error_message
+    response = brokers.produce(bytes(broken))
+    assert response.error == ErrorCode.CORRUPT_MESSAGE
+    assert response.error_message
     assert brokers.replica(brokers.leader()).log_end_offset == 0
 
 
 def test_an_oversized_batch_is_refused_and_nothing_is_appended(brokers):
-    answer = brokers.produce(batch(b"x" * 1_100_000))
-    assert answer.error == ErrorCode.MESSAGE_TOO_LARGE
+    response = brokers.produce(batch(b"x" * 1_100_000))
+    assert response.error == ErrorCode.MESSAGE_TOO_LARGE
     assert brokers.replica(brokers.leader()).log_end_offset == 0
 
 
@@ -161,28 +161,28 @@ def test_an_unknown_topic_and_a_broker_that_does_not_lead_say_so(brokers):
     assert brokers.produce(batch(b"x"), topic="no-such-topic").error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     leader = brokers.leader()
     other = next(broker for broker in brokers.stubs if broker != leader)
-    for answer in (brokers.produce(batch(b"x"), broker=other), brokers.fetch(0, broker=other)):
-        assert answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert answer.current_leader.leader_id == leader
+    for response in (brokers.produce(batch(b"x"), broker=other), brokers.fetch(0, broker=other)):
+        assert response.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert response.current_leader.leader_id == leader
 
 
 def test_a_repeated_idempotent_batch_succeeds_with_its_first_offset(brokers):
     """KIP-98: a duplicate gets the offset of the first time, and is appended once."""
-    answer = brokers.stubs[0].InitProducerId(produce_pb2.InitProducerIdRequest())
+    response = brokers.stubs[0].InitProducerId(produce_pb2.InitProducerIdRequest())
 
     def identified() -> bool:
-        nonlocal answer
-        answer = brokers.stubs[0].InitProducerId(produce_pb2.InitProducerIdRequest())
-        return answer.error == 0
+        nonlocal response
+        response = brokers.stubs[0].InitProducerId(produce_pb2.InitProducerIdRequest())
+        return response.error == 0
 
     until(identified)
-    first = batch(b"a", b"b", producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
-    second = batch(b"c", producer_id=answer.producer_id, producer_epoch=0, base_sequence=2)
+    first = batch(b"a", b"b", producer_id=response.producer_id, producer_epoch=0, base_sequence=0)
+    second = batch(b"c", producer_id=response.producer_id, producer_epoch=0, base_sequence=2)
     assert brokers.produce(first).base_offset == 0
     assert brokers.produce(second).base_offset == 2
     assert brokers.produce(first).base_offset == 0
     assert brokers.values() == [b"a", b"b", b"c"]
-    gap = batch(b"z", producer_id=answer.producer_id, producer_epoch=0, base_sequence=9)
+    gap = batch(b"z", producer_id=response.producer_id, producer_epoch=0, base_sequence=9)
     assert brokers.produce(gap).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert brokers.replica(brokers.leader()).log_end_offset == 3
 
@@ -191,10 +191,10 @@ def test_two_brokers_never_give_out_the_same_producer_id(brokers):
     ids: list[int] = []
 
     def one_more(broker: int) -> bool:
-        answer = brokers.stubs[broker].InitProducerId(produce_pb2.InitProducerIdRequest())
-        if answer.error == 0:
-            ids.append(answer.producer_id)
-        return answer.error == 0
+        response = brokers.stubs[broker].InitProducerId(produce_pb2.InitProducerIdRequest())
+        if response.error == 0:
+            ids.append(response.producer_id)
+        return response.error == 0
 
     for broker in brokers.stubs:
         for _ in range(5):
@@ -211,8 +211,8 @@ def test_a_consumer_sees_nothing_at_or_above_the_high_watermark(brokers):
     try:
         assert brokers.produce(batch(b"not yet"), acks=1, broker=leader).base_offset == 1
         assert brokers.replica(leader).log_end_offset == 2
-        answer = brokers.fetch(1, broker=leader)
-        assert (answer.error, answer.records, answer.high_watermark) == (ErrorCode.NONE, b"", 1)
+        response = brokers.fetch(1, broker=leader)
+        assert (response.error, response.records, response.high_watermark) == (ErrorCode.NONE, b"", 1)
         assert brokers.values(leader) == [b"committed"]
         assert brokers.fetch(3, broker=leader).error == ErrorCode.OFFSET_OUT_OF_RANGE
     finally:
@@ -291,9 +291,9 @@ def test_the_produce_stream_appends_in_the_order_of_its_requests(brokers):
         )
         for number in range(50)
     ]
-    answers = list(brokers.stubs[brokers.leader()].ProduceStream(iter(requests), timeout=150))
-    assert sorted(answer.correlation_id for answer in answers) == list(range(50))
-    assert all(answer.partitions[0].base_offset == answer.correlation_id for answer in answers)
+    responses = list(brokers.stubs[brokers.leader()].ProduceStream(iter(requests), timeout=150))
+    assert sorted(response.correlation_id for response in responses) == list(range(50))
+    assert all(response.partitions[0].base_offset == response.correlation_id for response in responses)
 
 
 def test_an_error_of_a_stream_without_acks_ends_the_stream(brokers):
@@ -313,7 +313,7 @@ def test_health_and_reflection_are_offered(brokers):
     channel = brokers.channels[0]
     health = health_pb2_grpc.HealthStub(channel)
     for service in ("", "tidegauge.ready"):
-        answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        response = health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert response.status == health_pb2.HealthCheckResponse.SERVING
     services = ProtoReflectionDescriptorDatabase(channel).get_services()
     assert {"tidegauge.v1.BrokerService", "tidegauge.v1.ReplicationService"} <= set(services)

@@ -87,8 +87,8 @@ def produce(own: LocalCluster, topic: str, size: int = 100) -> ErrorCode:
         except TidegaugeError:
             return None  # there is no leader at the moment
         with grpc.insecure_channel(own.file.broker(leader).address) as channel:
-            answer = broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
-        code = ErrorCode.of(answer.partitions[0].error)
+            response = broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
+        code = ErrorCode.of(response.partitions[0].error)
         return None if code in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} else code
 
     return until_known(attempt)

@@ -62,12 +62,12 @@ class Broker:
     def is_ready(self) -> bool:
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
             try:
-                answer = health_pb2_grpc.HealthStub(channel).Check(
+                response = health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(service="tidegauge.ready"), timeout=2
                 )
             except grpc.RpcError:
                 return False
-            return answer.status == health_pb2.HealthCheckResponse.SERVING
+            return response.status == health_pb2.HealthCheckResponse.SERVING
 
     def stop(self, process: subprocess.Popen[str]) -> str:
         process.send_signal(signal.SIGTERM)
@@ -150,9 +150,9 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
 
 
 def test_a_zookeeper_that_does_not_respond_is_reported(broker):
-    nobody = f"127.0.0.1:{broker.other_port}"
-    sentence = broker.refused(zookeeper_connect=nobody, zookeeper_connection_timeout_ms="1500")
-    assert nobody in sentence
+    no_broker = f"127.0.0.1:{broker.other_port}"
+    sentence = broker.refused(zookeeper_connect=no_broker, zookeeper_connection_timeout_ms="1500")
+    assert no_broker in sentence
     assert not (broker.folder / "data").exists()
 
 

@@ -88,8 +88,8 @@ async def test_retention_removes_segments_and_every_replica_and_reader_sees_it(b
     (offset,) = (await admin.list_offsets({TopicPartition("aged", 0): -2})).values()
     rows = await read(brokers, admin, "aged")
     assert [row[0] for row in rows] == list(range(offset.offset, 12))
-    folders = [path for name in "ab" for path in brokers.data(1, name).glob("aged-0")]
-    until(lambda: not list(folders[0].glob("*.deleted")), what="the files go after their delay")
+    directories = [path for name in "ab" for path in brokers.data(1, name).glob("aged-0")]
+    until(lambda: not list(directories[0].glob("*.deleted")), what="the files go after their delay")
 
 
 async def test_delete_records_moves_all_replicas_and_survives_a_kill(brokers, admin):

@@ -171,11 +171,11 @@ def test_every_wrong_way_to_connect_has_a_sentence_on_both_sides_and_harms_no_ot
         ),
     }
     log = secured.directory / "logs" / "broker-0.log"
-    for way, (security, told, logged) in ways.items():
+    for way, (security, reported, logged) in ways.items():
         address = secured.file.broker(0).address
         servers = BootstrapServers([address]) if security is None else BootstrapServers([address], security)
         sentence = asyncio.run(refused(servers))
-        assert told in sentence, way
+        assert reported in sentence, way
         if logged is not None:
             until(partial(log_has, log, logged), what=f"{way}: {logged}")
     assert "Traceback" not in log.read_text()
@@ -223,10 +223,10 @@ async def test_inside_in_plain_text_and_outside_in_tls(
 def is_ready(channel: grpc.Channel) -> bool:
     stub: Any = health_pb2_grpc.HealthStub(channel)  # the package ships no types
     try:
-        answer = stub.Check(health_pb2.HealthCheckRequest(service="tidegauge.ready"), timeout=2)
+        response = stub.Check(health_pb2.HealthCheckRequest(service="tidegauge.ready"), timeout=2)
     except grpc.RpcError:
         return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+    return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 def test_what_a_broker_lacks_for_tls_is_said_before_anything_starts(tmp_path: Path) -> None:

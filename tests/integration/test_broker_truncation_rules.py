@@ -72,8 +72,8 @@ async def test_a_follower_that_comes_back_truncates_by_the_rule_and_catches_up(
 
         async def replicas() -> list[ReplicaDescription]:
             """Both; a client's channel to a broker that was dead may need a moment."""
-            answers = (await admin.describe_replicas([TOPIC])).values()
-            found = [replica for answer in answers for replica in answer or ()]
+            responses = (await admin.describe_replicas([TOPIC])).values()
+            found = [replica for response in responses for replica in response or ()]
             return found if len(found) == 2 else []
 
         found = await until_async(replicas)

@@ -35,10 +35,10 @@ def test_there_are_more_cases_than_peers_have() -> None:
 def three_brokers(
     tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
 ) -> Iterator[LocalCluster]:
-    folder = tmp_path_factory.mktemp("chaos") / "cluster"
+    directory = tmp_path_factory.mktemp("chaos") / "cluster"
     # A small budget: the load's clients that read nothing reach it.
     settings = {"queued.max.response.bytes": "2097152"}
-    cluster = with_two_directories(LocalCluster.create(folder, 3, base_port=next_base_port(), settings=settings))
+    cluster = with_two_directories(LocalCluster.create(directory, 3, base_port=next_base_port(), settings=settings))
     cluster.up()
     yield cluster
     cluster.down()

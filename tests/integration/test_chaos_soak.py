@@ -253,10 +253,10 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
     print(f"killed clients: {dict(clients.deaths)}")
     options = ["--history", str(clients.history), "--dir", str(cluster.directory), "-o", "json"]
     options += [word for path in clients.reads for word in ("--reads", str(path))]
-    told = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
-    document = json.loads(told.stdout)
+    reported = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
+    document = json.loads(reported.stdout)
     wrong = {kind: count for kind, count in document["counts"].items() if count}
-    assert (told.exit_code, wrong) == (0, {}), (seed, chaos.done, document["findings"])
+    assert (reported.exit_code, wrong) == (0, {}), (seed, chaos.done, document["findings"])
     account = document["acks"]["all"]
     assert account["acknowledged"] == account["kept"] > 0, (seed, chaos.done)
     print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")

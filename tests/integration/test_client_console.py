@@ -111,8 +111,8 @@ def test_a_partition_without_a_leader_is_reported_and_holds_up_no_other(cluster:
         for where in (("--from-beginning",), ("--offset", "-5")):
             out, err = run(cluster, "consume", "console-dead", *where, "--timeout-ms", "3000")
             assert out.splitlines() == ["0", "1", "2", "3", "4"]
-            told, count = err.splitlines()
-            assert told.startswith(
+            reported, count = err.splitlines()
+            assert reported.startswith(
                 "Nothing can be read from console-dead-0 at the moment, and it is retried: LEADER_NOT_AVAIL"
             )
             assert count == "Processed a total of 5 messages"
@@ -196,5 +196,5 @@ def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster
     finally:
         cluster.resume(1)
     for history, count in ((expired, 3), (interrupted, 1)):
-        told = answers(history)
-        assert (told["invoke"], told["ok"], told["fail"] + told["info"]) == (count, 0, count)
+        reported = answers(history)
+        assert (reported["invoke"], reported["ok"], reported["fail"] + reported["info"]) == (count, 0, count)

@@ -36,9 +36,9 @@ class Racks:
     def start(self, broker_id: int, rack: str | None) -> None:
         file = self.cluster.file
         entry = file.broker(broker_id)
-        folder = self.cluster.directory / f"broker-{broker_id}"
-        folder.mkdir(exist_ok=True)
-        properties = folder / "own.properties"
+        directory = self.cluster.directory / f"broker-{broker_id}"
+        directory.mkdir(exist_ok=True)
+        properties = directory / "own.properties"
         text = server_properties(
             entry,
             self.cluster.directory,
@@ -48,7 +48,7 @@ class Racks:
         )
         properties.write_text(text)
         command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(properties)]
-        with (folder / "own.log").open("ab") as log:
+        with (directory / "own.log").open("ab") as log:
             self._processes[broker_id] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def stop(self, broker_id: int) -> None:
@@ -63,8 +63,10 @@ class Racks:
             async with Admin(self.bootstrap) as admin:
                 with contextlib.suppress(TidegaugeError):
                     for broker_id in racks:
-                        told = await admin.metadata_of(self.cluster.file.broker(broker_id).address)
-                        if {one.id: one.rack for one in told.brokers.values()} != racks or told.controller_id is None:
+                        reported = await admin.metadata_of(self.cluster.file.broker(broker_id).address)
+                        if {
+                            one.id: one.rack for one in reported.brokers.values()
+                        } != racks or reported.controller_id is None:
                             return False
                     return True
             return False

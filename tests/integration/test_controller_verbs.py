@@ -85,8 +85,8 @@ def test_elections(run: Run) -> None:
     valid = run("elect-leaders", "--election-type", "preferred", *one)
     assert (valid.code, valid.stdout) == (OK, "Valid replica already elected for partitions voted-0\n")
     unclean = run("elect-leaders", "--election-type", "UNCLEAN", *one, "-o", "json")
-    answer = json.loads(unclean.stdout)
-    assert (answer["election_type"].lower(), answer["partitions"][0]["error"]["name"]) == (
+    response = json.loads(unclean.stdout)
+    assert (response["election_type"].lower(), response["partitions"][0]["error"]["name"]) == (
         "unclean",
         "ELECTION_NOT_NEEDED",
     )

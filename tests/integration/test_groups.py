@@ -77,9 +77,22 @@ def produce(cluster: LocalCluster, topic: str, count: int) -> None:
 class Member:
     """One member's process, and what it has printed."""
 
-    def __init__(self, library: str, cluster: LocalCluster, topic: str) -> None:
-        servers = ",".join(cluster.kafka_bootstrap_servers)
-        command = [sys.executable, "-W", "ignore", str(MEMBER), library, servers, topic, topic]
+    def __init__(
+        self, library: str, cluster: LocalCluster, topic: str, session_ms: int = 6_000, group: str = ""
+    ) -> None:
+        is_ours = library == "tidegauge"
+        servers = ",".join(cluster.bootstrap_servers if is_ours else cluster.kafka_bootstrap_servers)
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(MEMBER),
+            library,
+            servers,
+            group or topic,
+            topic,
+            str(session_ms),
+        ]
         self.library = library
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -114,9 +127,15 @@ class Member:
 
 
 @contextlib.contextmanager
-def members(cluster: LocalCluster, topic: str, libraries: tuple[str, ...] = LIBRARIES) -> Iterator[list[Member]]:
+def members(
+    cluster: LocalCluster,
+    topic: str,
+    libraries: tuple[str, ...] = LIBRARIES,
+    session_ms: int = 6_000,
+    group: str = "",
+) -> Iterator[list[Member]]:
     """Run a member of each library in one group; what still runs is killed when the block ends."""
-    running = [Member(library, cluster, topic) for library in libraries]
+    running = [Member(library, cluster, topic, session_ms, group) for library in libraries]
     try:
         yield running
     finally:
@@ -202,6 +221,29 @@ def test_three_libraries_share_a_group_through_a_killed_coordinator(cluster: Loc
         assert sorted(at.partition for member in after.members for at in member.assignment) == list(range(PARTITIONS))
 
 
+def test_our_consumer_leads_a_group_with_librdkafka_through_a_killed_coordinator(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """Both read each other's bytes of ConsumerProtocol, over two wires; when ours leaves, the other leads."""
+    produce(cluster, topic, 300)
+    with members(cluster, topic, ("tidegauge",)) as running:
+        until_stable(cluster, topic, 1)
+        until_committed(cluster, topic, 50)
+        running.append(Member("confluent", cluster, topic))
+        both = until_stable(cluster, topic, 2)
+        assert sorted(len(member.assignment) for member in both.members) == [3, 3]
+        killed = kill_coordinator(cluster, topic)
+        produce(cluster, topic, 300)
+        until_committed(cluster, topic, 100)
+        after = until_stable(cluster, topic, 2)
+        assert {member.member_id for member in after.members} == {member.member_id for member in both.members}
+        nothing_went_back(running, cluster, topic)
+        running[0].leave()
+        until_stable(cluster, topic, 1)
+        cluster.start(killed)
+        cluster.wait_ready()
+
+
 def test_a_killed_member_is_replaced_when_its_session_ends(cluster: LocalCluster, topic: str) -> None:
     """Its partitions go to the others, in a new generation, and they begin at its last commit."""
     produce(cluster, topic, 300)
@@ -265,11 +307,11 @@ def test_groups_are_deleted_and_their_offsets_with_them(cluster: LocalCluster, t
     assert committed(cluster, topic) == {}
 
 
-def verb(cluster: LocalCluster, *arguments: str) -> tuple[int, str]:
+def verb(cluster: LocalCluster, *arguments: str, own: tuple[str, ...] = ()) -> tuple[int, str]:
     """Run a verb of the command line against one broker; return its exit code and both of its outputs."""
-    address = cluster.bootstrap_servers[0]
+    address = own or ("-b", cluster.bootstrap_servers[0])
     done = subprocess.run(
-        [TIDEGAUGE, *arguments, "-b", address], capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        [TIDEGAUGE, *arguments, *address], capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -15,9 +15,11 @@ from typing import Any
 import psutil
 import pytest
 from tests.certificates import Authority
+from tests.integration.test_kafka_large_requests import refused
 from tests.unit.kafka.random_messages import message_versions, random_message
 from tests.waiting import until
 
+from tidegauge.kafka.compiler import MAX_ITEMS
 from tidegauge.kafka.frames import joined, request_frame
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -92,6 +94,12 @@ def test_damaged_requests_of_every_api_and_version_leave_the_broker_as_it_was(cl
     log = (cluster.logs / "broker-0.log").read_text()
     assert "Traceback" not in log
     assert process.memory_info().rss < before_bytes + 100_000_000
+
+
+@pytest.mark.parametrize("name", ["Metadata", "Produce", "Fetch", "ListOffsets", "CreateTopics", "OffsetCommit"])
+def test_a_request_above_the_limit_of_items_closes_its_connection(cluster: LocalCluster, name: str) -> None:
+    """One line in the log, no memory, and others are served; `test_kafka_large_requests.py` has every API."""
+    refused(cluster, name, MAX_ITEMS + 1)
 
 
 def test_a_thousand_connections_that_send_half_a_frame_cost_little(cluster: LocalCluster) -> None:

@@ -200,15 +200,15 @@ def test_what_the_verifiable_producer_counts_as_acknowledged_is_in_the_log(
     with run.killed_leader():
         pass
     lines = producer.end()
-    told = {one["offset"]: one["value"] for one in objects(lines, "producer_send_success")}
+    reported = {one["offset"]: one["value"] for one in objects(lines, "producer_send_success")}
     failed = {one["value"] for one in objects(lines, "producer_send_error")}
-    assert len(told) + len(failed) == RECORDS
-    assert run.high_watermark() >= len(told) >= FEW
+    assert len(reported) + len(failed) == RECORDS
+    assert run.high_watermark() >= len(reported) >= FEW
     log = tools.run(
         *("ConsoleConsumer", "--topic", topic, "--partition", "0", "--offset", "earliest"),
         *("--max-messages", str(run.high_watermark()), "--timeout-ms", "60000"),
     ).split()
-    assert {offset: log[offset] for offset in told} == told
+    assert {offset: log[offset] for offset in reported} == reported
     assert [value for value, times in Counter(log).items() if times > 1] == []
 
 
@@ -253,6 +253,41 @@ def test_the_verifiable_consumer_reads_through_a_killed_leader(
     # A group that loses its coordinator before it has committed reads again what it had read.
     assert sorted({one["offset"] for one in read}) == list(range(2 * FEW))
     assert {one["offset"]: one["value"] for one in read} == dict(enumerate([*LINES.split(), *LINES.split()]))
+
+
+@pytest.mark.long
+@pytest.mark.kafka_client("kafka-consumer-groups: lists, describes, resets, deletes; kafka-groups (4.x)")
+def test_kafka_consumer_groups(tools: Tools, topic: str) -> None:
+    command = "ConsumerGroupCommand"
+    tools.run("TopicCommand", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
+    tools.run("ConsoleProducer", "--topic", topic, given=LINES)
+    read = (*("ConsoleConsumer", "--topic", topic, "--group", topic), *("--timeout-ms", "60000"))
+    assert tools.run(*read, "--from-beginning", "--max-messages", str(FEW)).split() == LINES.split()
+    assert topic in tools.run(command, "--list").split()
+    if tools.version.startswith("4"):
+        [listed] = lines_of(tools.run("GroupsCommand", "--list"), topic)
+        assert listed.split() == [topic, "Classic", "consumer"]
+    described = ("--describe", "--group", topic)
+
+    def row(name: str, *options: str) -> dict[str, str]:
+        lines = [line.split() for line in tools.run(command, *described, *options).splitlines() if line.strip()]
+        [header] = [line for line in lines if line[0] == "GROUP"]
+        [values] = [line for line in lines if line[0] == name]
+        return dict(zip(header, values, strict=False))
+
+    assert row(topic)["CURRENT-OFFSET"] == row(topic)["LOG-END-OFFSET"] == str(FEW)
+    assert "Empty" in tools.run(command, *described, "--state")
+    of_topic = ("--group", topic, "--topic", topic)
+    shown = tools.run(command, "--reset-offsets", *of_topic, "--to-offset", "40", "--execute")
+    assert shown.split()[-1] == "40", shown
+    assert row(topic)["LAG"] == str(FEW - 40)
+    assert tools.run(*read, "--max-messages", str(FEW - 40)).split() == LINES.split()[40:]
+    assert row(topic)["LAG"] == "0"
+    tools.run(command, "--delete-offsets", *of_topic)
+    assert topic not in tools.run(command, "--list").split(), "an empty group without offsets ends"
+    tools.run(command, "--reset-offsets", *of_topic, "--to-earliest", "--execute")
+    tools.run(command, "--delete", "--group", topic)
+    assert topic not in tools.run(command, "--list").split()
 
 
 @pytest.mark.kafka_client("Kafka's ClientCompatibilityTest")

@@ -35,7 +35,9 @@ def listens(address: str) -> bool:
 
 def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     status = cluster.status()
-    assert list(status) == ["bootstrap_servers", "kafka_bootstrap_servers", "zookeeper", "controller", "brokers"]
+    keys = ["bootstrap_servers", "kafka_bootstrap_servers", "zookeeper", "controller", "brokers", "control"]
+    assert list(status) == keys
+    assert status["control"] is None, "nothing serves the HTTP interface"
     assert list(status["zookeeper"]) == ["address", "pid", "state"]
     assert status["zookeeper"]["pid"] is None, "an external ZooKeeper's process is not known"
     assert status["controller"]["broker"] in {0, 1, 2}

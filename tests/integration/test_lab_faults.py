@@ -53,8 +53,8 @@ async def write(
         partitions=[produce_pb2.ProducePartition(topic=at.topic, partition=at.partition, records=batch)],
     )
     async with grpc.aio.insecure_channel(brokers.file.broker(broker_id).address) as channel:
-        answer = await broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
-    return ErrorCode.of(answer.partitions[0].error)
+        response = await broker_service_pb2_grpc.BrokerServiceStub(channel).Produce(request, timeout=150)
+    return ErrorCode.of(response.partitions[0].error)
 
 
 async def read_all(brokers: LocalCluster, at: TopicPartition, count: int) -> list[bytes]:
@@ -183,15 +183,15 @@ async def test_partitioned_clients_retry_until_they_are_let_in(brokers: LocalClu
     async with Producer(brokers.bootstrap_servers) as producer:
         await (await producer.send(at.topic, b"before"))
         fault = await lab.isolate(leader, Plane.CLIENTS)
-        answer = await producer.send(at.topic, b"meanwhile")
+        response = await producer.send(at.topic, b"meanwhile")
 
         async def refused() -> bool:
             return (await lab.list_faults(leader)).faults[0].met > 0
 
         await until_async(refused)
-        assert not answer.done()
+        assert not response.done()
         await lab.clear(leader, [fault.fault_id])
-        await answer
+        await response
     assert await read_all(brokers, at, 2) == [b"before", b"meanwhile"]
 
 

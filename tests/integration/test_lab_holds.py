@@ -65,7 +65,7 @@ async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: Loc
     async with Switches({2: file.broker(2).address}, file.security) as only:  # the leader's word comes with the round
         second = await only.step_fetch(at, 2)
     assert changes(second) == {"2 HW": "0->1", "1 HW": "0->1", "1 remote LEO of 2": "0->1"}
-    assert (second.leader, second.error, second.answer_kept_back) == (1, ErrorCode.NONE, False)
+    assert (second.leader, second.error, second.response_withheld) == (1, ErrorCode.NONE, False)
     assert changes(await lab.step_fetch(at, 2)) == {}
     assert await lab.release_fetch(at, [2]) == [2]
     await produce(brokers, at, b"m2")
@@ -83,14 +83,14 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_response_is_held_back_
     at = await make_topic(brokers, "purgatory", [1, 2])
     await lab.hold_fetch(at, [2])
     taken = await lab.step_fetch(at, 2, until=Until.REQUEST)
-    assert taken.answer_kept_back
+    assert taken.response_withheld
     assert taken.leader == 1
     assert (await lab.list_faults(2)).held == {at: 1}
     await produce(brokers, at, b"m1")
     assert await offsets(lab, at, 1, 2) == [(1, 0), (0, 0)]
-    answered = await lab.step_fetch(at, 2)
-    assert answered.response.fetch.fetch_offset == 0, "the same round"
-    assert changes(answered) == {"2 LEO": "0->1", "2 epochs": "-->(0,0)"}
+    responded = await lab.step_fetch(at, 2)
+    assert responded.response.fetch.fetch_offset == 0, "the same round"
+    assert changes(responded) == {"2 LEO": "0->1", "2 epochs": "-->(0,0)"}
     # One that nothing wakes has its wait, counted from when the response is asked for, and brings nothing new.
     assert changes(await lab.step_fetch(at, 2, until=Until.REQUEST)) == {"1 HW": "0->1", "1 remote LEO of 2": "0->1"}
     assert changes(await lab.step_fetch(at, 2)) == {"2 HW": "0->1"}
@@ -104,7 +104,7 @@ async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_rest
     await lab.hold_fetch(at, [0])
     await produce(brokers, at, b"m1")
     taken = await lab.step_fetch(at, 0, until=Until.REQUEST)
-    assert taken.answer_kept_back
+    assert taken.response_withheld
 
     async def followed() -> bool:
         return await offsets(lab, at, 2) == [(1, 0)]
@@ -224,7 +224,7 @@ async def test_a_partition_stops_steps_too(brokers: LocalCluster, lab: Switches)
 async def test_a_release_does_not_wait_for_a_leader_that_is_frozen(brokers: LocalCluster, lab: Switches) -> None:
     at = await make_topic(brokers, "frozen", [1, 2])
     await lab.hold_fetch(at, [2])
-    assert (await lab.step_fetch(at, 2, until=Until.REQUEST)).answer_kept_back
+    assert (await lab.step_fetch(at, 2, until=Until.REQUEST)).response_withheld
     brokers.pause(1)
     assert await lab.release_fetch(at, [2]) == [2]
     brokers.resume(1)

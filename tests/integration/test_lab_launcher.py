@@ -36,11 +36,11 @@ def test_brokers_of_a_cluster_are_separate_processes_with_their_own_command_line
     pids = {broker.id: cluster.pid_of(broker.id) for broker in cluster.file.brokers}
     for broker_id, pid in pids.items():
         assert pid is not None
-        folder = cluster.directory / f"broker-{broker_id}"
+        directory = cluster.directory / f"broker-{broker_id}"
         words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode().split("\0")
-        assert words == broker_command(folder / "server.properties")
+        assert words == broker_command(directory / "server.properties")
         assert os.getsid(pid) == pid, "Ctrl-C at the lab must not reach it"
-        assert Path(f"/proc/{pid}/cwd").readlink() == folder
+        assert Path(f"/proc/{pid}/cwd").readlink() == directory
         assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
         assert Path(f"/proc/{pid}/fd/2").readlink() == cluster.logs / f"broker-{broker_id}.log"
     assert len(set(pids.values())) == len(pids)

@@ -180,15 +180,15 @@ def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, kafka_jars, t
     finally:
         kafka.stop()
     for number in (0, 1):
-        folder = tmp_path / "kafka" / f"data-{number}"
-        files = files_of(folder / str(AT))
+        directory = tmp_path / "kafka" / f"data-{number}"
+        files = files_of(directory / str(AT))
         assert len([name for name in files if name.endswith(".log")]) > 2
         for options in ((), ("--print-data-log",), ("--deep-iteration",)):
             theirs, complaints = kafkas_dump(kafka_jars, files, *options)
             ours, ours_too = our_dump(files, *options)
             assert ours == theirs, options
             assert ours_too == complaints == []
-        opened = open_kafkas(folder, number)
+        opened = open_kafkas(directory, number)
         log = opened.logs[AT]
         headers = [header for segment in log.segments for header in segment.headers()]
         assert (headers[0].base_offset, headers[-1].next_offset) == (log.log_start_offset, log.log_end_offset)

@@ -83,8 +83,8 @@ def test_a_cluster_and_a_spark_job_run_where_no_java_is_installed(
         address = load_cluster_file(directory).broker(0).address
         job = ROOT / "spark_jobs" / "consume_committed.py"
         to = ("--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--available-now")
-        told = run(BIN / "python", job, "--bootstrap-server", address, "--topic", "orders", *to)
-        assert json.loads(told.splitlines()[-1])["rows"] == 500
+        reported = run(BIN / "python", job, "--bootstrap-server", address, "--topic", "orders", *to)
+        assert json.loads(reported.splitlines()[-1])["rows"] == 500
         assert list((tmp_path / "out").glob("*.parquet"))
     finally:
         run(tidegauge, "down", "--purge", *where)

@@ -52,7 +52,7 @@ def end(running: subprocess.Popen[str]) -> tuple[dict[str, str], str]:
 
 
 def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
+    directory = tmp_path / "project"
     tests = """
         import pytest
         from tidegauge_client import Producer
@@ -138,7 +138,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
             await cluster.resume(2)
             await cluster.wait_in_sync(tidegauge_topic, timeout=150)
     """
-    outcomes, printed = end(begin(folder, tests, "--tidegauge-zookeeper", zookeeper))
+    outcomes, printed = end(begin(directory, tests, "--tidegauge-zookeeper", zookeeper))
     assert outcomes == {
         "test_failover": "passed",
         "test_the_next_one_finds_it_whole_and_fails": "failed",
@@ -165,7 +165,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         r"^[\d:.]+ broker-\d test_the_next_one\S+-0 leads, epoch \d+ \(LeaderAndIsr\)", printed, re.MULTILINE
     ), printed
     assert "test_failover-1" not in printed, "what another test did says nothing of this one"
-    assert not list((folder / "temp").rglob("cluster.json")), "the folder goes with the cluster"
+    assert not list((directory / "temp").rglob("cluster.json")), "the folder goes with the cluster"
 
 
 def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
+    directory = tmp_path / "project"
     tests = """
         def test_nothing(tidegauge_cluster):
             pass
@@ -196,7 +196,7 @@ def test_a_cluster_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> N
         def test_without_a_cluster():
             pass
     """
-    outcomes, printed = end(begin(folder, tests, "--tidegauge-set", "no.such.setting=1"))
+    outcomes, printed = end(begin(directory, tests, "--tidegauge-set", "no.such.setting=1"))
     assert outcomes == {"test_nothing": "error", "test_without_a_cluster": "passed"}, printed
     assert "the Tidegauge cluster does not start: " in printed
     assert "no.such.setting" in printed

@@ -80,14 +80,14 @@ def stories(
     zookeeper: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[dict[str, Future[Story]]]:
     """The runs that the selected tests of this module need, some at a time."""
-    folder = tmp_path_factory.mktemp("scenarios")
+    directory = tmp_path_factory.mktemp("scenarios")
     wanted = [
         str(item.callspec.params["story"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.module is request.module and "story" in item.fixturenames
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {story: pool.submit(play, story.split("#")[0], folder, zookeeper) for story in wanted}
+        yield {story: pool.submit(play, story.split("#")[0], directory, zookeeper) for story in wanted}
 
 
 @pytest.fixture
@@ -254,10 +254,10 @@ def test_a_story_injects_errors_delays_and_failing_disks(tmp_path: Path, zookeep
     """The complete vocabulary of faults, also what a broker takes from `inject-error` and `inject-disk`."""
     file = tmp_path / "injected.yaml"
     file.write_text(INJECTED)
-    told: list[str] = []
-    outcome = scenario.play(scenario.load(str(file)), tmp_path / "run", zookeeper=zookeeper, tell=told.append)
-    assert outcome.passed, "\n".join([outcome.failure, *told])
-    assert any("Produce responds with NOT_ENOUGH_REPLICAS" in line for line in told), told
+    reported: list[str] = []
+    outcome = scenario.play(scenario.load(str(file)), tmp_path / "run", zookeeper=zookeeper, tell=reported.append)
+    assert outcome.passed, "\n".join([outcome.failure, *reported])
+    assert any("Produce responds with NOT_ENOUGH_REPLICAS" in line for line in reported), reported
 
 
 def test_ctrl_c_takes_the_cluster_and_its_zookeeper_down(tmp_path: Path) -> None:

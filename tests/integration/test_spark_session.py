@@ -484,8 +484,8 @@ def test_the_audit_at_scale_finds_what_the_accountant_finds(session: Session, tm
         "kept-though-failed",
         "reordered",
     }
-    told = {row.pop("acks"): row for row in accounts}
-    assert told == {level: asdict(account) for level, account in report.accounts.items()}
+    reported = {row.pop("acks"): row for row in accounts}
+    assert reported == {level: asdict(account) for level, account in report.accounts.items()}
     assert (records, damaged) == (len(log), 1)
     assert max(Counter(examples).values()) <= 10
 

@@ -128,8 +128,8 @@ def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(she
     code, document = shell.verify(topic)
     assert (code, counts(document)) == (1, {"diverged": 1}), "the disk of a broker that is down counts too"
     assert "broker 1 'm3' of epoch 0" in document["findings"][0]["examples"][0]["message"]
-    told = shell.run(verify, topic).stdout
-    assert f"Broker 1 is down or out of reach: its replicas of {topic}-0 were read from disk" in told
+    reported = shell.run(verify, topic).stdout
+    assert f"Broker 1 is down or out of reach: its replicas of {topic}-0 were read from disk" in reported
     shell.cluster.start(1)
     shell.wait("--in-sync", topic)
     code, document = shell.verify(topic)

@@ -144,8 +144,8 @@ class Life:
 
     def batches(self, broker: int) -> list[tuple[int, int]]:
         """Base offset and CRC of each batch in a replica's files."""
-        folder = self.cluster.directory / f"broker-{broker}" / "data" / str(self.at)
-        data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        directory = self.cluster.directory / f"broker-{broker}" / "data" / str(self.at)
+        data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
         try:
             return [(header.base_offset, header.crc) for header in iterate_headers(data)]
         except TidegaugeError:
@@ -170,55 +170,55 @@ def make_life(brokers: LocalCluster, tmp_path: Path) -> Iterator[MakeLife]:
 
 def test_replicas_that_were_compacted_at_different_times_are_equal(make_life: MakeLife) -> None:
     """Each broker's cleaner goes its own way (KIP-58); tombstones vanish on one replica before the other."""
-    life = make_life("healthy-compacted", COMPACTED)
-    life.produce()
-    life.look()
-    life.stop(2)
+    incarnation = make_life("healthy-compacted", COMPACTED)
+    incarnation.produce()
+    incarnation.look()
+    incarnation.stop(2)
     for _ in range(4):
-        life.produce()
-    until(lambda: 0 < len(life.batches(0)) < 40, 150)
-    until(lambda: set(life.batches(0)) != set(life.batches(2)), 150)
-    life.look()
-    life.start()
-    life.look()
-    life.produce()
-    life.look()
+        incarnation.produce()
+    until(lambda: 0 < len(incarnation.batches(0)) < 40, 150)
+    until(lambda: set(incarnation.batches(0)) != set(incarnation.batches(2)), 150)
+    incarnation.look()
+    incarnation.start()
+    incarnation.look()
+    incarnation.produce()
+    incarnation.look()
 
 
 def test_a_topic_created_again_owes_nothing_of_the_deleted_one(make_life: MakeLife) -> None:
     """KIP-516: another id, another topic; the same history and reads go on."""
-    life = make_life("healthy-again", {})
+    incarnation = make_life("healthy-again", {})
     for times in range(3):
-        life.produce()
-        life.consume()
-        life.look()
-        told = life.shell.verify(life.topic, "h", reads="reads")[1]["not_checked"]
-        assert sum("of another topic healthy-again" in line for line in told) == 2 * times
+        incarnation.produce()
+        incarnation.consume()
+        incarnation.look()
+        reported = incarnation.shell.verify(incarnation.topic, "h", reads="reads")[1]["not_checked"]
+        assert sum("of another topic healthy-again" in line for line in reported) == 2 * times
         if times < 2:
-            life.create_again()
+            incarnation.create_again()
 
 
 def test_a_follower_that_begins_again_at_the_leaders_log_start_is_no_epoch_that_fell(
     brokers: LocalCluster, make_life: MakeLife
 ) -> None:
     """ReplicaFetcherThread truncates fully where its log ends below the leader's start, in the same leader epoch."""
-    life = make_life("healthy-start", RETAINED)
-    life.produce()
-    life.shell.hold(life.topic, 2)
-    life.produce()  # acks=all: until the follower that is held has left the ISR
-    life.shell.wait("--isr", f"{life.at}=0,1")
+    incarnation = make_life("healthy-start", RETAINED)
+    incarnation.produce()
+    incarnation.shell.hold(incarnation.topic, 2)
+    incarnation.produce()  # acks=all: until the follower that is held has left the ISR
+    incarnation.shell.wait("--isr", f"{incarnation.at}=0,1")
 
     def is_left_behind() -> bool:
-        life.produce()
-        return life.log_start() > 10
+        incarnation.produce()
+        return incarnation.log_start() > 10
 
     until(is_left_behind, 150)
-    life.shell.hold(life.topic, 2, release=True)
-    life.shell.wait("--in-sync", life.topic)
-    life.produce()
-    life.look()
+    incarnation.shell.hold(incarnation.topic, 2, release=True)
+    incarnation.shell.wait("--in-sync", incarnation.topic)
+    incarnation.produce()
+    incarnation.look()
     events = read_events(brokers.logs / "broker-2.events.jsonl")
-    truncated = [event for event in events if event["kind"] == "truncation" and event["topic"] == life.topic]
+    truncated = [event for event in events if event["kind"] == "truncation" and event["topic"] == incarnation.topic]
     assert [event["old"] for event in truncated] == [10], "it did begin again"
     assert all(event["new"] == event["log_start_offset"] > 10 for event in truncated)
 

@@ -21,6 +21,8 @@ import pytest
 from tests.integration.chromium import Page, chromium
 from tests.waiting import until
 
+from tidegauge.faults.actions import ACTIONS
+from tidegauge.faults.table import FAULTS
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
@@ -59,8 +61,8 @@ class Watching:
         sent = {"Content-Type": "application/json", "Origin": self.url.rstrip("/")} | headers
         with self.connection() as connection:
             connection.request("POST", "/action", json.dumps(action), sent)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
 
     def token(self) -> str:
         with self.connection() as connection:
@@ -85,11 +87,11 @@ class Watching:
 def follow(stream: Iterator[tuple[str, Any]], view: Json, holds: Callable[[Json], bool]) -> None:
     """Apply what comes in to the view until it holds; ``view["events"]`` collects the events."""
     while not (view and holds(view)):
-        name, told = next(stream)
+        name, reported = next(stream)
         if name == "events":
-            view.setdefault("events", []).extend(told)
+            view.setdefault("events", []).extend(reported)
             continue
-        for key, value in told.items():
+        for key, value in reported.items():
             if key in {"brokers", "partitions"}:
                 view.setdefault(key, {}).update(value)
             else:
@@ -129,8 +131,8 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
 
     kill = {"action": "kill", "broker": 2}
     for wrong in ({}, {"X-Tidegauge-Token": "guess"}, key | {"Origin": "http://evil.example"}):
-        status, answer = watching.post(kill, **wrong)
-        assert (status, answer["error"]["name"]) == (403, "FORBIDDEN")
+        status, response = watching.post(kill, **wrong)
+        assert (status, response["error"]["name"]) == (403, "FORBIDDEN")
     assert cluster.state_of(2) is ProcessState.UP
 
     assert watching.post(kill, **key) == (200, {"message": "Broker 2 killed"})
@@ -147,14 +149,14 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
 
     assert watching.post({"action": "start", "broker": 2}, **key) == (200, {"message": "Broker 2 started"})
     follow(stream, view, lambda view: sorted(view["partitions"][at]["isr"]) == [0, 1, 2])
-    assert watching.post({"action": "step", "broker": 2, "partition": at}, **key)[0] == 400, "it is not held"
-    assert watching.post({"action": "hold", "broker": 2, "partition": at}, **key)[0] == 200
+    assert watching.post({"action": "step_fetch", "broker": 2, "partition": at}, **key)[0] == 400, "it is not held"
+    assert watching.post({"action": "hold_fetch", "broker": 2, "partition": at}, **key)[0] == 200
     follow(stream, view, lambda view: view["partitions"][at]["replicas"]["2"]["held"])
-    status, answer = watching.post({"action": "step", "broker": 2, "partition": at}, **key)
-    assert status == 200, answer
-    assert answer["message"].startswith(f"Broker 2 asked broker 1 for {at} from offset 0")
-    assert watching.post({"action": "release", "broker": 2, "partition": at}, **key)[0] == 200
-    isolate = {"action": "isolate", "broker": 2, "ends": "clients"}
+    status, response = watching.post({"action": "step_fetch", "broker": 2, "partition": at}, **key)
+    assert status == 200, response
+    assert response["message"].startswith(f"Broker 2 asked broker 1 for {at} from offset 0")
+    assert watching.post({"action": "release_fetch", "broker": 2, "partition": at}, **key)[0] == 200
+    isolate = {"action": "isolate", "broker": 2, "from": "clients"}
     assert watching.post(isolate, **key) == (200, {"message": "Broker 2: calls from clients: partitioned"})
     follow(stream, view, lambda view: view["brokers"]["2"]["faults"])
     assert watching.post({"action": "heal", "broker": 2}, **key) == (200, {"message": "Broker 2 healed"})
@@ -170,12 +172,12 @@ def test_a_topic_is_made_and_written_to_from_the_page(cluster: LocalCluster, wat
     for wrong in ({}, {"X-Tidegauge-Token": "guess"}, key | {"Origin": "http://evil.example"}):
         assert watching.post(create, **wrong)[0] == 403
     assert watching.post(create, **key) == (200, {"message": "Created topic of-the-page"})
-    status, answer = watching.post(create, **key)
-    assert (status, answer["error"]["name"]) == (409, "TOPIC_ALREADY_EXISTS")
+    status, response = watching.post(create, **key)
+    assert (status, response["error"]["name"]) == (409, "TOPIC_ALREADY_EXISTS")
     write = {"action": "produce", "topic": "of-the-page", "count": 250}
     assert watching.post(write, **key) == (200, {"message": "of-the-page: 250 of 250 records were acknowledged"})
-    status, answer = watching.post(write | {"topic": "nowhere"}, **key)
-    assert (status, answer["error"]["name"]) == (409, "UNKNOWN_TOPIC_OR_PARTITION")
+    status, response = watching.post(write | {"topic": "nowhere"}, **key)
+    assert (status, response["error"]["name"]) == (409, "UNKNOWN_TOPIC_OR_PARTITION")
     stream, view = watching.stream(), {}
     follow(stream, view, lambda view: "of-the-page-1" in view.get("partitions", {}))
     follow(stream, view, lambda view: sum(view["partitions"][f"of-the-page-{one}"]["high"] for one in (0, 1)) == 250)
@@ -194,18 +196,19 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         a_change_touches_only_its_row(page, cluster, at)
         the_keyboard_suffices(page, cluster, text)
         a_topic_comes_from_the_page(page)
+        any_fault_is_set_and_cleared_by_the_form(page)
         assert page.complaints == []
         the_page_finds_a_new_run_of_its_server(page, cluster, watching, text)
 
 
 def names_are_told(page: Page, at: str) -> None:
-    told = page.accessible()
-    assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(told)
-    heads = [name.split()[:2] for role, name in told if role == "columnheader"]
+    reported = page.accessible()
+    assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(reported)
+    heads = [name.split()[:2] for role, name in reported if role == "columnheader"]
     assert heads == [["Partition"], ["Broker", "0"], ["Broker", "1"], ["Broker", "2"]]
-    assert any(role == "rowheader" and name.startswith(at) for role, name in told)
-    assert ("combobox", "What to isolate Broker 0 from") in told
-    nameless = [role for role, name in told if role in {"button", "checkbox", "searchbox", "combobox"} and not name]
+    assert any(role == "rowheader" and name.startswith(at) for role, name in reported)
+    assert ("combobox", "What to isolate Broker 0 from") in reported
+    nameless = [role for role, name in reported if role in {"button", "checkbox", "searchbox", "combobox"} and not name]
     assert nameless == []
 
 
@@ -265,8 +268,8 @@ def the_keyboard_suffices(page: Page, cluster: LocalCluster, text: str) -> None:
     assert page.run(f"document.activeElement === {kill}"), "the pressed button keeps the focus"
     assert page.run(f"{kill}.getAttribute('aria-disabled')") == "true"
     page.until("document.getElementById('said').textContent.endsWith(' Broker 2 killed')")
-    told_at = page.run("document.querySelector('#said time').textContent")
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", told_at), "a sentence that stays says when it was told"
+    reported_at = page.run("document.querySelector('#said time').textContent")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", reported_at), "a sentence that stays says when it was told"
     page.press("Tab", 9)
     page.until(f"document.activeElement === {start}")
     page.press("Enter", 13)
@@ -281,6 +284,36 @@ def a_topic_comes_from_the_page(page: Page) -> None:
     page.run("document.getElementById('records-topic').value = 'typed'")
     page.run("document.querySelector('#produce button').click()")
     page.until("document.getElementById('said').textContent.endsWith('typed: 100 of 100 records were acknowledged')")
+
+
+def any_fault_is_set_and_cleared_by_the_form(page: Page) -> None:
+    """The form has a field for each parameter of the chosen fault, whichever is declared, and says what was wrong."""
+    page.run("document.getElementById('faults').open = true")
+    said = "document.getElementById('said').textContent"
+    press = "document.querySelector('#fault-do button').click()"
+    choose = (
+        "((name) => {{ const one = document.getElementById('fault'); one.value = name;"
+        " one.dispatchEvent(new Event('change')); }})('{}')"
+    )
+    inside = [kind.name for kind in ACTIONS.values() if kind.room == "broker"]
+    assert page.run("[...document.getElementById('fault').options].map(one => one.value)") == [*FAULTS, *inside]
+    for kind in FAULTS.values():
+        page.run(choose.format(kind.name))
+        hints = page.run("[...document.querySelectorAll('#fault-fields .hint')].map(one => one.id)")
+        assert hints == [f"fault-{one.name}" for one in kind.parameters]
+    page.run(choose.format("inject_disk"))
+    page.run("document.getElementById('fault-broker').value = '1'")
+    page.run(press)
+    page.until(f"{said}.includes('give delay_ms or errno, exactly one of both')")
+    assert [one for one in page.complaints if "400 (Bad Request)" not in one] == [], "Chromium reports the rejection"
+    page.complaints.clear()
+    page.run("document.querySelector('[aria-describedby=fault-delay_ms]').value = '5'")
+    page.run("document.querySelector('[aria-describedby=fault-operation]').value = 'sync'")
+    page.run(press)
+    page.until(f"{said}.includes('Broker 1: sync takes 5 ms')")
+    page.run(choose.format("clear_faults"))
+    page.run(press)
+    page.until(f"{said}.endsWith('Broker 1 cleared of faults')")
 
 
 def the_page_finds_a_new_run_of_its_server(page: Page, cluster: LocalCluster, watching: Watching, text: str) -> None:

@@ -308,14 +308,14 @@ class MortalTerm(Term):
                     self.world.send(broker_id, message, self)
                 return None
             case Write():
-                answers = []
+                responses = []
                 for operation in request.operations:
-                    answer = super().answer(Write((operation,)))
+                    response = super().answer(Write((operation,)))
                     if self.world.loses_answers():  # with the connection: the write is sent once more
-                        answer = super().answer(Write((operation,)))
-                    answers += answer
+                        response = super().answer(Write((operation,)))
+                    responses += response
                     self.world.step()
-                return answers
+                return responses
             case RemoveBroker(broker_id=broker_id) if self is self.world.term:
                 self.world.queues[broker_id].clear()
         return super().answer(request)

@@ -59,12 +59,12 @@ def test_who_restarted_unseen_is_treated_as_bounced(
         zookeeper.unregister_broker(broker_id)
     term = Term(zookeeper, 9).start()
     assert outcome(zookeeper) == expected
-    told = {
+    reported = {
         broker_id: message.partitions[-1].state.leader_epoch
         for broker_id, message in term.sent
         if isinstance(message, LeaderAndIsrRequest)
     }
-    assert told == dict.fromkeys({1, 2, 3} - set(dead), expected[1])
+    assert reported == dict.fromkeys({1, 2, 3} - set(dead), expected[1])
 
 
 def test_kafkas_rule_changes_nothing():

@@ -182,8 +182,8 @@ def test_a_preferred_leader_that_can_not_lead_is_left_alone():
 def elect(
     term: Term, partitions: Sequence[TopicPartition] | None, *, unclean: bool = False
 ) -> dict[TopicPartition, ErrorCode]:
-    answers = term.run(elect_leaders(term.context, partitions, unclean=unclean))
-    return {at: error for at, (error, _) in answers.items()}
+    responses = term.run(elect_leaders(term.context, partitions, unclean=unclean))
+    return {at: error for at, (error, _) in responses.items()}
 
 
 def test_preferred_on_demand():

@@ -187,8 +187,8 @@ class Walk(World):
             others = [other for other in self.term.context.assignment(at).replicas if other != broker.broker_id]
             isr = (broker.broker_id, *self.random.sample(others, self.random.randint(0, len(others))))
             topic_id = self.term.context.topic_ids.get(at.topic, "")
-            answer = self.term.run(process_alter_partition(self.term.context, broker.proposal(at, topic_id, isr)))
-            for verdict in answer.partitions:
+            response = self.term.run(process_alter_partition(self.term.context, broker.proposal(at, topic_id, isr)))
+            for verdict in response.partitions:
                 broker.hear(verdict)
 
     def replace_the_controller(self) -> None:

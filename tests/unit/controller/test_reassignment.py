@@ -66,8 +66,8 @@ def forget(term: Term) -> None:
 
 
 def alter(term: Term, target: Sequence[int] | None, at: TopicPartition = AT) -> tuple[ErrorCode, str]:
-    answer: tuple[ErrorCode, str] = term.run(alter_reassignments(term.context, {at: target}))[at]
-    return answer
+    response: tuple[ErrorCode, str] = term.run(alter_reassignments(term.context, {at: target}))[at]
+    return response
 
 
 def node(term: Term) -> TopicNode:
@@ -99,8 +99,8 @@ def answer_deletions(term: Term) -> None:
     """All brokers that were asked to delete a replica of the partition respond that they did."""
     for broker_id, message in term.take_sent():
         if isinstance(message, StopReplicaRequest) and message.partitions[0].delete:
-            told = [item.topic_partition for item in message.partitions]
-            term.run(process_replicas_deleted(term.context, broker_id, told, PartitionsResponse()))
+            reported = [item.topic_partition for item in message.partitions]
+            term.run(process_replicas_deleted(term.context, broker_id, reported, PartitionsResponse()))
 
 
 def requests(term: Term, kind: type) -> list[tuple[int, Any]]:
@@ -121,9 +121,11 @@ def test_it_begins_with_the_topic_znode_the_epoch_and_new_replicas():
     assert entry(term) == ((4, 5, 3, 1, 2), (4, 5), (1, 2))
     assert entry(term, 1) == ((1, 2, 3), (), ())
     assert term.zookeeper.state(AT) == PartitionStateNode(1, 1, (1, 2, 3), 1)
-    told = {i: m.partitions[0] for i, m in requests(term, LeaderAndIsrRequest) if m.partitions[0].state.leader_epoch}
-    assert {i: item.is_new for i, item in told.items()} == {1: False, 2: False, 3: False, 4: True, 5: True}
-    state = told[1].state
+    reported = {
+        i: m.partitions[0] for i, m in requests(term, LeaderAndIsrRequest) if m.partitions[0].state.leader_epoch
+    }
+    assert {i: item.is_new for i, item in reported.items()} == {1: False, 2: False, 3: False, 4: True, 5: True}
+    state = reported[1].state
     assert (state.replicas, state.adding_replicas, state.removing_replicas) == ((4, 5, 3, 1, 2), (4, 5), (1, 2))
     assert states_of(term, 4, 5) == [ReplicaStatus.NEW, ReplicaStatus.NEW]
     assert not requests(term, StopReplicaRequest)
@@ -214,8 +216,8 @@ def test_a_broker_that_dies_before_it_responds_is_not_waited_for():
     term = term_of()
     alter(term, (4, 5, 3))
     grow_isr(term, (1, 2, 3, 4, 5))
-    answer_deletions_of_one = PartitionsResponse()
-    term.run(process_replicas_deleted(term.context, 1, [AT], answer_deletions_of_one))
+    response_deletions_of_one = PartitionsResponse()
+    term.run(process_replicas_deleted(term.context, 1, [AT], response_deletions_of_one))
     term.zookeeper.unregister_broker(2)
     term.run(process_broker_change(term.context))
     assert entry(term) == ((4, 5, 3), (), ())
@@ -351,9 +353,9 @@ def test_an_unknown_partition(at: TopicPartition):
 
 def test_one_partitions_refusal_is_no_others():
     term = term_of()
-    answer = term.run(alter_reassignments(term.context, {AT: (), NEXT: (4, 5, 6)}))
-    assert answer[AT][0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert answer[NEXT] == IN_PLACE
+    response = term.run(alter_reassignments(term.context, {AT: (), NEXT: (4, 5, 6)}))
+    assert response[AT][0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert response[NEXT] == IN_PLACE
     assert list(list_reassignments(term.context, [AT, NEXT])) == [NEXT]
 
 

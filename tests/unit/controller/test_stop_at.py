@@ -45,9 +45,9 @@ class NamedTerm(Term):
         self.names = StepNames("ControllerFailover")
 
     def answer(self, request: Request) -> Any:
-        answer = super().answer(request)
+        response = super().answer(request)
         self.steps += [self.names.of(what) for what in what_was_done(request)]
-        return answer
+        return response
 
     def event(self, name: str, steps: Steps[Any]) -> list[str]:
         """Run a decision; the steps it took."""

@@ -89,10 +89,10 @@ def test_alter_partition_and_its_response() -> None:
             IsrVerdict(TopicPartition("orders", 4), ErrorCode.FENCED_LEADER_EPOCH),
         ],
     )
-    answer = control_pb2.AlterPartitionResponse.FromString(
+    received = control_pb2.AlterPartitionResponse.FromString(
         wire.to_alter_partition_response(response).SerializeToString()
     )
-    assert wire.from_alter_partition_response(answer) == response
+    assert wire.from_alter_partition_response(received) == response
 
 
 def test_controlled_shutdown_names_what_is_still_led() -> None:

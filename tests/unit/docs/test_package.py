@@ -55,8 +55,13 @@ def test_no_sentence_says_to_install_it_from_an_index():
     assert not promise.search(
         "pip install 'tidegauge[spark,java] @ git+https://HOST/tidegauge.git' '/a/tidegauge[java]'"
     )
-    folders = ["docs", "proto", "broker", "controller", "client", "spark_jobs", "lab"]
-    files = [path for folder in folders for kind in ("*.py", "*.md", "*.toml") for path in (ROOT / folder).rglob(kind)]
+    directories = ["docs", "proto", "broker", "controller", "client", "spark_jobs", "lab"]
+    files = [
+        path
+        for directory in directories
+        for kind in ("*.py", "*.md", "*.toml")
+        for path in (ROOT / directory).rglob(kind)
+    ]
     assert len(files) > 100
-    told = {path for path in [ROOT / "README.md", *files] if promise.search(path.read_text(encoding="utf-8"))}
-    assert told - {ROOT / "proto/tidegauge/extras.py"} == set()
+    reported = {path for path in [ROOT / "README.md", *files] if promise.search(path.read_text(encoding="utf-8"))}
+    assert reported - {ROOT / "proto/tidegauge/extras.py"} == set()

@@ -125,7 +125,7 @@ def test_what_is_not_heeded_is_said() -> None:
     """No consumer groups here; and limits of a trigger mean nothing to a batch query (as in Spark)."""
     given = {"kafka.group.id": "g", "MaxOffsetsPerTrigger": "5"}
     assert ignored_options(given, streaming=True) == [
-        "Option 'kafka.group.id' is ignored: there are no consumer groups here"
+        "Option 'kafka.group.id' is ignored: this source is no member of a consumer group"
     ]
     assert "Option 'maxoffsetspertrigger' is ignored in batch queries" in ignored_options(given, streaming=False)
 

@@ -56,9 +56,9 @@ def test_a_process_without_the_package_finds_it_where_the_sender_did(tmp_path: P
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    told = run(RECEIVER, run(SENDER, str(archive))).splitlines()
+    reported = run(RECEIVER, run(SENDER, str(archive))).splitlines()
     module = f"{archive}/tidegauge_spark/__init__.py"
-    assert told == [
+    assert reported == [
         f"{module} TidegaugeReader Subscribe[orders]",
         f"{module} TidegaugeStreamReader Subscribe[orders]",
         "t",

@@ -1,0 +1,198 @@
+"""`tidegauge control` on real brokers: faults by role, waits, steps, events and reset, through the example's client.
+
+The shared cluster; the control server is the process that `up --control` starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tidegauge_lab.local import control_server, layout, takedown
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+CLIENT = Path(__file__).parents[2] / "examples" / "python" / "steering.py"
+
+
+def _loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("steering", CLIENT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+steering = _loaded()
+
+
+@pytest.fixture
+def control(cluster: LocalCluster) -> Iterator[Any]:
+    """The control server of the shared cluster; what a test leaves is reset."""
+    served = steering.Control(control_server.start(cluster.directory, "127.0.0.1:0"))
+    try:
+        yield served
+        served.reset()
+    finally:
+        takedown.end([layout.control_process(cluster.directory)], grace_seconds=5.0)
+
+
+def test_a_killed_leader_is_replaced_and_a_reset_makes_it_undone(control: Any, cluster: LocalCluster):
+    """POST /v1/brokers/leader-of:T-P/kill, /v1/wait, /v1/events and /v1/reset each are true when they return."""
+    assert control.cluster()["ready"]
+    assert cluster.status()["control"] == control.url
+    control.steps({"create_topic": {"name": "steered", "assignment": [0, 1, 2]}}, {"produce": ["a", "b"]})
+    control.wait(in_sync=["steered"])
+    before = control.partition("steered")
+    assert [one["log_end_offset"] for one in before["replicas"]] == [2, 2, 2]
+    assert before["high_watermark"] == 2
+    killed = control.kill("leader-of:steered-0")
+    assert killed == before["leader"]
+    assert cluster.state_of(killed) is ProcessState.DOWN
+    assert control.cluster()["lacks"] == f"broker {killed} is down"
+    with pytest.raises(steering.Refused) as refused:
+        control.wait(isr={"steered-0": [0, 1, 2]}, high_watermark={"steered-0": 3})
+    assert refused.value.status == 400, "one condition at a time"
+    after = control.wait(leader={"steered-0": {"not": killed}}, timeout_ms=120_000)["actual"]["steered-0"]
+    assert after["leader"] != killed
+    assert after["leader_confirms"]
+    assert after["leader_epoch"] > before["leader_epoch"]
+    with pytest.raises(steering.Refused) as refused:
+        control.wait(isr={"steered-0": [0, 1, 2]}, timeout_ms=100)
+    assert refused.value.status == 408
+    assert killed not in refused.value.actual["steered-0"]["isr"]
+    kills = [
+        one for one in control.events() if one.get("action") == "kill" and one.get("process") == f"broker-{killed}"
+    ]
+    assert kills, "the events of a request include what was done before it"
+    assert control.reset()["topics_deleted"] == ["steered"]
+    assert cluster.state_of(killed) is ProcessState.UP
+    assert control.cluster()["ready"]
+    with pytest.raises(steering.Refused) as refused:
+        control.partition("steered")
+    assert refused.value.status == 404
+    control.steps({"create_topic": {"name": "steered", "assignment": [0]}}), "the name can be used again at once"
+
+
+def test_a_step_that_fails_says_what_is_true_and_how_far_it_came(control: Any):
+    control.steps({"create_topic": {"name": "stepped", "assignment": [0, 1]}})
+    with pytest.raises(steering.Refused) as refused:
+        control.steps({"produce": ["m"]}, {"produce": {"values": ["n"], "via": 1}}, {"kill": 0})
+    assert (refused.value.status, refused.value.name) == (409, "STEP_FAILED")
+    assert "NOT_LEADER_OR_FOLLOWER" in str(refused.value)
+    assert control.partition("stepped")["high_watermark"] == 1, "the third step was not played"
+    with pytest.raises(steering.Refused) as refused:
+        control.steps({"wait_leo": {"leo": {"0": 9}}}, timeout_ms=300)
+    assert refused.value.status == 408
+    assert "LEO of broker 0 is 1" in str(refused.value)
+
+
+def test_every_declared_action_and_fault_has_a_path(control: Any):
+    """One vocabulary: the words and the checks are those of the declared table."""
+    control.steps({"create_topic": {"name": "declared", "assignment": [0, 1]}})
+    held = control.broker("follower-of:declared-0", "hold_fetch", partition="declared-0")
+    assert (held["broker"], held["changed"]) == (1, True)
+    assert control.broker(1, "isolate", **{"from": "zookeeper", "delay_ms": 5})["changed"]
+    assert control.broker(1, "clear_faults", holds=True)["text"] == "Broker 1 cleared of faults"
+    for verb, fields, status in [("kill", {"held": ["declared-0"]}, 400), ("isolate", {}, 400), ("dance", {}, 400)]:
+        with pytest.raises(steering.Refused) as refused:
+            control.broker("leader-of:declared-0", verb, **fields)
+        assert refused.value.status == status
+    for target, status in [(7, 404), ("leader-of:nothing-0", 404), ("coordinator-of:group:none", 409)]:
+        with pytest.raises(steering.Refused) as refused:
+            control.broker(target, "kill")
+        assert refused.value.status == status
+    assert control.cluster()["ready"]
+
+
+def test_rules_affect_requests_of_kafka_clients(control: Any):
+    """Errors, held responses, hits over all brokers, the journal, and a sticky rule that outlives its broker."""
+    control.steps({"create_topic": {"name": "ruled", "assignment": [0]}})
+    servers = control.bootstrap_servers
+    failing = control.fault({"keys": ["Produce"], "topic": "ruled", "error": "NOT_ENOUGH_REPLICAS", "client_id": "app"})
+    sticky = control.fault({"keys": ["Produce"], "observe": True, "count": -1, "sticky": True})
+    assert kafka_client(PRODUCE, servers, "ruled") == "0", "the producer has sent it again"
+    assert control.wait_fault(failing, hits=1)["actual"]["hits"] == 1
+    hits = control.wait_fault(sticky, hits=1)["actual"]["hits"]
+    with pytest.raises(steering.Refused) as refused:
+        control.wait_fault(failing, hits=2, timeout_ms=50)
+    assert (refused.value.status, refused.value.actual["hits"]) == (408, 1)
+    arrived = control.ask("GET", "/v1/requests?client_id=app&api=Produce")["requests"]
+    assert [(one["broker"], one["partitions"], one["done"]) for one in arrived] == [
+        (0, ["ruled-0"], "error 19"),
+        (0, ["ruled-0"], ""),
+    ]
+    control.end_fault(failing)
+    plain = control.fault({"keys": ["Produce"], "observe": True, "count": -1})
+    control.kill(0)
+    control.start(0)
+    control.wait(leader={"ruled-0": 0}, timeout_ms=60_000)
+    assert kafka_client(PRODUCE, servers, "ruled") == "1"
+    assert control.wait_fault(sticky, hits=hits + 1)["actual"]["hits"] == hits + 1
+    assert control.ask("GET", f"/v1/faults/{plain}")["hits"] == 0, "it ended with the process that it was set in"
+    held = control.fault({"keys": ["Produce"], "hold": True})
+    with client_process(PRODUCE, servers, "ruled") as producing:
+        assert control.wait_fault(held, held=1)["actual"]["hits"] == 1
+        assert control.wait(high_watermark={"ruled-0": 3}), "the effect is there, its response is not"
+        assert producing.poll() is None
+        control.end_fault(held)
+        assert producing.communicate(timeout=60)[0].strip() == "2"
+    assert control.ask("DELETE", "/v1/faults")["deleted"]
+    assert control.ask("GET", "/v1/faults") == {"faults": []}
+    for wrong in ({"keys": ["Produce"], "eror": 1}, {"keys": ["Heartbeat"], "error": "NO"}, {"keys": ["Produce"]}):
+        with pytest.raises(steering.Refused) as refused:
+            control.fault(wrong)
+        assert refused.value.status == 400
+    with pytest.raises(steering.Refused) as refused:
+        control.end_fault(failing)
+    assert refused.value.status == 404
+
+
+PRODUCE = """
+import sys
+from confluent_kafka import Producer
+
+offsets = []
+settings = {"bootstrap.servers": sys.argv[1], "client.id": "app", "enable.idempotence": True, "linger.ms": 0}
+producer = Producer(settings)
+producer.produce(sys.argv[2], b"x", partition=0, on_delivery=lambda error, message: offsets.append(message.offset()))
+producer.flush(60)
+print(*offsets)
+"""
+
+
+def client_process(program: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def kafka_client(program: str, *arguments: str) -> str:
+    with client_process(program, *arguments) as process:
+        return process.communicate(timeout=120)[0].strip()
+
+
+@pytest.mark.long
+def test_a_snapshot_brings_back_records_and_topics(make_cluster: Callable[..., LocalCluster]):
+    """POST /v1/snapshots/NAME and its restore; a reset leaves what the snapshot held."""
+    local = make_cluster(zookeeper=None)
+    served = steering.Control(control_server.start(local.directory, "127.0.0.1:0"))
+    served.steps({"create_topic": {"name": "kept", "assignment": [0, 1, 2]}}, {"produce": ["a", "b"]})
+    served.ask("POST", "/v1/snapshots/two-records")
+    served.steps({"create_topic": {"name": "more", "assignment": [0]}})
+    served.steps({"produce": {"partition": "kept-0", "values": ["c"]}})
+    served.ask("POST", "/v1/snapshots/two-records/restore")
+    assert served.ask("GET", "/v1/topics")["topics"] == ["kept"]
+    assert served.wait(in_sync=["kept"])
+    assert [one["log_end_offset"] for one in served.partition("kept")["replicas"]] == [2, 2, 2]
+    assert served.reset()["topics_deleted"] == []
+    LocalCluster(local.directory).restore("two-records")
+    assert served.reset()["topics_deleted"] == [], "a restore of the command line counts too"
+    assert served.partition("kept")["high_watermark"] == 2
