@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
-CODE := proto broker controller client spark_jobs lab proof tests bench tools docker
+CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
 .PHONY: help demo test transcripts durations test-long clients simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
@@ -78,15 +78,16 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 
 differential: .venv java ## The same script, and the same requests, to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
+	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 
 format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --select I $(CODE)
 
-diagrams: .venv ## The state diagrams of docs/controller.md and docs/groups.md, from the tables that the code obeys.
+diagrams: .venv ## The state diagrams of docs/controller.md, groups.md and transactions.md, from the tables that the code obeys.
 	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
-	$(BIN)/python -m tidegauge_broker.diagrams docs/groups.md
+	$(BIN)/python -m tidegauge_broker.diagrams docs/groups.md docs/transactions.md
 
 pictures: .venv java ## docs/images: the page in a headless Chromium, and commands in a terminal.
 	$(BIN)/python -m tools.pictures
