@@ -5,6 +5,8 @@ Rules:
     2. A field that is left out means every request; the fields that are given must all fit.
     3. A rule counts the requests that it means, over all brokers; ``nth`` is the first that it affects, ``count`` how
        many, -1 without limit. Its chance for the n-th request comes from its seed and n alone.
+    4. An error of a rule that names a topic stands in the results of the topic's partitions that the rule means; the
+       others of the request have their effect (docs/steering.md lists the APIs of which that is so).
 
 Pure.
 """
@@ -20,6 +22,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
 
 MAX_DELAY_MS = 24 * 3_600_000
+MAX_BYTES_PER_SECOND = 1 << 40
+MAX_THROTTLE_MS = (1 << 31) - 1
 _NAMES = {api.name: api.name for api in APIS.values()} | {str(key): api.name for key, api in APIS.items()}
 _KEY = {"anyOf": [{"type": "string", "enum": sorted(_NAMES)}, {"type": "integer", "minimum": 0}]}
 _ERROR = {"anyOf": [{"type": "string", "enum": list(ErrorCode.__members__)}, {"type": "integer", "minimum": -1}]}
@@ -67,10 +71,24 @@ SCHEMA: dict[str, Any] = {
         "delay_ms": {"type": "integer", "minimum": 1, "maximum": MAX_DELAY_MS, "description": "Delay, in milliseconds"},
         "disconnect": _flag("Close the connection instead of a response"),
         "hold": _flag("Park the response until the rule is deleted"),
+        "freeze": _flag("Freeze the connection: this request and those behind it wait until the rule is deleted"),
+        "bytes_per_second": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_BYTES_PER_SECOND,
+            "description": "Bandwidth: the request counts as arrived, and the response is sent, at this rate",
+        },
+        "throttle_time_ms": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_THROTTLE_MS,
+            "description": "The throttle time that the response states, in milliseconds",
+        },
         "sticky": _flag("The rule is in force at a broker that is started again, too"),
     },
     "additionalProperties": False,
 }
+_EFFECTS = ("error", "delay_ms", "disconnect", "hold", "freeze", "bytes_per_second", "throttle_time_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +119,9 @@ class Rule:
     delay_ms: int = 0
     disconnect: bool = False
     hold: bool = False
+    freeze: bool = False
+    bytes_per_second: int = 0
+    throttle_time_ms: int = 0
     sticky: bool = False
 
     def is_affected(self, seen: int, met: int) -> bool:
@@ -131,13 +152,25 @@ def read_rule(value: Mapping[str, Any]) -> Rule:
 
 
 def _problem(rule: Rule) -> str:
-    effects = [rule.error is not None, rule.delay_ms > 0, rule.disconnect, rule.hold]
+    effects = [
+        rule.error is not None,
+        rule.delay_ms > 0,
+        rule.disconnect,
+        rule.hold,
+        rule.freeze,
+        rule.bytes_per_second > 0,
+        rule.throttle_time_ms > 0,
+    ]
     if rule.observe and any(effects):
         return "a rule observes, or it does something: not both"
     if not rule.observe and not any(effects):
-        return "say what is done: error, delay_ms, disconnect, hold, or observe"
+        return f"say what is done: {', '.join(_EFFECTS)}, or observe"
     if rule.error is not None and rule.disconnect:
         return "a closed connection carries no error: give error or disconnect"
+    if rule.hold and rule.freeze:
+        return "hold parks a response, freeze a connection: not both"
+    if rule.disconnect and (rule.freeze or rule.bytes_per_second or rule.throttle_time_ms):
+        return "a closed connection sends no response: disconnect goes with delay_ms and hold alone"
     if rule.error is not None and not rule.keys:
         return "an error needs keys: each API has its own form of it"
     if rule.partitions and not rule.topic:

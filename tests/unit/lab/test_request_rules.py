@@ -15,7 +15,7 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import tally
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
-from tidegauge_broker.server.lab.rules import RuleTable, SetRule
+from tidegauge_broker.server.lab.rules import RuleTable, SetRule, described
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
 
@@ -130,6 +130,9 @@ def test_a_rule_that_observes_counts_and_lets_the_next_one_decide(tmp_path: Path
         ({"partitions": [1], "disconnect": True}, "give the topic"),
         ({"keys": ["Fetch"], "disconnect": True, "top_level": True}, "top_level"),
         ({"keys": ["Fetch"], "disconnect": True, "count": 0}, "count is 1 or more"),
+        ({"keys": ["Fetch"], "hold": True, "freeze": True}, "not both"),
+        ({"keys": ["Fetch"], "disconnect": True, "freeze": True}, "sends no response"),
+        ({"keys": ["Fetch"], "disconnect": True, "throttle_time_ms": 5}, "sends no response"),
     ],
 )
 def test_rules_that_mean_nothing_are_refused(wrong: dict[str, Any], named: str):
@@ -180,3 +183,30 @@ async def test_errors_and_closed_connections_come_before_or_after_the_effect():
         await gate.admit(request())
     assert await gate.admit(request()) == InjectedError(0, after_effect=True, status="UNAVAILABLE")
     assert await gate.admit(request()) is None, "each rule's count is used up"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"keys": ["Fetch"], "error": 3}, "error 3"),
+        ({"keys": ["Fetch"], "error": 3, "topic": "t", "partitions": [2, 0]}, "error 3 of t-0, 2"),
+        ({"keys": ["Fetch"], "error": 3, "topic": "t", "after_effect": True}, "error 3 of t after its effect"),
+        ({"delay_ms": 5, "disconnect": True}, "delayed by 5 ms, connection closed"),
+        ({"bytes_per_second": 9, "throttle_time_ms": 7}, "sent at 9 bytes a second, throttle_time_ms 7"),
+        ({"freeze": True}, "connection frozen"),
+        ({"hold": True, "after_effect": True}, "response held after its effect"),
+    ],
+)
+def test_the_journal_says_what_a_rule_does(rule: dict[str, Any], words: str):
+    assert described(read_rule(rule)) == words
+
+
+async def test_a_delay_after_the_effect_goes_with_a_hold():
+    gate, rules = gate_with({"keys": ["JoinGroup"], "hold": True, "delay_ms": 1, "after_effect": True})
+    one = request("JoinGroup")
+    assert await gate.admit(one) is None
+    hold = gate.hold_of(one)
+    assert hold is not None
+    parked = asyncio.ensure_future(hold.wait())
+    rules.set([])
+    await parked, "it ends though the rule holds nothing more"

@@ -34,8 +34,8 @@ class Form:
         self.must_run = must_run
         self.discarded: list[str] = []
 
-    def refusal(self, error: int) -> str | None:
-        return None if self.must_run else f"refused with {error}"
+    def refusal(self, injected: InjectedError) -> str | None:
+        return None if self.must_run else f"refused with {injected.error}"
 
     def with_error(self, response: str, injected: InjectedError) -> str:
         return f"{response} with {injected.error}"
@@ -71,6 +71,7 @@ async def passed(injected: InjectedError | None, form: Form) -> tuple[Any, list[
         (InjectedError(0, status="ABORTED"), False, "ABORTED", False),
         (InjectedError(0, status="ABORTED"), True, "ABORTED", False),
         (InjectedError(0, after_effect=True, status="ABORTED"), False, "ABORTED", True),
+        (InjectedError(0, throttle_time_ms=5), False, "real with 0", True),
     ],
 )
 async def test_what_becomes_of_a_request(
@@ -95,3 +96,17 @@ async def test_a_pipelined_request_is_finished_when_its_response_comes() -> None
     assert (later.refusal, await later.finish("real")) == (None, "real with 3")
     gate.injected = None
     assert await admit(gate, REQUEST, form) is None
+
+
+async def test_a_connection_that_is_closed_before_the_effect_waits_for_its_hold() -> None:
+    gate: Any = Gate(InjectedError(0, status="UNAVAILABLE"))
+    waited: list[bool] = []
+
+    class Hold:
+        async def wait(self) -> None:
+            waited.append(True)
+
+    gate.hold = Hold()
+    with pytest.raises(CallRefused):
+        await admit(gate, REQUEST, Form())
+    assert waited

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable
@@ -33,6 +33,18 @@ class Delay:
     async def wait(self) -> None:
         """Wait for the delay."""
         await asyncio.sleep(self._delay_ms / 1000)
+
+
+class InTurn:
+    """Several holds, one after the other."""
+
+    def __init__(self, holds: Sequence[Hold]) -> None:
+        self._holds = holds
+
+    async def wait(self) -> None:
+        """Wait for each."""
+        for hold in self._holds:
+            await hold.wait()
 
 
 class _Entry:
@@ -104,25 +116,40 @@ class LabGate:
     async def _obey(self, taken: Taken, request: GatedRequest) -> InjectedError | None:
         """Do what a rule says before the request's effect; what it says of the response comes with ``hold_of``."""
         rule = taken.rule
-        if rule.delay_ms and not rule.after_effect:
-            await asyncio.sleep(rule.delay_ms / 1000)
-        if rule.disconnect and not rule.after_effect:
-            raise CallRefused("a rule of the lab closes the connection")
+        if not rule.after_effect:
+            transfer = request.size_bytes / rule.bytes_per_second if rule.bytes_per_second else 0.0
+            if rule.delay_ms or transfer:
+                await asyncio.sleep(rule.delay_ms / 1000 + transfer)
+            if rule.freeze and taken.barrier is not None:
+                await taken.barrier.wait()
+            if rule.disconnect and not rule.hold:
+                raise CallRefused("a rule of the lab closes the connection")
         self._taken[id(request)] = taken
         if rule.disconnect:
-            return InjectedError(0, after_effect=True, status="UNAVAILABLE")
-        if rule.error is None:
+            return InjectedError(0, rule.after_effect, "UNAVAILABLE")
+        if rule.error is None and not rule.throttle_time_ms and not rule.bytes_per_second:
             return None
-        return InjectedError(rule.error, rule.after_effect, top_level=rule.top_level)
+        return InjectedError(
+            rule.error or 0,
+            rule.after_effect,
+            top_level=rule.top_level,
+            topic=rule.topic,
+            partitions=rule.partitions,
+            throttle_time_ms=rule.throttle_time_ms,
+            bytes_per_second=rule.bytes_per_second,
+        )
 
     def hold_of(self, request: GatedRequest) -> Hold | None:
         """Return what the response waits for; it is decided when the request is handled."""
         taken = self._taken.pop(id(request), None)
-        if taken is not None and taken.barrier is not None:
-            return taken.barrier
-        if taken is not None and taken.rule.delay_ms and taken.rule.after_effect:
-            return Delay(taken.rule.delay_ms)
-        return self._faults.hold(request, after_effect=True)
+        if taken is None:
+            return self._faults.hold(request, after_effect=True)
+        rule, holds = taken.rule, list[Hold]()
+        if rule.delay_ms and rule.after_effect:
+            holds.append(Delay(rule.delay_ms))
+        if taken.barrier is not None and (rule.hold or rule.after_effect):
+            holds.append(taken.barrier)
+        return InTurn(holds) if holds else self._faults.hold(request, after_effect=True)
 
     def _look_again(self) -> None:
         """End the calls and connections that the changed table partitions."""

@@ -52,7 +52,7 @@ class Taken:
 
     Attributes:
         rule: the rule that affects it.
-        barrier: where its response waits, if the rule holds.
+        barrier: where its response waits, if the rule holds; or the request, if it freezes the connection.
     """
 
     rule: Rule
@@ -132,7 +132,7 @@ class RuleTable:
             arrived.rules.append(entry.rule_id)
             if not rule.observe:
                 arrived.done = described(rule)
-                return Taken(rule, entry.barrier if rule.hold else None)
+                return Taken(rule, entry.barrier if rule.hold or rule.freeze else None)
         return None
 
 
@@ -141,14 +141,26 @@ def described(rule: Rule) -> str:
     parts = []
     if rule.delay_ms:
         parts.append(f"delayed by {rule.delay_ms} ms")
+    if rule.bytes_per_second:
+        parts.append(f"sent at {rule.bytes_per_second} bytes a second")
+    if rule.freeze:
+        parts.append("connection frozen")
     if rule.hold:
         parts.append("response held")
+    if rule.throttle_time_ms:
+        parts.append(f"throttle_time_ms {rule.throttle_time_ms}")
     if rule.disconnect:
         parts.append("connection closed")
     if rule.error is not None:
-        parts.append(f"error {rule.error}")
-    when = " after its effect" if rule.after_effect and (rule.disconnect or rule.error is not None) else ""
-    return ", ".join(parts) + when
+        parts.append(f"error {rule.error}{_where(rule)}")
+    return ", ".join(parts) + (" after its effect" if rule.after_effect else "")
+
+
+def _where(rule: Rule) -> str:
+    if not rule.topic or rule.top_level:
+        return ""
+    numbers = ", ".join(map(str, sorted(rule.partitions)))
+    return f" of {rule.topic}" + (f"-{numbers}" if numbers else "")
 
 
 def _means(rule: Rule, request: GatedRequest, broker_id: int) -> bool:

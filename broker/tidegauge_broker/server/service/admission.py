@@ -5,7 +5,8 @@ Rules:
        status in place of a response.
     2. Before its effect, a request that is to fail is not handled, if the wire can word a response that refuses it. If
        it can't, since only the real response names what there is, the request is handled and the error put in there.
-    3. After its effect, the error is put into the real response.
+       So is one of which only a part is to fail: the wire takes that part out of it, and puts its error in there.
+    3. After its effect, the error is put into the real response. So is what is no error.
     4. A response that is held exists while it waits, and is released when its connection ends meanwhile.
 
 A wire gives the form of its responses (``ResponseForm``), and ends the call or the connection when ``CallRefused``
@@ -27,8 +28,8 @@ INJECTED = "injected by the lab"
 class ResponseForm(Protocol):
     """How a wire puts an error into the response to one request."""
 
-    def refusal(self, error: int) -> Any:
-        """Return a response that refuses the request before its effect; None if there is none by rule 2.
+    def refusal(self, injected: InjectedError) -> Any:
+        """Return a response that refuses the request before its effect; None if it is handled by rule 2.
 
         Raises:
             CallRefused: the request changes something, and its response has no place for the error.
@@ -36,7 +37,7 @@ class ResponseForm(Protocol):
         ...
 
     def with_error(self, response: Any, injected: InjectedError) -> Any:
-        """Return the real response with the error in it.
+        """Return the real response with the error, and the rest, in it.
 
         Raises:
             CallRefused: it has no place for the error.
@@ -97,11 +98,13 @@ async def admit(gate: Gate, request: GatedRequest, form: ResponseForm) -> Admiss
     hold = gate.hold_of(request)
     if injected is None:
         return None if hold is None else Admission(form, hold=hold)
-    if injected.after_effect:
+    if injected.after_effect or not injected.is_failure:
         return Admission(form, injected, hold=hold)
     if injected.status is not None:
+        if hold is not None:
+            await hold.wait()
         raise CallRefused(INJECTED, injected.status)
-    return Admission(form, injected, form.refusal(injected.error), hold)
+    return Admission(form, injected, form.refusal(injected), hold)
 
 
 async def through(gate: Gate, request: GatedRequest, form: ResponseForm, handle: Callable[[], Awaitable[Any]]) -> Any:

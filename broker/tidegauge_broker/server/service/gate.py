@@ -28,6 +28,7 @@ class GatedRequest:
         transactional_id: the one that it names; empty: none.
         resources: names of the resources of configurations that it names.
         is_of_kafka: whether it came over Kafka's protocol.
+        size_bytes: of the request, where the wire knows it.
     """
 
     api: str
@@ -38,6 +39,7 @@ class GatedRequest:
     transactional_id: str = ""
     resources: Collection[str] = ()
     is_of_kafka: bool = False
+    size_bytes: int = 0
 
 
 class CallRefused(Exception):
@@ -54,19 +56,32 @@ class CallRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InjectedError:
-    """An error that the response to one request is to carry.
+    """What the response to one request is to carry, most often an error.
 
     Attributes:
-        error: its number in the error table; 0 where there is a status.
+        error: its number in the error table; 0: none, or there is a status.
         after_effect: the request takes effect all the same, and only its response is replaced.
         status: gRPC's name of a failure without a response; None: the response carries the error.
         top_level: the error stands at the top of the response alone, where it has such a place.
+        topic: the error stands in the results of this topic alone; empty: of all.
+        partitions: and of these partitions of it; empty: of all.
+        throttle_time_ms: what the response states as its throttle time; 0: what it would.
+        bytes_per_second: the rate at which the response is sent; 0: at once.
     """
 
     error: int
     after_effect: bool = False
     status: str | None = None
     top_level: bool = False
+    topic: str = ""
+    partitions: frozenset[int] = frozenset()
+    throttle_time_ms: int = 0
+    bytes_per_second: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the request fails, for its caller."""
+        return self.error != 0 or self.status is not None
 
 
 class Hold(Protocol):

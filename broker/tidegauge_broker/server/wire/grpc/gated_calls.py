@@ -192,7 +192,7 @@ class _Form:
     rpc: str
     request: Message
 
-    def refusal(self, error: int) -> Message | None:
+    def refusal(self, injected: InjectedError) -> Message | None:
         """Return the response that refuses the request; None where only the real one names what there is.
 
         Raises:
@@ -202,7 +202,7 @@ class _Form:
             raise CallRefused(INJECTED)
         if injection.must_run(self.rpc):
             return None
-        return injection.refusal(error, self.request, injection.empty_response(self.rpc))
+        return injection.refusal(injected.error, self.request, injection.empty_response(self.rpc))
 
     def with_error(self, response: Any, injected: InjectedError) -> Message:
         """Return the response with the error in it."""

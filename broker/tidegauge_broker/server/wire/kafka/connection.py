@@ -48,7 +48,17 @@ from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import Begun
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Handler, Held, Pending, Silent
+from tidegauge_broker.server.wire.kafka.pacing import write_slowly
+from tidegauge_broker.server.wire.kafka.request import (
+    CloseConnection,
+    Context,
+    Encoded,
+    Handler,
+    Held,
+    Paced,
+    Pending,
+    Silent,
+)
 
 LOG = logging.getLogger("tidegauge.kafka")
 READ_BYTES = 256 * 1024
@@ -92,13 +102,15 @@ class Owner(Protocol):
 class _Slot:
     """A request whose response is not sent yet."""
 
-    __slots__ = ("has_appended", "header", "parts", "pending", "waits_for")
+    __slots__ = ("bytes_per_second", "has_appended", "header", "parts", "pending", "waits_for")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
         self.parts: list[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | None = None
         self.pending: PendingResponse | None = None
+        self.bytes_per_second = 0
+        """The rate at which the response is sent; 0: at once."""
         self.has_appended = False
         """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
 
@@ -123,6 +135,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._entry: Entry | None = None
         self._writable = True
         self._unwritten: list[PendingResponse] = []
+        self._pacing: asyncio.Task[None] | None = None
         self._reading = True
         self._handling = False
         self.used_ms = now_ms()
@@ -157,6 +170,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Give up what is in flight."""
         del exc
         self._transport = None
+        self._stop_pacing()
         self._frames.clear()
         slots, self._slots = self._slots, deque()
         for slot in slots:
@@ -291,19 +305,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 message, _ = decode(header.key, header.version, frame, header.body_at)
             slot = _Slot(header)
             self._slots.append(slot)
-            self._respond(slot, self._handle(handler, message, header))
+            self._respond(slot, self._handle(handler, message, header, len(frame)))
         except (MalformedMessage, UnsupportedRequest, CloseConnection) as problem:
             self._close(str(problem))
         except Exception:
             LOG.exception("A request of %s failed; its connection is closed", self.peer_host)
             self._close(None)
 
-    def _handle(self, handler: Handler, message: Any, header: RequestHeader) -> Any:
+    def _handle(self, handler: Handler, message: Any, header: RequestHeader, size_bytes: int) -> Any:
         owner = self._owner
         context, gate = owner.context(self, header), owner.gate
         if gate is None or gate.is_open:
             return handler(message, context)
-        return gated(gate, header.key, self.caller, message, context, lambda: handler(message, context))
+        return gated(
+            gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
+        )
 
     def _respond(self, slot: _Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait
@@ -318,6 +334,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _complete(self, slot: _Slot, response: Any) -> None:
         """Take a response; it is sent when it is the next in order."""
+        if isinstance(response, Paced):
+            response, slot.bytes_per_second = response
         if isinstance(response, Silent):
             self._slots.remove(slot)
             return
@@ -340,8 +358,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         problem = future.exception()
         if self._transport is None:
-            if problem is None and isinstance(future.result(), Held):
-                future.result().pending.release()
+            if problem is None:
+                _give_up(future.result())
             return
         if problem is not None:
             if isinstance(problem, CloseConnection):
@@ -366,6 +384,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Write the responses that are ready and next in order."""
         slots = self._slots
         ready: list[Buffer] = []
+        if slots and slots[0].bytes_per_second and slots[0].parts is not None:
+            if self._pacing is None:
+                self._pacing = asyncio.get_running_loop().create_task(self._send_slowly(slots[0]))
+            return
         while slots and slots[0].parts is not None:
             slot = slots.popleft()
             ready += slot.parts or ()
@@ -382,6 +404,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._write_at_once(transport, ready)
         if self._writable and self._unwritten:
             self._all_written()
+
+    async def _send_slowly(self, slot: _Slot) -> None:
+        """Write the first response at its rate; the others wait behind it."""
+        transport = self._transport
+        assert transport is not None, "it is cancelled when the connection ends"
+        await write_slowly(transport.write, b"".join(slot.parts or ()), slot.bytes_per_second)
+        self._pacing = None
+        slot.bytes_per_second, slot.parts = 0, [b""]
+        self._send()
+        self._go_on()
 
     def _write_at_once(self, transport: asyncio.Transport, parts: list[Buffer]) -> None:
         """Give the socket all that it takes, without a copy; the transport writes the rest when the client reads."""
@@ -416,6 +448,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _stop_pacing(self) -> None:
+        if self._pacing is not None:
+            self._pacing.cancel()
+            self._pacing = None
+
     def _close(self, reason: str | None) -> None:
         transport = self._transport
         if transport is None:
@@ -423,11 +460,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if reason is not None:
             LOG.info("Closing the connection of /%s: %s", self.peer_host, reason)
         self._transport = None
+        self._stop_pacing()
         self._frames.clear()
         if self._writable:
             transport.close()
         else:
             transport.abort()
+
+
+def _give_up(response: Any) -> None:
+    """Release what a response holds whose connection has ended."""
+    if isinstance(response, Paced):
+        response = response.response
+    if isinstance(response, Held):
+        response.pending.release()
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -5,6 +5,8 @@ Rules:
        item that the request names gets it: ``_MIRRORS`` says which list of the response names which of the request.
     2. The response to a request that only reads is the real one, with the error in it: only that names what there is.
     3. An error stands in each item of a real response that has a place for one, else at its top.
+
+``partial_errors`` has those in which a part of the request alone fails.
 """
 
 from __future__ import annotations
@@ -180,7 +182,7 @@ def _mirrored(mirror: _Mirror, owner: type, request: Any, error: int) -> Iterato
         result = wire.item(**{name: getattr(item, of, item) if of else item for name, of in mirror.names.items()})
         if mirror.within is not None:
             setattr(result, mirror.within.results, list(_mirrored(mirror.within, wire.item, item, error)))
-        _set(result, error)
+        set_error(result, error)
         yield result
 
 
@@ -190,11 +192,17 @@ def put(response: Any, error: int, *, top_level: bool = False) -> None:
         response.error_code = error
         return
     for item in list(_items(response)) or [response]:
-        _set(item, error)
+        set_error(item, error)
 
 
-def _set(item: Any, error: int) -> None:
-    if not any(hasattr(item, name) for name in _ERRORS):
+def has_error(item: Any) -> bool:
+    """Return whether a part of a response has a place for an error."""
+    return any(hasattr(item, name) for name in _ERRORS)
+
+
+def set_error(item: Any, error: int) -> None:
+    """Put an error into a part of a response that has a place for it, in place of what it says."""
+    if not has_error(item):
         return
     for name, value in {**dict.fromkeys(_ERRORS, error), **_CLEARED}.items():
         if hasattr(item, name):
@@ -207,7 +215,7 @@ def _items(message: Any) -> Iterator[Any]:
         value = getattr(message, field.name)
         if isinstance(value, (list, tuple)):
             for part in value:
-                if any(hasattr(part, name) for name in _ERRORS):
+                if has_error(part):
                     yield part
                 elif dataclasses.is_dataclass(part):
                     yield from _items(part)

@@ -6,13 +6,13 @@ Rules:
     2. ``error_responses`` has the form of a response with an error. A request that only reads is handled, and its
        response carries the error; one that expects no response is not handled, and its connection is closed.
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
+    4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tidegauge.kafka.apis import APIS, FETCH, PRODUCE
@@ -20,7 +20,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
-from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
 from tidegauge_broker.server.wire.kafka.handlers.common import topic_id_text
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
@@ -28,10 +28,12 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_resources,
     named_transaction,
 )
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Pending, Silent
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Paced, Pending, Silent
 
 
-async def gated(gate: Gate, key: int, caller: Caller, request: Any, context: Context, handle: Callable[[], Any]) -> Any:
+async def gated(
+    gate: Gate, key: int, caller: Caller, request: Any, context: Context, handle: Callable[[Any], Any], size_bytes: int
+) -> Any:
     """Let a request pass the gate, then handle it.
 
     Args:
@@ -40,10 +42,11 @@ async def gated(gate: Gate, key: int, caller: Caller, request: Any, context: Con
         caller: its connection.
         request: the decoded message; None where it was not read.
         context: of the request.
-        handle: handles it; returns what a handler returns.
+        handle: handles it, or what is left of it; returns what a handler returns.
+        size_bytes: of its frame.
 
     Returns:
-        A message, ``Held``, ``Encoded`` or ``Silent``.
+        A message, ``Held``, ``Encoded``, ``Silent``, or one of the first three as ``Paced``.
 
     Raises:
         CloseConnection: rule 1, or what the handler raises.
@@ -60,9 +63,11 @@ async def gated(gate: Gate, key: int, caller: Caller, request: Any, context: Con
         transactional_id=named_transaction(request),
         resources=named_resources(request),
         is_of_kafka=True,
+        size_bytes=size_bytes,
     )
+    form = _Form(key, request, named, context)
     try:
-        return await through(gate, asked, _Form(key, context.version, request), lambda: _handled(handle))
+        return await through(gate, asked, form, lambda: _handled(handle, form.request))
     except CallRefused as refused:
         raise CloseConnection(str(refused)) from None
 
@@ -79,41 +84,95 @@ def _of_session(session_id: int, context: Context) -> Iterator[TopicPartition]:
             yield TopicPartition(name, partition)
 
 
-async def _handled(handle: Callable[[], Any]) -> Any:
-    response = handle()
+async def _handled(handle: Callable[[Any], Any], request: Any) -> Any:
+    response = handle(request)
     if isinstance(response, Pending):
         return response.respond(await response.future)
     return await response if asyncio.iscoroutine(response) else response
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Form:
-    """The form of the response to a request of an API."""
+    """The form of the response to one request.
 
-    key: int
-    version: int
-    request: Any
+    Attributes:
+        request: what of it is handled; rule 4.
+    """
 
-    def refusal(self, error: int) -> Any:
-        """Return the response to a request that is not handled; None for one that only reads."""
-        if error_responses.only_reads(self.key):
+    def __init__(self, key: int, request: Any, named: Sequence[TopicPartition], context: Context) -> None:
+        self._key = key
+        self._named = named
+        self._context = context
+        self._refused: Any = None
+        self.request = request
+
+    def refusal(self, injected: InjectedError) -> Any:
+        """Return the response to a request that is not handled; None for one that only reads, or is split."""
+        if error_responses.only_reads(self._key):
             return None
-        if self.key == PRODUCE and self.request.acks == 0:
+        if self._key == PRODUCE and self.request.acks == 0:
             raise CallRefused(INJECTED)
-        response = error_responses.refusal(self.key, self.version, self.request, error)
+        refused, meant = self.request, self._part(injected)
+        parts = None if meant is None else partial_errors.split(self._key, refused, meant, self._name_of)
+        if parts is not None:
+            self.request, refused = parts
+        response = error_responses.refusal(self._key, self._context.version, refused, injected.error)
         if response is None:
             raise CallRefused(f"{INJECTED}: the response has no place for an error before its effect")
-        return response
+        if parts is not None:
+            self._refused = response
+            return None
+        return _sent(response, response, injected)
 
     def with_error(self, response: Any, injected: InjectedError) -> Any:
-        """Put the error into the response."""
+        """Put the error, and the rest, into the response."""
         message = response.message if isinstance(response, Held) else response
         if isinstance(message, (Silent, Encoded)):
-            raise CallRefused(INJECTED)
-        error_responses.put(message, injected.error, top_level=injected.top_level)
-        return response
+            if injected.error:
+                raise CallRefused(INJECTED)
+            return response
+        if self._refused is not None:
+            partial_errors.join(message, self._refused)
+        elif injected.error:
+            self._put(message, injected)
+        return _sent(response, message, injected)
 
     def discard(self, response: Any) -> None:
         """Release the memory that the response takes."""
         if isinstance(response, Held):
             response.pending.release()
+
+    def _part(self, injected: InjectedError) -> partial_errors.Meant | None:
+        """Return which part of the request an error is about; None: all of it."""
+        if not injected.topic or injected.top_level:
+            return None
+        meant = partial_errors.Meant(injected.topic, injected.partitions)
+        return None if partial_errors.is_whole(meant, self._named) else meant
+
+    def _put(self, message: Any, injected: InjectedError) -> None:
+        meant = self._part(injected)
+        if meant is None:
+            error_responses.put(message, injected.error, top_level=injected.top_level)
+            return
+        is_named = partial_errors.put(message, injected.error, meant, self._name_of)
+        if self._key == FETCH:
+            partitions = [at.partition for at in self._named if meant.has(at.topic, at.partition)]
+            topic = self._as_named(meant.topic)
+            partial_errors.add_to_fetch(message, injected.error, topic, partitions, self._name_of)
+        elif not is_named:
+            error_responses.put(message, injected.error)
+
+    def _name_of(self, topic_id: bytes) -> str | None:
+        return _topic_name(topic_id, self._context)
+
+    def _as_named(self, topic: str) -> str | bytes:
+        """Return the topic's id where the fetch, or its session, names topics so; else its name."""
+        ids = [one.topic_id for one in self.request.topics]
+        ids += [one for one, _ in self._context.sessions.standing(self.request.session_id) if isinstance(one, bytes)]
+        return next((one for one in ids if any(one) and self._name_of(one) == topic), topic)
+
+
+def _sent(response: Any, message: Any, injected: InjectedError) -> Any:
+    """Return the response as it is to be sent: with its throttle time, at its rate."""
+    if injected.throttle_time_ms and hasattr(message, "throttle_time_ms"):
+        message.throttle_time_ms = injected.throttle_time_ms
+    return Paced(response, injected.bytes_per_second) if injected.bytes_per_second else response

@@ -35,11 +35,17 @@ def named_partitions(message: Any, name_of: NameOf) -> Iterator[TopicPartition]:
                     yield from named_partitions(item, name_of)
 
 
-def _of_topic(item: Any, name_of: NameOf) -> Iterator[TopicPartition]:
+def topic_name(item: Any, name_of: NameOf) -> str | None:
+    """Return the name of the topic that a part of a message is about; None where it names none."""
     names = [item] if isinstance(item, str) else [getattr(item, name, None) for name in _TOPICS]
     topic = next((name for name in names if isinstance(name, str) and name), None)
-    if topic is None:
-        topic = next((name_of(name) for name in names if isinstance(name, bytes) and any(name)), None)
+    if topic is not None:
+        return topic
+    return next((name_of(name) for name in names if isinstance(name, bytes) and any(name)), None)
+
+
+def _of_topic(item: Any, name_of: NameOf) -> Iterator[TopicPartition]:
+    topic = topic_name(item, name_of)
     if topic is None:
         return
     partitions = next(
@@ -48,10 +54,11 @@ def _of_topic(item: Any, name_of: NameOf) -> Iterator[TopicPartition]:
     if not partitions:
         yield TopicPartition(topic, -1)
     for partition in partitions:
-        yield TopicPartition(topic, _number(partition))
+        yield TopicPartition(topic, partition_number(partition))
 
 
-def _number(partition: Any) -> int:
+def partition_number(partition: Any) -> int:
+    """Return the number of the partition that a part of a message is about; -1 where it names none."""
     if isinstance(partition, int):
         return partition
     return next((found for name in _PARTITION if isinstance(found := getattr(partition, name, None), int)), -1)

@@ -41,6 +41,13 @@ class Encoded(NamedTuple):
     version: int
 
 
+class Paced(NamedTuple):
+    """A response, as a handler returns it, that is sent at a rate."""
+
+    response: Any
+    bytes_per_second: int
+
+
 class Silent(NamedTuple):
     """There is no response: the client does not expect one."""
 

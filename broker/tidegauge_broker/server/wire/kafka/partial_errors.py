@@ -1,0 +1,144 @@
+"""An error in the results of some topics or partitions of a request, while its others take effect. Pure.
+
+Rules:
+    1. Before its effect, a request that changes something is split: what is meant is refused, the rest handled, and the
+       response is both. That is so for the APIs whose items Kafka treats one by one (``_ITEMS``); AddPartitionsToTxn,
+       for one, is all or nothing, and is refused as a whole.
+    2. A real response gets the error in its results for the topic: in those of the partitions that are meant, where its
+       results name partitions.
+    3. A Fetch response of a session leaves out what has no news: a partition that is meant is added to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka.named_partitions import NameOf, partition_number, topic_name
+
+_ITEMS: dict[int, tuple[tuple[str, str], ...]] = {
+    apis.PRODUCE: (("topic_data", "partition_data"),),
+    apis.OFFSET_COMMIT: (("topics", "partitions"),),
+    apis.TXN_OFFSET_COMMIT: (("topics", "partitions"),),
+    apis.DELETE_RECORDS: (("topics", "partitions"),),
+    apis.CREATE_TOPICS: (("topics", ""),),
+    apis.CREATE_PARTITIONS: (("topics", ""),),
+    apis.DELETE_TOPICS: (("topics", ""), ("topic_names", "")),
+}
+"""Which fields of a request list topics, and which of those partitions; empty: none."""
+_RESULTS = ("responses", "topics", "results")
+_PARTITION_RESULTS = ("partition_responses", "partitions")
+
+
+class Meant(NamedTuple):
+    """A part of a request.
+
+    Attributes:
+        topic: of it.
+        partitions: of the topic; empty: all.
+    """
+
+    topic: str
+    partitions: Collection[int] = ()
+
+    def has(self, topic: str | None, partition: int = -1) -> bool:
+        """Return whether a topic, or a partition of it, is meant; partition -1: any."""
+        return topic == self.topic and (partition < 0 or not self.partitions or partition in self.partitions)
+
+
+def is_whole(meant: Meant, named: Iterable[TopicPartition]) -> bool:
+    """Return whether all that a request names is meant."""
+    return all(meant.has(at.topic, at.partition) for at in named)
+
+
+def split(key: int, request: Any, meant: Meant, name_of: NameOf) -> tuple[Any, Any] | None:
+    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 1."""
+    if key not in _ITEMS:
+        return None
+    left, refused = {}, {}
+    for topics, partitions in _ITEMS[key]:
+        parts = [_split_topic(item, partitions, meant, name_of) for item in getattr(request, topics) or ()]
+        left[topics] = [part for part, _ in parts if part is not None]
+        refused[topics] = [part for _, part in parts if part is not None]
+    return dataclasses.replace(request, **left), dataclasses.replace(request, **refused)
+
+
+def _split_topic(item: Any, partitions: str, meant: Meant, name_of: NameOf) -> tuple[Any, Any]:
+    """Return a topic of a request without what is meant, and what is meant of it; None where nothing is left."""
+    name = topic_name(item, name_of)
+    if not partitions:
+        return (None, item) if meant.has(name) else (item, None)
+    found: tuple[list[Any], list[Any]] = ([], [])
+    for partition in getattr(item, partitions):
+        found[meant.has(name, partition_number(partition))].append(partition)
+    kept, refused = (dataclasses.replace(item, **{partitions: one}) if one else None for one in found)
+    return kept, refused
+
+
+def join(response: Any, refused: Any) -> None:
+    """Put the results of what was refused into the real response to the rest."""
+    name = next(name for name in _RESULTS if hasattr(refused, name))
+    results = list(getattr(response, name))
+    for result in getattr(refused, name):
+        partitions = next((one for one in _PARTITION_RESULTS if hasattr(result, one)), None)
+        same = next((one for one in results if one.name == result.name), None) if partitions else None
+        if partitions is None or same is None:
+            results.append(result)
+        else:
+            setattr(same, partitions, [*getattr(same, partitions), *getattr(result, partitions)])
+    setattr(response, name, results)
+
+
+def put(response: Any, error: int, meant: Meant, name_of: NameOf) -> bool:
+    """Put an error into what a real response says of a part; return whether it says anything of it. Rule 2."""
+    by_partition = [item for item, partition in _results(response, meant, name_of) if partition >= 0]
+    by_topic = [item for item, partition in _results(response, meant, name_of) if partition < 0]
+    found = by_partition if meant.partitions and by_partition else by_topic or by_partition
+    for item in found:
+        error_responses.set_error(item, error)
+    return bool(found)
+
+
+def _results(message: Any, meant: Meant, name_of: NameOf, topic: str | None = None) -> Iterator[tuple[Any, int]]:
+    """Yield what has an error code and is of a part, with its partition; -1: of the topic."""
+    for field in dataclasses.fields(message):
+        value = getattr(message, field.name)
+        if not isinstance(value, (list, tuple)):
+            continue
+        for item in value:
+            if not dataclasses.is_dataclass(item):
+                continue
+            name = topic_name(item, name_of) or topic
+            number = partition_number(item)
+            if error_responses.has_error(item) and name is not None and meant.has(name, number):
+                yield item, number
+            yield from _results(item, meant, name_of, name)
+
+
+def add_to_fetch(
+    response: FetchResponse, error: int, topic: str | bytes, partitions: Iterable[int], name_of: NameOf
+) -> None:
+    """Add partitions of a topic that the response of a fetch session leaves out. Rule 3.
+
+    Args:
+        response: the real response.
+        error: number of the error.
+        topic: by its name or, where the request names it so, its id.
+        partitions: those that are meant.
+        name_of: the name of the topic with an id.
+    """
+    name = topic if isinstance(topic, str) else name_of(topic)
+    topics = list(response.responses)
+    same = next((one for one in topics if topic_name(one, name_of) == name), None)
+    if same is None:
+        same = FetchableTopicResponse(topic) if isinstance(topic, str) else FetchableTopicResponse(topic_id=topic)
+        topics.append(same)
+    there = {one.partition_index for one in same.partitions}
+    added = [PartitionData(one, error, high_watermark=-1) for one in partitions if one not in there]
+    same.partitions = [*same.partitions, *added]
+    response.responses = topics
