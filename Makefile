@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -64,6 +64,9 @@ bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 bench-clients: .venv java ## One and the same Kafka client against Tidegauge and Apache Kafka, and CPU per request.
 	$(BIN)/python bench/kafka_clients.py
 	$(BIN)/python bench/kafka_request_cost.py
+
+reliability: .venv java ## Starts that fail, records that a failover loses, counted: make reliability N=1000 (SECONDS=3600: ends then; goes on with its file).
+	$(BIN)/python bench/reliability.py --times $(or $(N),1000) $(if $(SECONDS),--seconds $(SECONDS))
 
 check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)
