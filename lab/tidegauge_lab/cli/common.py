@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
-from tidegauge_lab.local.roles import read_group
+from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
 from tidegauge_lab.local.waiting import TimeLimitError
 
 
@@ -29,15 +29,17 @@ class BrokerIdType(click.ParamType[int]):
         return int(text)
 
 
-class GroupType(click.ParamType[str]):
-    """``group:G`` on the command line; its value is the group's id."""
+class CoordinatedType(click.ParamType[Coordinated]):
+    """``group:G`` or ``transaction:ID`` on the command line."""
 
-    name = "group:G"
+    name = COORDINATED_FORMS
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Coordinated:
         """Read the value, or fail as a usage error."""
+        if isinstance(value, Coordinated):
+            return value
         try:
-            return read_group(str(value))
+            return read_coordinated(str(value))
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
 

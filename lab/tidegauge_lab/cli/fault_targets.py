@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, GroupType
+from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType
 from tidegauge_lab.local import roles
 from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
@@ -27,7 +26,11 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("target_id", type=BrokerIdType(), metavar="[ID]", required=False),
         click.option("--leader-of", "target_leader_of", type=PartitionType(), metavar="T-P", help="Who leads it."),
         click.option(
-            "--coordinator-of", "target_coordinator_of", type=GroupType(), metavar="group:G", help="Its coordinator."
+            "--coordinator-of",
+            "target_coordinator_of",
+            type=CoordinatedType(),
+            metavar="group:G|transaction:ID",
+            help="Its coordinator.",
         ),
         click.option("--controller", "target_controller", is_flag=True, help="The active controller."),
     ]
@@ -42,18 +45,20 @@ def taken_target(options: dict[str, Any]) -> Target:
     Raises:
         click.UsageError: there is none, or more than one.
     """
-    broker_id, leader_of, group, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
+    broker_id, leader_of, coordinated, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
     found: list[Target] = []
     if broker_id is not None:
         found.append(broker_id)
     if leader_of is not None:
         found.append(roles.Role(roles.RoleKind.LEADER, leader_of))
-    if group is not None:
-        found.append(roles.Role(roles.RoleKind.COORDINATOR, group=group))
+    if coordinated is not None:
+        found.append(roles.Role(roles.RoleKind.COORDINATOR, of=coordinated))
     if is_controller:
         found.append(roles.Role(roles.RoleKind.CONTROLLER))
     if len(found) != 1:
-        raise click.UsageError("Name one broker: by ID, --leader-of T-P, --coordinator-of group:G or --controller.")
+        raise click.UsageError(
+            f"Name one broker: by ID, --leader-of T-P, --coordinator-of {roles.COORDINATED_FORMS} or --controller."
+        )
     return found[0]
 
 
@@ -65,14 +70,7 @@ async def resolved(switches: Switches, target: Target) -> int:
     """
     if isinstance(target, int):
         return target
-    return broker_with(target, await _metadata(switches, topics_of(target)))
-
-
-def topics_of(role: roles.Role) -> list[str]:
-    """Return the topics whose metadata says which broker has a role."""
-    if role.group is not None:
-        return [OFFSETS_TOPIC]
-    return [] if role.partition is None else [role.partition.topic]
+    return broker_with(target, await _metadata(switches, target.topics))
 
 
 def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataResponse]) -> int:
@@ -81,8 +79,8 @@ def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataRespon
     Raises:
         TidegaugeError: none has it.
     """
-    if role.group is not None:
-        return roles.coordinator_of(said.values(), role.group)
+    if role.of is not None:
+        return roles.coordinator_of(said.values(), role.of)
     if role.partition is not None:
         return roles.leader_of(roles.partition_view(said.values(), role.partition), role.partition)
     named = [one for one in said.values() if one.HasField("controller_id")]

@@ -17,11 +17,11 @@ from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, GroupType, directory_argument, lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType, directory_argument, lab_verb
 from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind
 from tidegauge_lab.performing import on_processes
 
 
@@ -31,7 +31,12 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]..."),
         click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
         click.option("--follower-of", type=PartitionType(), metavar="T-P", help="A broker that follows there."),
-        click.option("--coordinator-of", type=GroupType(), metavar="group:G", help="The coordinator of this group."),
+        click.option(
+            "--coordinator-of",
+            type=CoordinatedType(),
+            metavar="group:G|transaction:ID",
+            help="The coordinator of this consumer group or transactional id.",
+        ),
         click.option("--controller", is_flag=True, help="The broker that is the active controller."),
         click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),
         directory_option,
@@ -48,7 +53,7 @@ def read_targets(
     follower_of: TopicPartition | None,
     *,
     controller: bool,
-    coordinator_of: str | None = None,
+    coordinator_of: Coordinated | None = None,
 ) -> Role | list[Target]:
     """Return the role, or the ids, that were given (an empty list for neither); one way at a time.
 
@@ -61,7 +66,7 @@ def read_targets(
     if follower_of is not None:
         given.append(Role(RoleKind.FOLLOWER, follower_of))
     if coordinator_of is not None:
-        given.append(Role(RoleKind.COORDINATOR, group=coordinator_of))
+        given.append(Role(RoleKind.COORDINATOR, of=coordinator_of))
     if controller:
         given.append(Role(RoleKind.CONTROLLER))
     if len(given) + bool(ids) > 1:
@@ -82,8 +87,8 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
     )
     if not wanted and not options["zookeeper"]:
         raise click.UsageError(
-            "Name a process: ID..., --leader-of T-P, --follower-of T-P, --coordinator-of group:G, --controller or "
-            "--zookeeper."
+            f"Name a process: ID..., --leader-of T-P, --follower-of T-P, --coordinator-of {COORDINATED_FORMS}, "
+            "--controller or --zookeeper."
         )
     directory: Path = options["directory"]
     cluster = LocalCluster(directory)

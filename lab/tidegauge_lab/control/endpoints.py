@@ -22,8 +22,8 @@ MAX_TIMEOUT_MS = 600_000
 WAIT_TIMEOUT_MS = 30_000
 VERBS = (*ACTIONS, *FAULTS)
 TARGETS = (
-    "A broker's id; controller, leader-of:TOPIC-PARTITION, follower-of:TOPIC-PARTITION, coordinator-of:group:GROUP; "
-    "or zookeeper"
+    "A broker's id; controller, leader-of:TOPIC-PARTITION, follower-of:TOPIC-PARTITION, coordinator-of:group:GROUP, "
+    "coordinator-of:transaction:ID; or zookeeper"
 )
 PARTITION = "TOPIC-PARTITION, such as orders-0"
 _TIMEOUT = {

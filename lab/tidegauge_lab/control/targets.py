@@ -6,7 +6,7 @@ from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge_lab.control.asked import partition_in
 from tidegauge_lab.control.endpoints import TARGETS
 from tidegauge_lab.control.problems import malformed
-from tidegauge_lab.local.roles import Role, RoleKind, read_group
+from tidegauge_lab.local.roles import Role, RoleKind, read_coordinated
 
 _OF_PARTITION = {"leader-of": RoleKind.LEADER, "follower-of": RoleKind.FOLLOWER}
 
@@ -28,7 +28,7 @@ def read_target(text: str) -> Target | Role:
         return Role(_OF_PARTITION[kind], partition_in(rest))
     if separator and kind == "coordinator-of":
         try:
-            return Role(RoleKind.COORDINATOR, group=read_group(rest))
+            return Role(RoleKind.COORDINATOR, of=read_coordinated(rest))
         except ValueError as wrong:
             raise malformed(str(wrong)) from None
     raise malformed(f"{text!r} is no target. {TARGETS}")

@@ -21,7 +21,6 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.local import control_server, layout, locks, ports, roles, snapshots, startup, takedown, zookeeper
@@ -31,7 +30,7 @@ from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of
 
 UP_LIMIT_SECONDS = 120.0
@@ -337,10 +336,9 @@ class LocalCluster:
             TidegaugeError: no broker has it.
         """
         partition = role.partition
-        if role.group is not None:
-            found = self._views(self._up_ids(), [OFFSETS_TOPIC]).values()
-            return roles.coordinator_of((one.metadata for one in found if one.metadata is not None), role.group)
-        views = self._views(self._up_ids(), [partition.topic] if partition is not None else [])
+        views = self._views(self._up_ids(), role.topics)
+        if role.of is not None:
+            return roles.coordinator_of((one.metadata for one in views.values() if one.metadata is not None), role.of)
         if role.kind is RoleKind.CONTROLLER or partition is None:
             alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
             return roles.require_controller(controller_of(views, alive).broker)
@@ -357,13 +355,13 @@ class LocalCluster:
         """
         return self.resolve(Role(RoleKind.LEADER, TopicPartition(topic, partition)))
 
-    def coordinator_of(self, group: str) -> int:
-        """Return the broker that coordinates a consumer group now.
+    def coordinator_of(self, key: str, kind: CoordinatedKind = GROUP) -> int:
+        """Return the broker that coordinates a consumer group, or a transactional id, now.
 
         Raises:
             TidegaugeError: there is none.
         """
-        return self.resolve(Role(RoleKind.COORDINATOR, group=group))
+        return self.resolve(Role(RoleKind.COORDINATOR, of=Coordinated(kind, key)))
 
     def state_of(self, target: Target) -> ProcessState:
         """Up, down or paused."""

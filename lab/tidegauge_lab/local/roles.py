@@ -1,4 +1,5 @@
-"""Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``.
+"""Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``, and
+``--coordinator-of group:G`` or ``transaction:ID``, whose kinds ``COORDINATED`` declares.
 
 Rules: a role is resolved once, before anything is done; when no broker holds it, nothing is done.
 Brokers' metadata may differ for a while; the response with the highest leader epoch, then partition epoch, counts. Of
@@ -10,13 +11,14 @@ The functions are pure: metadata comes in, a broker id goes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.observation import leader_in, newest_states
 
@@ -30,17 +32,61 @@ class RoleKind(Enum):
     COORDINATOR = "coordinator"
 
 
+class CoordinatedKind(NamedTuple):
+    """A kind of what a broker coordinates.
+
+    Attributes:
+        word: by which a target names it: ``group:G``.
+        topic: the internal topic whose partition's leader is the coordinator.
+        meaning: of one of the kind, in sentences.
+        creator: whose first request creates the topic.
+        example: of a target.
+    """
+
+    word: str
+    topic: str
+    meaning: str
+    creator: str
+    example: str
+
+
+GROUP = CoordinatedKind("group", OFFSETS_TOPIC, "group", "consumer of a group", "group:orders-app")
+TRANSACTION = CoordinatedKind(
+    "transaction", TRANSACTION_TOPIC, "transactional id", "transactional producer", "transaction:orders-copier"
+)
+COORDINATED: Mapping[str, CoordinatedKind] = {one.word: one for one in (GROUP, TRANSACTION)}
+"""Everything of which a broker may be the coordinator, by its word: the one table for every way to name a broker."""
+COORDINATED_FORMS = " or ".join(f"{one.word}:{'G' if one is GROUP else 'ID'}" for one in COORDINATED.values())
+
+
+class Coordinated(NamedTuple):
+    """A group or a transactional id."""
+
+    kind: CoordinatedKind
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.word}:{self.key}"
+
+
 class Role(NamedTuple):
-    """A role; the partition is None for the controller and a coordinator, the group that of a coordinator alone."""
+    """A role; the partition is None for the controller and a coordinator, ``of`` is what a coordinator coordinates."""
 
     kind: RoleKind
     partition: TopicPartition | None = None
-    group: str | None = None
+    of: Coordinated | None = None
 
     def __str__(self) -> str:
-        if self.group is not None:
-            return f"{self.kind.value} of group:{self.group}"
+        if self.of is not None:
+            return f"{self.kind.value} of {self.of}"
         return "the controller" if self.partition is None else f"{self.kind.value} of {self.partition}"
+
+    @property
+    def topics(self) -> list[str]:
+        """Return the topics whose metadata says which broker has the role."""
+        if self.of is not None:
+            return [self.of.kind.topic]
+        return [] if self.partition is None else [self.partition.topic]
 
 
 class PartitionView(NamedTuple):
@@ -99,34 +145,38 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
     return next((replica for replica in followers if fits(replica)), followers[0])
 
 
-def coordinator_of(answers: Iterable[metadata_pb2.MetadataResponse], group: str) -> int:
-    """Return the broker that coordinates a group: the leader of its partition of __consumer_offsets.
+def coordinator_of(answers: Iterable[metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
+    """Return the broker that coordinates a group or transactional id: the leader of its partition of the kind's topic.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
     """
     known = list(answers)
-    states = [at for at in newest_states(known) if at.topic == OFFSETS_TOPIC]
+    kind, key = coordinated
+    states = [at for at in newest_states(known) if at.topic == kind.topic]
     if known and not states:
         raise TidegaugeError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"no broker coordinates group {group}: there is no {OFFSETS_TOPIC} yet, which the first consumer of a "
-            "group creates; nothing was done",
+            f"no broker coordinates {kind.meaning} {key}: there is no {kind.topic} yet, which the first "
+            f"{kind.creator} creates; nothing was done",
         )
-    at = TopicPartition(OFFSETS_TOPIC, partition_of(group, len(states)) if states else 0)
+    at = TopicPartition(kind.topic, partition_of(key, len(states)) if states else 0)
     return leader_of(partition_view(known, at), at)
 
 
-def read_group(text: str) -> str:
-    """Return the group that ``group:G`` names.
+def read_coordinated(text: str) -> Coordinated:
+    """Return what ``group:G`` or ``transaction:ID`` names.
 
     Raises:
         ValueError: the text has another form.
     """
-    kind, separator, group = text.partition(":")
-    if kind != "group" or not separator or not group:
-        raise ValueError(f"'{text}' names no group; write group:G, for example group:orders-app")
-    return group
+    word, separator, key = text.partition(":")
+    if word not in COORDINATED or not separator or not key:
+        examples = " or ".join(one.example for one in COORDINATED.values())
+        raise ValueError(
+            f"'{text}' names no group and no transactional id; write {COORDINATED_FORMS}, for example {examples}"
+        )
+    return Coordinated(COORDINATED[word], key)
 
 
 def require_controller(broker_id: int | None) -> int:

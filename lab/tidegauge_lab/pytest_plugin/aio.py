@@ -26,6 +26,7 @@ from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.roles import TRANSACTION
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
 from tidegauge_lab.pytest_plugin.conditions import wait_until, wait_until_group
 
@@ -210,6 +211,14 @@ class AsyncCluster(AsyncFaults):
             TidegaugeError: there is none.
         """
         return await asyncio.to_thread(self.local.coordinator_of, group)
+
+    async def coordinator_of_transaction(self, transactional_id: str) -> int:
+        """Return the broker that coordinates a transactional id now.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return await asyncio.to_thread(self.local.coordinator_of, transactional_id, TRANSACTION)
 
     async def wait_group(
         self,

@@ -160,6 +160,14 @@ class SyncCluster(SyncClusterBase):
         """
         return self._run(self.aio.coordinator_of(group))
 
+    def coordinator_of_transaction(self, transactional_id: str) -> int:
+        """Return the broker that coordinates a transactional id now.
+
+        Raises:
+            TidegaugeError: there is none.
+        """
+        return self._run(self.aio.coordinator_of_transaction(transactional_id))
+
     def wait_group(
         self,
         group: str,

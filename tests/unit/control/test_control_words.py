@@ -15,7 +15,7 @@ from tidegauge_lab.control.problems import RefusedError
 from tidegauge_lab.control.reset import Baseline
 from tidegauge_lab.control.shapes import problem
 from tidegauge_lab.control.targets import read_target
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind
 from tidegauge_lab.scenario import steps
 
 ORDERS = {"orders": [[0, 1, 2]]}
@@ -29,7 +29,8 @@ ORDERS = {"orders": [[0, 1, 2]]}
         ("controller", Role(RoleKind.CONTROLLER)),
         ("leader-of:orders-0", Role(RoleKind.LEADER, TopicPartition("orders", 0))),
         ("follower-of:a-b-12", Role(RoleKind.FOLLOWER, TopicPartition("a-b", 12))),
-        ("coordinator-of:group:a:b", Role(RoleKind.COORDINATOR, group="a:b")),
+        ("coordinator-of:group:a:b", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a:b"))),
+        ("coordinator-of:transaction:t", Role(RoleKind.COORDINATOR, of=Coordinated(TRANSACTION, "t"))),
     ],
 )
 def test_targets(text: str, target: object):

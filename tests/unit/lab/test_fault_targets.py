@@ -9,10 +9,11 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_lab.cli.fault_targets import broker_with, taken_target, topics_of
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.cli.fault_targets import broker_with, taken_target
+from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind
 
 AT = TopicPartition("orders", 0)
+OF_GROUP = Coordinated(GROUP, "g")
 OPTIONS = {
     "target_id": None,
     "target_leader_of": None,
@@ -41,23 +42,24 @@ def said(controller: int, epoch: int) -> metadata_pb2.MetadataResponse:
 
 def test_a_broker_is_named_in_exactly_one_way() -> None:
     assert taken_target({**OPTIONS, "target_id": 2}) == 2
-    assert taken_target({**OPTIONS, "target_coordinator_of": "g"}) == Role(RoleKind.COORDINATOR, group="g")
+    assert taken_target({**OPTIONS, "target_coordinator_of": OF_GROUP}) == Role(RoleKind.COORDINATOR, of=OF_GROUP)
     assert taken_target({**OPTIONS, "target_leader_of": AT}) == Role(RoleKind.LEADER, AT)
     for wrong in ({}, {"target_id": 0, "target_controller": True}):
         with pytest.raises(click.UsageError, match="Name one broker"):
             taken_target({**OPTIONS, **wrong})
 
 
-def test_the_coordinator_is_looked_up_in_the_topic_of_offsets() -> None:
-    assert topics_of(Role(RoleKind.COORDINATOR, group="g")) == [OFFSETS_TOPIC]
-    assert topics_of(Role(RoleKind.LEADER, AT)) == ["orders"]
-    assert topics_of(Role(RoleKind.CONTROLLER)) == []
+def test_a_coordinator_is_looked_up_in_its_internal_topic() -> None:
+    assert Role(RoleKind.COORDINATOR, of=OF_GROUP).topics == [OFFSETS_TOPIC]
+    assert Role(RoleKind.COORDINATOR, of=Coordinated(TRANSACTION, "t")).topics == ["__transaction_state"]
+    assert Role(RoleKind.LEADER, AT).topics == ["orders"]
+    assert Role(RoleKind.CONTROLLER).topics == []
 
 
 def test_a_role_is_that_of_the_newest_metadata() -> None:
     responses = {0: said(0, 3), 1: said(2, 4)}
     assert broker_with(Role(RoleKind.CONTROLLER), responses) == 2
     assert broker_with(Role(RoleKind.LEADER, AT), responses) == 1
-    assert broker_with(Role(RoleKind.COORDINATOR, group="g"), responses) == 2
+    assert broker_with(Role(RoleKind.COORDINATOR, of=OF_GROUP), responses) == 2
     with pytest.raises(TidegaugeError, match="no active controller"):
         broker_with(Role(RoleKind.CONTROLLER), {})

@@ -11,6 +11,9 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.cli import faults
 from tidegauge_lab.local.roles import (
+    GROUP,
+    TRANSACTION,
+    Coordinated,
     PartitionView,
     Role,
     RoleKind,
@@ -18,7 +21,7 @@ from tidegauge_lab.local.roles import (
     follower_of,
     leader_of,
     partition_view,
-    read_group,
+    read_coordinated,
     require_controller,
 )
 
@@ -103,15 +106,15 @@ def test_without_a_cluster_a_fault_fails_with_1() -> None:
     assert "there is no cluster in /nonexistent" in result.stderr
 
 
-def groups_led_by(*leaders: int | None) -> metadata_pb2.MetadataResponse:
-    """Metadata in which these brokers lead the partitions of __consumer_offsets."""
+def led_by(*leaders: int | None, topic_name: str = "__consumer_offsets") -> metadata_pb2.MetadataResponse:
+    """Metadata in which these brokers lead the partitions of an internal topic."""
     states = []
     for index, leader in enumerate(leaders):
         state = metadata_pb2.PartitionMetadata(partition=index, leader_epoch=1, replicas=[0, 1, 2])
         if leader is not None:
             state.leader_id = leader
         states.append(state)
-    topic = metadata_pb2.TopicMetadata(name="__consumer_offsets", partitions=states)
+    topic = metadata_pb2.TopicMetadata(name=topic_name, partitions=states)
     return metadata_pb2.MetadataResponse(topics=[topic])
 
 
@@ -119,23 +122,37 @@ def test_the_coordinator_of_a_group_leads_the_partition_of_its_hash() -> None:
     """Java's hash of "g" is 103: partition 3 of 10 (GroupMetadataManager.partitionFor)."""
     leaders: list[int | None] = [0] * 10
     leaders[3] = 2
-    assert coordinator_of([groups_led_by(*leaders)], "g") == 2
+    group = Coordinated(GROUP, "g")
+    assert coordinator_of([led_by(*leaders)], group) == 2
     leaders[3] = None
     with pytest.raises(TidegaugeError, match="__consumer_offsets-3 has no leader"):
-        coordinator_of([groups_led_by(*leaders)], "g")
+        coordinator_of([led_by(*leaders)], group)
+
+
+def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash() -> None:
+    """The same hash, of the transactional id, in __transaction_state (TransactionStateManager.partitionFor)."""
+    leaders: list[int | None] = [0] * 10
+    leaders[3] = 2
+    both = led_by(*[1] * 10)
+    both.topics.extend(led_by(*leaders, topic_name="__transaction_state").topics)
+    assert coordinator_of([both], Coordinated(TRANSACTION, "g")) == 2
+    assert coordinator_of([both], Coordinated(GROUP, "g")) == 1
+    with pytest.raises(TidegaugeError, match="no __transaction_state yet, which the first transactional producer"):
+        coordinator_of([led_by(0)], Coordinated(TRANSACTION, "g"))
 
 
 def test_a_cluster_that_had_no_group_yet_has_no_coordinator() -> None:
     with pytest.raises(TidegaugeError, match="no broker coordinates group g") as caught:
-        coordinator_of([answer(0, 1)], "g")
+        coordinator_of([answer(0, 1)], Coordinated(GROUP, "g"))
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(TidegaugeError, match="no broker responds"):
-        coordinator_of([], "g")
+        coordinator_of([], Coordinated(GROUP, "g"))
 
 
-@pytest.mark.parametrize("text", ["g", "group:", "transaction:t", ""])
-def test_a_target_that_names_no_group_is_wrong_usage(text: str) -> None:
-    assert read_group("group:a:b") == "a:b"
-    with pytest.raises(ValueError, match="names no group"):
-        read_group(text)
+@pytest.mark.parametrize("text", ["g", "group:", "transaction:", "transactional:t", ""])
+def test_a_target_that_names_nothing_coordinated_is_wrong_usage(text: str) -> None:
+    assert read_coordinated("group:a:b") == (GROUP, "a:b")
+    assert read_coordinated("transaction:a:b") == (TRANSACTION, "a:b")
+    with pytest.raises(ValueError, match="names no group and no transactional id"):
+        read_coordinated(text)
     assert CliRunner().invoke(faults.kill, ["--coordinator-of", text]).exit_code == 2
