@@ -2,10 +2,12 @@
 
 Rules:
     1. Any broker forwards a request to the coordinator of the transactional id; it is retried as those about groups.
-    2. Producers are described by a partition's leader.
+    2. Producers are described by a partition's leader, or by the broker that is named.
     3. A hanging transaction, of which its coordinator knows nothing any more, is aborted by a marker straight to the
        leader of the partition, with the producer's epoch and the coordinator epoch that the partition knows, at least
        0. The coordinator is not asked (KIP-664).
+
+    4. Which transactions hang is said by ``hanging_transactions``.
 
 Source: KafkaAdminClient.listTransactions and its siblings, AbortTransactionHandler.
 """
@@ -117,14 +119,20 @@ class TransactionAdmin(GroupAdmin):
         )
 
     async def describe_producers(
-        self, topic_partition: TopicPartition, *, timeout_ms: float | None = None
+        self, topic_partition: TopicPartition, *, broker_id: int | None = None, timeout_ms: float | None = None
     ) -> list[ProducerDescription]:
-        """Return the producers that a partition's leader knows, by id.
+        """Return the producers that a replica of a partition knows, by id.
+
+        Args:
+            topic_partition: the partition.
+            broker_id: the broker to ask; None: the leader.
+            timeout_ms: how long to wait for the response.
 
         Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, ...
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+                BROKER_NOT_AVAILABLE, ...
         """
-        address = await self._leader_address(topic_partition)
+        address = await self._replica_address(topic_partition, broker_id)
         request = transactions_pb2.DescribeProducersRequest(
             topic=topic_partition.topic, partition=topic_partition.partition
         )
@@ -158,14 +166,38 @@ class TransactionAdmin(GroupAdmin):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
                 f"No open transaction begins at offset {start_offset} of {topic_partition}; `tidegauge "
-                "describe-transaction` and Kafka's DescribeProducers name those that there are",
+                f"describe-producers --topic {topic_partition.topic} --partition {topic_partition.partition}` lists "
+                "those that are open",
             )
-        address = await self._leader_address(topic_partition)
+        await self.write_abort_marker(
+            topic_partition,
+            found.producer_id,
+            found.producer_epoch,
+            max(0, found.coordinator_epoch),
+            timeout_ms=timeout_ms,
+        )
+        return found
+
+    async def write_abort_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Let a partition's leader write an ABORT marker of a producer, whether or not a transaction is open.
+
+        Raises:
+            TidegaugeError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: the leader knows a higher epoch; ...
+        """
+        address = await self._replica_address(topic_partition, None)
         marker = transactions_pb2.Marker(
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             committed=False,
-            coordinator_epoch=max(0, found.coordinator_epoch),
+            coordinator_epoch=coordinator_epoch,
             partitions=[
                 transactions_pb2.TransactionPartition(topic=topic_partition.topic, partition=topic_partition.partition)
             ],
@@ -175,19 +207,23 @@ class TransactionAdmin(GroupAdmin):
         request = transactions_pb2.WriteMarkersRequest(markers=[marker])
         response = await call(stub.WriteMarkers, request, timeout_ms=limit_ms, address=address)
         raise_for(response.markers[0].partitions[0].status)
-        return found
 
     async def _ask_transactions(
         self, method: str, request: Any, response: type[Response], timeout_ms: float | None
     ) -> Response:
         return await self._ask_coordinator(self._cluster.channels.transactions, method, request, response, timeout_ms)
 
-    async def _leader_address(self, at: TopicPartition) -> str:
+    async def _replica_address(self, at: TopicPartition, broker_id: int | None) -> str:
+        """Return the address of a broker; None: of the partition's leader."""
         info = await self.metadata([at.topic])
         topic = info.topics[at.topic]
         if topic.error is not ErrorCode.NONE or at.partition not in topic.partitions:
             code = topic.error if topic.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise TidegaugeError(code, f"There is no partition {at}")
+        if broker_id is not None:
+            if broker_id not in info.brokers:
+                raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not alive")
+            return info.brokers[broker_id].address
         leader = topic.partitions[at.partition].leader_id
         if leader is None or leader not in info.brokers:
             raise TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader at the moment")

@@ -16,9 +16,19 @@ from typing import Literal
 
 from tidegauge.in_sync import bounds_high_watermark, effective_min_isr, may_move, obstacle_to_joining
 from tidegauge.partition import TopicPartition
+from tidegauge_client.open_transaction_explanation import PartitionTransactions, explain_open_transactions
 
 About = Literal[
-    "leader", "high-watermark", "isr", "follower", "producers", "consumers", "health", "lab", "reassignment"
+    "leader",
+    "high-watermark",
+    "isr",
+    "follower",
+    "producers",
+    "consumers",
+    "transactions",
+    "health",
+    "lab",
+    "reassignment",
 ]
 
 RULE_ELECTION = (
@@ -80,7 +90,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader reports."""
+    """What the leader reports; ``lso`` is None where it does not report its last stable offset."""
 
     leo: int
     hw: int
@@ -88,6 +98,7 @@ class Led:
     maximal_isr: tuple[int, ...]
     remotes: Mapping[int, Remote]
     epoch_start: int | None = None
+    lso: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,7 @@ class Facts:
         faulty: number of faults that the lab has in force in a broker.
         adding, removing: replicas that a reassignment adds and removes.
         settings_problem: why the topic's settings are not known; the defaults are assumed then.
+        transactions: that are open there; None: the leader was not asked.
     """
 
     at: TopicPartition
@@ -132,6 +144,7 @@ class Facts:
     settings_problem: str = ""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    transactions: PartitionTransactions | None = None
 
     @property
     def effective_min_isr(self) -> int:
@@ -169,6 +182,7 @@ def explain(facts: Facts) -> list[Sentence]:
             *_out_of_sync(facts, facts.led),
             *_late(facts, facts.led),
             *_clients(facts, facts.led),
+            *_transactions(facts, facts.led),
         ]
     return [*sentences, *_health(facts), *_lab(facts)]
 
@@ -507,6 +521,14 @@ def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:
             RULE_OFFSETS,
             "a higher HW",
         )
+
+
+def _transactions(facts: Facts, led: Led) -> Iterator[Sentence]:
+    """Explain the last stable offset, and the transactions that are open."""
+    if facts.transactions is None or led.lso is None:
+        return
+    for one in explain_open_transactions(facts.at, led.hw, led.lso, facts.transactions):
+        yield Sentence("transactions", one.text, one.rule, one.change, wait_ms=one.wait_ms)
 
 
 # Words

@@ -1,7 +1,8 @@
 """``describe-topic --watch`` on a terminal: topics and replicas on one screen of 80 columns. Pure.
 
 Rules:
-    1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment.
+    1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment. The
+       last stable offset (LSO) has a column where a topic has a replica whose LSO differs from its HW.
     2. What is unhealthy is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
     3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are
        truncated. It is written over the previous one, line by line, so that nothing flickers.
@@ -31,13 +32,19 @@ def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, 
         count = len(topic.info.partitions)
         yield click.style(f"{topic.info.name}  ({count} partition{'' if count == 1 else 's'})", bold=True)
         if replicas and parts:
-            yield f"    {'BROKER':<8}{'ROLE':<9}{'ISR':<5}{'LOG START':>9}{'LEO':>9}{'HW':>9}{'LAG':>7}  EPOCHS"
+            stable = f"{'LSO':>9}" if _holds_readers(topic) else ""
+            yield f"    {'BROKER':<8}{'ROLE':<9}{'ISR':<5}{'LOG START':>9}{'LEO':>9}{'HW':>9}{stable}{'LAG':>7}  EPOCHS"
         for part in parts:
             yield _partition(part)
             if replicas:
                 states = topic.replicas.get(part.partition, ())
                 leo = next((state.leo for state in states if state.role == "leader"), None)
-                yield from (_replica(state, leo) for state in states)
+                yield from (_replica(state, leo, with_lso=_holds_readers(topic)) for state in states)
+
+
+def _holds_readers(topic: TopicDescription) -> bool:
+    """Return whether a transaction keeps readers of committed records below a high watermark."""
+    return any(state.lso not in {None, state.hw} for states in topic.replicas.values() for state in states)
 
 
 def _partition(part: PartitionInfo) -> str:
@@ -49,7 +56,7 @@ def _partition(part: PartitionInfo) -> str:
     return f"  {part.partition:<4} {leader}  epoch {part.leader_epoch}  {members}"
 
 
-def _replica(state: ReplicaState, leader_leo: int | None) -> str:
+def _replica(state: ReplicaState, leader_leo: int | None, *, with_lso: bool) -> str:
     lag = None if leader_leo is None or state.leo is None else leader_leo - state.leo
     colour = None
     if not state.in_isr or state.role in {"unknown", "offline"}:
@@ -58,7 +65,8 @@ def _replica(state: ReplicaState, leader_leo: int | None) -> str:
         colour = "yellow"
     elif state.role == "leader":
         colour = "green"
-    numbers = f"{_n(state.log_start):>9}{_n(state.leo):>9}{_n(state.hw):>9}{_n(lag):>7}"
+    stable = f"{_n(state.lso):>9}" if with_lso else ""
+    numbers = f"{_n(state.log_start):>9}{_n(state.leo):>9}{_n(state.hw):>9}{stable}{_n(lag):>7}"
     text = f"    {state.broker:<8}{state.role:<9}{'yes' if state.in_isr else 'no':<5}{numbers}  {_epochs(state.epochs)}"
     return click.style(text.rstrip(), fg=colour)
 

@@ -296,14 +296,22 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.describe_transaction(transactional_id, timeout_ms=timeout_ms))
 
     def describe_producers(
-        self, topic_partition: TopicPartition, *, timeout_ms: float | None = None
+        self, topic_partition: TopicPartition, *, broker_id: int | None = None, timeout_ms: float | None = None
     ) -> list[ProducerDescription]:
-        """Return the producers that a partition's leader knows, by id.
+        """Return the producers that a replica of a partition knows, by id.
+
+        Args:
+            topic_partition: the partition.
+            broker_id: the broker to ask; None: the leader.
+            timeout_ms: how long to wait for the response.
 
         Raises:
-            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, ...
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+                BROKER_NOT_AVAILABLE, ...
         """
-        return self._loop.run(self._inner.describe_producers(topic_partition, timeout_ms=timeout_ms))
+        return self._loop.run(
+            self._inner.describe_producers(topic_partition, broker_id=broker_id, timeout_ms=timeout_ms)
+        )
 
     def abort_transaction(
         self, topic_partition: TopicPartition, start_offset: int, *, timeout_ms: float | None = None
@@ -314,6 +322,26 @@ class SyncAdmin(Facade[Admin]):
             TidegaugeError: INVALID_REQUEST, no open transaction begins there; or why the marker was not written.
         """
         return self._loop.run(self._inner.abort_transaction(topic_partition, start_offset, timeout_ms=timeout_ms))
+
+    def write_abort_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Let a partition's leader write an ABORT marker of a producer, whether or not a transaction is open.
+
+        Raises:
+            TidegaugeError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: the leader knows a higher epoch; ...
+        """
+        self._loop.run(
+            self._inner.write_abort_marker(
+                topic_partition, producer_id, producer_epoch, coordinator_epoch, timeout_ms=timeout_ms
+            )
+        )
 
     def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
         """Return the groups of all live brokers, by id.

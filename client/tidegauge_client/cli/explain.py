@@ -1,6 +1,6 @@
 """``explain T-P``: why the HW is where it is, what holds it back and for how long, what is out of sync or leaderless.
 
-``explain group:G`` is in ``explain_group``.
+``explain group:G`` is in ``explain_group``, ``explain transaction:ID`` in ``explain_transaction``.
 
 The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the sentences
 from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not.
@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import click
 
@@ -25,13 +25,16 @@ from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin, topics_of
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
-from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines
+from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
+from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
+from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.group_explanation import GroupFacts, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
+from tidegauge_client.transaction_explanation import TransactionFacts, explain_transaction
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -47,6 +50,7 @@ _TITLES = {
     "follower": "Followers",
     "producers": "Producers",
     "consumers": "Consumers",
+    "transactions": "Transactions",
     "health": "Controller",
     "lab": "Lab",
 }
@@ -83,7 +87,8 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
     if part.leader_id is not None and responses.get(part.leader_id) is not None:
         lag_ms = await lag_ms_of(admin, part.leader_id)
     facts = facts_of(cluster, part, responses, configs, lag_ms)
-    return replace(facts, settings_problem=problem, **lab_facts(at, in_force))
+    transactions = None if facts.led is None else await gather_open_transactions(admin, at)
+    return replace(facts, settings_problem=problem, transactions=transactions, **lab_facts(at, in_force))
 
 
 async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
@@ -189,6 +194,7 @@ def _led(said: metadata_pb2.ReplicaDescription) -> Led:
             for remote in said.remote_replicas
         },
         epoch_start=said.leader_epoch_start_offset if said.HasField("leader_epoch_start_offset") else None,
+        lso=said.last_stable_offset if said.HasField("last_stable_offset") else None,
     )
 
 
@@ -196,19 +202,11 @@ def lines(facts: Facts, sentences: Sequence[Sentence]) -> Iterator[str]:
     """Return the explanation as text, within 80 columns."""
     leader = "none" if facts.leader is None else str(facts.leader)
     led = facts.led
-    ends = "HW and LEO unknown" if led is None else f"HW {led.hw}, LEO {led.leo}"
+    stable = "" if led is None or led.lso in {None, led.hw} else f"LSO {led.lso}, "
+    ends = "HW and LEO unknown" if led is None else f"{stable}HW {led.hw}, LEO {led.leo}"
     isr = facts.isr if led is None else led.isr
     yield f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
-    title = ""
-    for sentence in sentences:
-        if _TITLES[sentence.about] != title:
-            title = _TITLES[sentence.about]
-            yield ""
-            yield title
-        yield from _wrapped(sentence.text, "  ")
-        yield from _wrapped(f"Rule: {sentence.rule}.", "    ")
-        if sentence.change:
-            yield from _wrapped(f"Changes with: {sentence.change}.", "    ")
+    yield from titled_lines(sentences, _TITLES, _wrapped)
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -221,32 +219,44 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-class _Explained(click.ParamType["TopicPartition | str"]):
-    """The type of ``T-P`` or ``group:G``; the latter is the group's id, as text."""
+class _Named(NamedTuple):
+    """A group or a transactional id."""
 
-    name = "topic-partition or group"
+    kind: str
+    key: str
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition | str:
+
+_EXAMPLES = {"group": "group:billing", "transaction": "transaction:copier"}
+
+
+class _Explained(click.ParamType["TopicPartition | _Named"]):
+    """The type of ``T-P``, ``group:G`` or ``transaction:ID``."""
+
+    name = "topic-partition, group or transactional id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition | _Named:
         """Read the value, or fail as a usage error."""
-        kind, separator, group_id = str(value).partition(":")
-        if kind != "group" or not separator:
+        kind, separator, key = str(value).partition(":")
+        if kind not in _EXAMPLES or not separator:
             return PartitionType().convert(value, param, ctx)
-        if not group_id:
-            self.fail("group: needs a group id, for example group:billing", param, ctx)
-        return group_id
+        if not key:
+            self.fail(f"{kind}: needs an id, for example {_EXAMPLES[kind]}", param, ctx)
+        return _Named(kind, key)
 
 
 @click.command()
-@click.argument("about", type=_Explained(), metavar="T-P|group:G")
+@click.argument("about", type=_Explained(), metavar="T-P|group:G|transaction:ID")
 @verb_options
 @reports_errors
-def explain(about: TopicPartition | str, bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """Say why a partition or a consumer group is as it is, sentence by sentence, each with Kafka's rule."""
+def explain(about: TopicPartition | _Named, bootstrap_server: str | None, directory: Path, output: str) -> None:
+    """Say why a partition, a consumer group or a transactional id is as it is, each sentence with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
     if isinstance(about, TopicPartition):
         _explain_partition(about, bootstrap, output)
+    elif about.kind == "group":
+        _explain_group(about.key, bootstrap, output)
     else:
-        _explain_group(about, bootstrap, output)
+        _explain_transaction(about.key, bootstrap, output)
 
 
 def _explain_group(group_id: str, bootstrap: Sequence[str], output: str) -> None:
@@ -260,6 +270,20 @@ def _explain_group(group_id: str, bootstrap: Sequence[str], output: str) -> None
         print_json(group_json(facts, sentences))
         return
     for line in group_lines(facts, sentences, _wrapped):
+        click.echo(line)
+
+
+def _explain_transaction(transactional_id: str, bootstrap: Sequence[str], output: str) -> None:
+    async def work() -> TransactionFacts:
+        async with Admin(bootstrap) as admin:
+            return await gather_transaction(admin, transactional_id)
+
+    facts = run(work())
+    sentences = explain_transaction(facts)
+    if output == JSON:
+        print_json(transaction_json(facts, sentences))
+        return
+    for line in transaction_lines(facts, sentences, _wrapped):
         click.echo(line)
 
 
@@ -281,6 +305,7 @@ def _explain_partition(partition: TopicPartition, bootstrap: Sequence[str], outp
                 "replicas": list(facts.replicas),
                 "isr": list(facts.isr if facts.led is None else facts.led.isr),
                 "hw": None if facts.led is None else facts.led.hw,
+                "lso": None if facts.led is None else facts.led.lso,
                 "leo": None if facts.led is None else facts.led.leo,
                 "sentences": [asdict(sentence) for sentence in sentences],
             }

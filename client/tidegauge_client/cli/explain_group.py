@@ -7,9 +7,9 @@ Nothing is created: __consumer_offsets comes with the first consumer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
@@ -41,7 +41,7 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     if OFFSETS_TOPIC not in topics:
         return GroupFacts(group_id, None, frozenset((await admin.metadata([])).brokers))
     cluster = await admin.metadata([OFFSETS_TOPIC])
-    held = await _offsets_partition(admin, cluster, group_id)
+    held = await internal_partition(admin, cluster, OFFSETS_TOPIC, group_id)
     live = frozenset(cluster.brokers)
     try:
         group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
@@ -54,15 +54,15 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     return GroupFacts(group_id, held, live, group, rows=rows, leaderless=leaderless)
 
 
-async def _offsets_partition(admin: Admin, cluster: ClusterInfo, group_id: str) -> OffsetsPartition | None:
-    """Return the group's partition by the newest of all brokers' metadata."""
-    count = len(cluster.topics[OFFSETS_TOPIC].partitions) if OFFSETS_TOPIC in cluster.topics else 0
+async def internal_partition(admin: Admin, cluster: ClusterInfo, topic: str, key: str) -> OffsetsPartition | None:
+    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata."""
+    count = len(cluster.topics[topic].partitions) if topic in cluster.topics else 0
     if not count:
         return None
-    at = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, count))
-    views = await admin.metadata_of_each(list(cluster.brokers.values()), [OFFSETS_TOPIC])
+    at = TopicPartition(topic, partition_of(key, count))
+    views = await admin.metadata_of_each(list(cluster.brokers.values()), [topic])
     (part,) = newest_of([cluster, *views.values()], at)
-    settings, _ = await settings_of(admin, OFFSETS_TOPIC)
+    settings, _ = await settings_of(admin, topic)
     configs = {config.name: config.value for config in settings}
     return OffsetsPartition(
         at, part.leader_id, part.leader_epoch, tuple(part.replicas), tuple(part.isr), int(configs.get(MIN_ISR) or 1)
@@ -122,10 +122,30 @@ def group_lines(
 ) -> Iterator[str]:
     """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
     yield headline(facts)
+    yield from titled_lines(sentences, TITLES, wrap)
+
+
+class _Sentence(Protocol):
+    """A sentence of any explanation."""
+
+    @property
+    def about(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def rule(self) -> str: ...
+    @property
+    def change(self) -> str: ...
+
+
+def titled_lines(
+    sentences: Sequence[_Sentence], titles: Mapping[str, str], wrap: Callable[[str, str], list[str]]
+) -> Iterator[str]:
+    """Return sentences as text, each title once before those that follow each other; ``wrap`` breaks lines."""
     title = ""
     for sentence in sentences:
-        if TITLES[sentence.about] != title:
-            title = TITLES[sentence.about]
+        if titles[sentence.about] != title:
+            title = titles[sentence.about]
             yield ""
             yield title
         yield from wrap(sentence.text, "  ")

@@ -42,7 +42,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "verify",
     ),
     "Consumer groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
-    "Transactions": ("list-transactions", "describe-transaction", "abort-transaction"),
+    "Transactions": (
+        "list-transactions",
+        "describe-transaction",
+        "describe-producers",
+        "find-hanging",
+        "abort-transaction",
+    ),
     "Break it": (
         "kill",
         "stop",
@@ -75,7 +81,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 OTHERS = "Other verbs"
 KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "consumer-groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
-    "transactions": ("list-transactions", "describe-transaction", "abort-transaction"),
+    "transactions": ("list-transactions", "describe-transaction", "find-hanging", "abort-transaction"),
     "topics": ("create-topic", "list-topics", "describe-topic", "alter-topic", "delete-topic"),
     "configs": ("describe-config", "alter-config"),
     "console-producer": ("produce",),

@@ -7,6 +7,8 @@ SIGTERM stop the reading; what was handed over gets a few seconds for its acknow
 A line may begin with headers, then with a key, each ended by a separator of its own, as ``parse.headers`` and
 ``parse.key`` of kafka-console-producer.sh; headers have the form that ``consume`` prints for ``%h``.
 
+With ``--transactional-id`` the records are written in transactions (``produce_transactions``).
+
 ``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format is
 described in ``tidegauge_client.history``.
 """
@@ -18,7 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,15 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
 from tidegauge_client.cli.lines import read_lines
+from tidegauge_client.cli.produce_transactions import (
+    TRANSACTION_TIMEOUT_MS,
+    LastEnds,
+    ProduceTransactions,
+    TransactionFailed,
+    TransactionPlan,
+    plan_of,
+    transaction_options,
+)
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
@@ -66,6 +77,8 @@ class Work:
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     headers: Headers = ()
     headers_separator: bytes | None = None
+    plan: TransactionPlan | None = None
+    transactions: ProduceTransactions | None = None
     refused: int = 0
     line_number: int = 0
     problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
@@ -79,6 +92,8 @@ class Work:
             batch_size_bytes=BATCH_SIZE_BYTES,
             delivery_timeout_ms=self.delivery_timeout_ms,
             request_timeout_ms=min(self.request_timeout_ms, self.delivery_timeout_ms - LINGER_MS),
+            transactional_id=None if self.plan is None else self.plan.transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS if self.plan is None else self.plan.timeout_ms,
         )
 
     def split(self, line: bytes) -> tuple[Headers, bytes | None, bytes]:
@@ -133,6 +148,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
 
     Raises:
         MalformedLine: a line can't be split; those before it were handed over.
+        TransactionFailed: the transaction can't go on.
     """
     begun = time.monotonic()
     index = 0
@@ -148,15 +164,21 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                 work.history.sends_to(producer.topic_identity(work.topic))
                 work.history.invoked(index, key, value, work.partition, timestamp_ms)
             try:
+                if work.transactions is not None:
+                    await work.transactions.before_record()
                 future = await producer.send(
                     work.topic, value, key, partition=work.partition, timestamp_ms=timestamp_ms, headers=headers
                 )
             except TidegaugeError as problem:
                 work.refused += 1
                 work.failed(index, problem, is_definite=True)  # it was never handed over
+                if work.transactions is not None:
+                    raise TransactionFailed(f"The transaction can't go on: {problem}") from None
             else:
                 future.add_done_callback(partial(work.answered, index))
             index += 1
+            if work.transactions is not None:
+                await work.transactions.after_record()
 
 
 @click.command("produce")
@@ -213,6 +235,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append what happens to each record, for `verify`.",
 )
+@transaction_options
 @verb_options
 @reports_errors
 def produce(
@@ -228,6 +251,10 @@ def produce(
     delivery_timeout_ms: int,
     request_timeout_ms: int,
     history: Path | None,
+    transactional_id: str | None,
+    commit_every: int | None,
+    ending: LastEnds | None,
+    transaction_timeout_ms: int | None,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
@@ -237,6 +264,9 @@ def produce(
     before_key = _separator("--headers-separator", headers_separator)
     if count is not None and (file is not None or separator is not None or before_key is not None):
         raise click.UsageError("Option --count can't be used with --file, --key-separator or --headers-separator")
+    plan = plan_of(transactional_id, commit_every, ending, transaction_timeout_ms)
+    if plan is not None and (ACKS[acks] != "all" or history is not None):
+        raise click.UsageError("Option --transactional-id needs --acks all, and can't be used with --history")
     try:
         headers = [parse_header(text.encode(errors="surrogateescape")) for text in fixed_headers]
     except ValueError as problem:
@@ -261,6 +291,7 @@ def produce(
             request_timeout_ms,
             headers,
             before_key,
+            plan,
         )
         lines = read_lines(source) if count is None else numbered(count)
         sentence = run(_produce(bootstrap, work, lines, output))
@@ -288,16 +319,15 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {work.topic}-{work.partition}; the topic has {len(info.partitions)} partitions",
             )
+        if work.plan is not None:
+            work.transactions = ProduceTransactions(producer, work.plan)
+            await work.transactions.init()
         begun = time.monotonic()
         try:
-            try:
-                await send_all(producer, work, lines)
-            except MalformedLine as problem:
-                stopped = str(problem)
-            await producer.flush()
+            stopped = await _write(producer, work, lines)
         except asyncio.CancelledError:
             interrupted = True
-            await producer.stop(LAST_ANSWERS_MS)
+            await _interrupt(producer, work)
         seconds = time.monotonic() - begun
         # The acknowledgements' callbacks run in the loop's next turn.
         await asyncio.sleep(0)
@@ -311,6 +341,30 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
     return stopped
 
 
+async def _write(producer: Producer, work: Work, lines: AsyncIterator[list[bytes]]) -> str | None:
+    """Write all records, and end the last transaction; return why it stopped before the last line, if it did."""
+    try:
+        await send_all(producer, work, lines)
+        if work.transactions is not None:
+            await work.transactions.finish()
+        await producer.flush()
+    except (MalformedLine, TransactionFailed) as problem:
+        if work.transactions is not None:
+            with suppress(TransactionFailed):  # the first problem is the one to report
+                await work.transactions.give_up()
+        await producer.flush()
+        return str(problem)
+    return None
+
+
+async def _interrupt(producer: Producer, work: Work) -> None:
+    """Abort the open transaction, or wait for the last acknowledgements; both only for a while."""
+    if work.transactions is not None:
+        with suppress(TransactionFailed, TimeoutError):
+            await asyncio.wait_for(work.transactions.give_up(), LAST_ANSWERS_MS / 1000)
+    await producer.stop(LAST_ANSWERS_MS)
+
+
 def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
     """Print the summary."""
     summary = {
@@ -320,8 +374,10 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
         "retries": counters.retries,
         "seconds": round(seconds, 3),
     }
+    done = work.transactions
     if output == JSON:
-        print_json(summary)
+        ends = {} if done is None else {"committed": done.committed, "aborted": done.aborted, "open": int(done.is_open)}
+        print_json(summary | ({"transactions": ends} if ends else {}))
     else:
         for (code, sentence), times in work.problems.most_common(PROBLEMS_TOLD):
             say(f"{times} records failed: {TidegaugeError(code, sentence)}")
@@ -329,6 +385,9 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
             f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
             f"{summary['failed']} failed, {summary['retries']} retries"
         )
+        if done is not None:
+            left_open = "; the last one is open until its timeout" if done.is_open else ""
+            say(f"Transactions: {done.committed} committed, {done.aborted} aborted{left_open}")
 
 
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:

@@ -1,4 +1,6 @@
-"""``list-transactions``, ``describe-transaction`` and ``abort-transaction``: kafka-transactions.sh over gRPC.
+"""``list-transactions`` and ``describe-transaction``: kafka-transactions.sh list and describe, over gRPC.
+
+What is about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) is in ``hanging``.
 
 Columns are those of Kafka's tool (TransactionsCommand).
 """
@@ -12,9 +14,8 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import print_json, reports_errors, verb_options
-from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
+from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
 from tidegauge_client.cli.common import JSON, run, servers
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -121,47 +122,6 @@ def describe_transaction(transactional_id: str, bootstrap_server: str | None, di
     )
     for line in table(columns, [row]):
         click.echo(line)
-
-
-@click.command("abort-transaction")
-@click.option("--topic", required=True, help="Topic of the hanging transaction.")
-@click.option("--partition", required=True, type=click.IntRange(min=0), help="Its partition.")
-@click.option(
-    "--start-offset", required=True, type=click.IntRange(min=0), metavar="N", help="First offset of the transaction."
-)
-@verb_options
-@reports_errors
-def abort_transaction(
-    topic: str, partition: int, start_offset: int, bootstrap_server: str | None, directory: Path, output: str
-) -> None:
-    """Abort a hanging transaction, of which its coordinator knows nothing any more, at one partition.
-
-    The marker goes straight to the partition's leader; the coordinator is not asked (KIP-664). A transaction that its
-    coordinator knows is ended by its producer, by a new producer of the same id, or by its timeout.
-    """
-    at = TopicPartition(topic, partition)
-    bootstrap = servers(bootstrap_server, directory)
-
-    async def work() -> ProducerDescription:
-        async with Admin(bootstrap) as admin:
-            return await admin.abort_transaction(at, start_offset)
-
-    found = run(work())
-    if output == JSON:
-        print_json(
-            {
-                "topic": topic,
-                "partition": partition,
-                "start_offset": start_offset,
-                "producer_id": found.producer_id,
-                "producer_epoch": found.producer_epoch,
-            }
-        )
-        return
-    click.echo(
-        f"The transaction of producer {found.producer_id}, epoch {found.producer_epoch}, at offset {start_offset} of "
-        f"{at} is aborted."
-    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

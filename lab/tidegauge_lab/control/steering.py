@@ -30,6 +30,7 @@ from tidegauge_lab.control.request_journal import RequestJournal
 from tidegauge_lab.control.reset import Baseline, load_baseline, reset, save_baseline
 from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.targets import read_target
+from tidegauge_lab.control.transactions import start_offsets
 from tidegauge_lab.group_conditions import offset_rows_of
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
@@ -40,7 +41,7 @@ from tidegauge_lab.performing import perform
 from tidegauge_lab.pytest_plugin.conditions import NotSoError, wait_until_group
 from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
 
-GROUP_TIMEOUT_MS = 10_000
+COORDINATOR_TIMEOUT_MS = 10_000
 MOST_EVENTS = 5_000
 _FITS = {"start": ProcessState.DOWN, "resume": ProcessState.PAUSED}
 _LOOK_AGAIN_SECONDS = 0.05
@@ -114,7 +115,7 @@ class Control:
     async def groups(self, _: Asked) -> dict[str, Any]:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
-            listed = await admin.list_groups(timeout_ms=GROUP_TIMEOUT_MS)
+            listed = await admin.list_groups(timeout_ms=COORDINATOR_TIMEOUT_MS)
         return {"groups": [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]}
 
     async def group(self, asked: Asked) -> dict[str, Any]:
@@ -124,6 +125,34 @@ class Control:
         if found is None:
             raise not_found(f"there is no group {name}", ErrorCode.GROUP_ID_NOT_FOUND.name)
         return found
+
+    async def transactions(self, _: Asked) -> dict[str, Any]:
+        """Return all transactional ids."""
+        async with Admin(self._file.bootstrap_servers) as admin:
+            listed = await admin.list_transactions(timeout_ms=COORDINATOR_TIMEOUT_MS)
+        return {
+            "transactions": [
+                {
+                    "id": one.transactional_id,
+                    "state": one.state,
+                    "coordinator": one.coordinator,
+                    "producer_id": one.producer_id,
+                }
+                for one in listed
+            ]
+        }
+
+    async def transaction(self, asked: Asked) -> dict[str, Any]:
+        """Return a transactional id as its coordinator has it."""
+        name = asked.path["transaction"]
+        async with Admin(self._file.bootstrap_servers) as admin:
+            try:
+                found = await admin.describe_transaction(name, timeout_ms=COORDINATOR_TIMEOUT_MS)
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+                raise not_found(f"there is no transactional id {name}", problem.code.name) from None
+            return views.transaction_view(found, await start_offsets(admin, found))
 
     async def events(self, asked: Asked) -> dict[str, Any]:
         """Return what happened after a numbered event, up to this request."""
@@ -304,7 +333,7 @@ class Control:
 
     async def _group(self, name: str) -> dict[str, Any] | None:
         async with Admin(self._file.bootstrap_servers) as admin:
-            group = await admin.describe_group(name, timeout_ms=GROUP_TIMEOUT_MS)
+            group = await admin.describe_group(name, timeout_ms=COORDINATOR_TIMEOUT_MS)
             if group.state == "Dead":
                 return None
             return views.group_view(group, await offset_rows_of(admin, group))

@@ -8,6 +8,7 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.group_tables import OffsetRow
 from tidegauge_lab.local import readiness
 from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_states
@@ -58,6 +59,7 @@ def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict
         "isr": list(state.isr),
         "offline": list(state.offline_replicas),
         "high_watermark": own.high_watermark if own is not None and own.role == "leader" else None,
+        "last_stable_offset": None if own is None or own.role != "leader" else _last_stable_offset(own),
         "replicas": [_replica(broker_id, said.get(broker_id), broker_id in state.isr) for broker_id in state.replicas],
     }
 
@@ -75,7 +77,35 @@ def _replica(broker_id: int, said: metadata_pb2.ReplicaDescription | None, in_is
         "log_start_offset": said.log_start_offset,
         "log_end_offset": said.log_end_offset,
         "high_watermark": said.high_watermark,
+        "last_stable_offset": _last_stable_offset(said),
         "epochs": [{"epoch": one.leader_epoch, "start_offset": one.start_offset} for one in said.epochs],
+    }
+
+
+def _last_stable_offset(said: metadata_pb2.ReplicaDescription) -> int | None:
+    """Return where readers of committed records end; None where the broker is of an earlier version."""
+    return said.last_stable_offset if said.HasField("last_stable_offset") else None
+
+
+def transaction_view(found: TransactionDescription, open_at: Mapping[TopicPartition, int | None]) -> dict[str, Any]:
+    """Return ``/v1/transactions/{id}``.
+
+    Args:
+        found: what the coordinator has.
+        open_at: the first offset of the producer's open transaction, by partition; None: there is none, or the
+            partition's leader does not respond.
+    """
+    return {
+        "id": found.transactional_id,
+        "state": found.state,
+        "coordinator": found.coordinator,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "start_time_ms": found.start_time_ms if found.start_time_ms >= 0 else None,
+        "partitions": [
+            {"topic": at.topic, "partition": at.partition, "start_offset": open_at.get(at)} for at in found.partitions
+        ],
     }
 
 

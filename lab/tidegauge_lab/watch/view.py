@@ -221,6 +221,7 @@ def _replica(
         "epoch": said.leader_epoch if said.HasField("leader_epoch") else None,
         "logStart": said.log_start_offset,
         "hw": said.high_watermark,
+        "lso": said.last_stable_offset if said.HasField("last_stable_offset") else None,
         "leo": said.log_end_offset,
         "epochs": list(_epochs(said)),
         "bytes": said.size_bytes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click import style, unstyle
 
@@ -40,6 +42,16 @@ def test_replicas_stand_under_their_partition_within_80_columns() -> None:
     assert leader == ["1", "leader", "yes", "0", "1234567", "1234560", "0", "..", "7@7000", "8@8000"]
     assert follower == ["2", "follower", "yes", "0", "1234560", "1234560", "7", "0@0"]
     assert unknown == ["0", "unknown", "no", "-", "-", "-", "-", "-"]
+
+
+def test_the_last_stable_offset_stands_where_a_transaction_holds_readers() -> None:
+    """Rule 1: beside the HW, with the other columns where they were for a topic without transactions."""
+    held = [replace(state, lso=state.hw and state.hw - 5) for state in STATES]
+    lines = [unstyle(line) for line in view([(replace(TOPIC, replicas={0: held}), [PART])], replicas=True)]
+    assert lines[1].split()[5:9] == ["LEO", "HW", "LSO", "LAG"]
+    assert lines[3].split()[4:8] == ["1234567", "1234560", "1234555", "0"]
+    stable = [replace(state, lso=state.hw) for state in STATES]
+    assert list(view([(replace(TOPIC, replicas={0: stable}), [PART])], replicas=True))[1].split()[6] == "HW"
 
 
 @pytest.mark.parametrize(("line", "colour"), [(3, "32"), (4, "33"), (5, "31")])

@@ -62,7 +62,7 @@ def test_a_healthy_partition_with_its_replicas_as_they_are():
     assert (part["low"], part["high"]) == (0, 20)
     assert part["replicas"]["1"] == {
         "isr": True, "held": False, "keptBy": None, "old": False, "role": "leader", "epoch": 0, "logStart": 0,
-        "hw": 18, "leo": 20, "epochs": [[0, 0, 20]], "bytes": 0, "knows": {"2": 18},
+        "hw": 18, "lso": None, "leo": 20, "epochs": [[0, 0, 20]], "bytes": 0, "knows": {"2": 18},
     }  # fmt: skip
     assert part["replicas"]["2"]["hw"] == 15
     assert part["replicas"]["2"]["knows"] == {}, "only a leader records remote LEOs"

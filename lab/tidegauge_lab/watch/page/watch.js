@@ -312,9 +312,14 @@ function drawCell(cell, partition, id) {
   style(cell.hw, "left", `min(${percent(at(replica.hw))}, 100% - 2px)`);
   show(cell.hw, width > 0);
   write(cell.start, replica.logStart > 0 ? `start ${replica.logStart}` : "");
-  write(cell.mark, `HW ${replica.hw}`);
+  write(cell.mark, `${holdsReaders(replica) ? `LSO ${replica.lso} ` : ""}HW ${replica.hw}`);
   write(cell.end, `LEO ${replica.leo}`);
   drawEpochs(cell, replica.epochs);
+}
+
+// A transaction that is open, or has just ended: readers of committed records end below the high watermark.
+function holdsReaders(replica) {
+  return replica.lso !== null && replica.lso !== replica.hw;
 }
 
 function gradient(replica, at, percent) {
@@ -390,7 +395,7 @@ function inWords(replica) {
   if (replica.leo === undefined) return replica.role === "offline" ? "Its log folder is offline." : "Its broker has not answered yet.";
   const words = [
     `${replica.role}${replica.epoch === null ? "" : ` in epoch ${replica.epoch}`}, ${replica.isr ? "in the ISR" : "not in the ISR"}${replica.old ? " (as last seen)" : ""}`,
-    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw}, ${replica.bytes} bytes`,
+    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}, ${replica.bytes} bytes`,
   ];
   const epochs = replica.epochs.map(([epoch, from, to]) => (from === to ? `${epoch}@${from} (empty)` : `${epoch}@${from}`));
   words.push(epochs.length ? `epochs ${epochs.join(" ")}` : "no epochs yet");

@@ -1,0 +1,109 @@
+"""``explain transaction:ID``: whether a transaction is open, until when, and what its end waits for.
+
+The facts come from the metadata, from the id's coordinator, and from the leaders of the transaction's partitions.
+Nothing is created: __transaction_state comes with the first transactional producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TRANSACTION_TOPIC
+from tidegauge_client.admin import Admin
+from tidegauge_client.admin_transactions import TransactionDescription
+from tidegauge_client.cli.explain_group import internal_partition, titled_lines
+from tidegauge_client.cli.open_transactions import abort_intervals_ms
+from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
+
+TITLES = {
+    "coordinator": "Coordinator",
+    "state-topic": "State topic",
+    "transaction": "Transaction",
+    "partition": "Partitions",
+}
+_ATTEMPT_MS = 2_000
+
+
+async def gather_transaction(admin: Admin, transactional_id: str) -> TransactionFacts:
+    """Gather what the cluster knows of a transactional id.
+
+    Raises:
+        TidegaugeError: no broker responds.
+    """
+    if TRANSACTION_TOPIC not in await admin.list_topics():
+        return TransactionFacts(transactional_id, None, frozenset((await admin.metadata([])).brokers))
+    cluster = await admin.metadata([TRANSACTION_TOPIC])
+    held = await internal_partition(admin, cluster, TRANSACTION_TOPIC, transactional_id)
+    live = frozenset(cluster.brokers)
+    try:
+        found = await admin.describe_transaction(transactional_id, timeout_ms=_ATTEMPT_MS)
+    except TidegaugeError as problem:
+        return TransactionFacts(transactional_id, held, live, problem=problem.code)
+    intervals = await abort_intervals_ms(admin, {found.coordinator})
+    places = await _places(admin, found)
+    now_ms = int(time.time() * 1000)
+    return TransactionFacts(
+        transactional_id, held, live, found, places=places, now_ms=now_ms, interval_ms=intervals[found.coordinator]
+    )
+
+
+async def _places(admin: Admin, found: TransactionDescription) -> list[Place]:
+    """Return the partitions of the transaction, each as its leader sees it."""
+    if not found.partitions:
+        return []
+    cluster = await admin.metadata(sorted({at.topic for at in found.partitions}))
+
+    async def place(at: TopicPartition) -> Place:
+        leader = cluster.leader(at)
+        if leader is None:
+            return Place(at, None)
+        try:
+            producers = await admin.describe_producers(at, timeout_ms=_ATTEMPT_MS)
+        except TidegaugeError as problem:
+            return Place(at, leader.broker_id, problem=str(problem))
+        mine = (one.transaction_start_offset for one in producers if one.producer_id == found.producer_id)
+        return Place(at, leader.broker_id, next(mine, None))
+
+    return list(await asyncio.gather(*map(place, sorted(found.partitions))))
+
+
+def headline(facts: TransactionFacts) -> str:
+    """Return the first line: the transactional id in short."""
+    held, found = facts.partition, facts.transaction
+    where = "no coordinator" if held is None or held.leader is None else f"coordinator {held.leader}"
+    if found is None:
+        why = "" if facts.problem is ErrorCode.NONE else f": {facts.problem.name}"
+        return f"Transactional id {facts.transactional_id}: state unknown, {where}{why}"
+    return (
+        f"Transactional id {facts.transactional_id}: {found.state}, producer {found.producer_id}, epoch "
+        f"{found.producer_epoch}, {where}"
+    )
+
+
+def transaction_json(facts: TransactionFacts, sentences: Sequence[Statement]) -> dict[str, Any]:
+    """Return the explanation for ``-o json``."""
+    held, found = facts.partition, facts.transaction
+    return {
+        "transactional_id": facts.transactional_id,
+        "state": None if found is None else found.state,
+        "producer_id": None if found is None else found.producer_id,
+        "producer_epoch": None if found is None else found.producer_epoch,
+        "coordinator": -1 if held is None or held.leader is None else held.leader,
+        "state_partition": None if held is None else held.at.partition,
+        "error": None if facts.problem is ErrorCode.NONE else facts.problem.name,
+        "sentences": [asdict(sentence) for sentence in sentences],
+    }
+
+
+def transaction_lines(
+    facts: TransactionFacts, sentences: Sequence[Statement], wrap: Callable[[str, str], list[str]]
+) -> Iterator[str]:
+    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
+    yield headline(facts)
+    yield from titled_lines(sentences, TITLES, wrap)

@@ -1,0 +1,273 @@
+"""Explain why a transactional id is as it is: facts in, sentences out, each with Kafka's rule. Pure.
+
+Rules: those of ``explanation``: every sentence follows from the facts and names its rule; what is not known is called
+unknown; a sentence about time names an upper bound. Source: TransactionCoordinator, TransactionStateManager and
+TransactionMarkerChannelManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_transactions import TransactionDescription
+from tidegauge_client.group_explanation import OffsetsPartition as StatePartition
+from tidegauge_client.transaction_words import (
+    DEFAULT_ABORT_INTERVAL_MS,
+    RULE_LAST_STABLE_OFFSET,
+    RULE_MARKERS,
+    RULE_TIMEOUT,
+    ago,
+    decision_of,
+    producer_words,
+    timeout_words,
+)
+
+About = Literal["coordinator", "state-topic", "transaction", "partition"]
+
+RULE_COORDINATOR = (
+    "the coordinator of a transactional id is the leader of the partition of __transaction_state to which the id "
+    "hashes (TransactionStateManager.partitionFor)"
+)
+RULE_CREATE = (
+    "the first FindCoordinator of a transactional id creates __transaction_state, with "
+    "transaction.state.log.replication.factor replicas"
+)
+RULE_LOAD = (
+    "a new leader reads the whole partition before it serves its ids: COORDINATOR_LOAD_IN_PROGRESS "
+    "(TransactionStateManager.loadTransactionsForTxnTopicPartition)"
+)
+RULE_MIN_ISR = (
+    "every change of a transaction is appended with acks=all, and below min.insync.replicas producers get "
+    "COORDINATOR_NOT_AVAILABLE (TransactionStateManager.appendTransactionToLog)"
+)
+RULE_UNKNOWN = (
+    "an id comes into being with InitProducerId, and is removed when it was not used for "
+    "transactional.id.expiration.ms (TransactionStateManager.removeExpiredTransactionalIds)"
+)
+RULE_ONGOING = (
+    "a transaction begins with its first partition, and ends with EndTxn, a new producer of the id, or a timeout"
+)
+RULE_BUSY = (
+    "until every marker is written, the id's producers get CONCURRENT_TRANSACTIONS "
+    "(TransactionCoordinator.handleAddPartitionsToTransaction)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition of the transaction.
+
+    Attributes:
+        leader: None: it has none, or the leader is not alive.
+        start_offset: the first offset of the producer's open transaction there; None: none is open there.
+        problem: why its leader did not say; empty if it did.
+    """
+
+    at: TopicPartition
+    leader: int | None
+    start_offset: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFacts:
+    """What is known of a transactional id.
+
+    Attributes:
+        partition: of __transaction_state that holds it; None: there is no such topic.
+        live: registered brokers.
+        transaction: what its coordinator says; None: it says nothing, and ``problem`` why.
+        problem: the error of the coordinator, or that it does not respond.
+        places: the partitions of the transaction; of a decided one, those without a marker.
+        now_ms: when it was asked for, in ms since 1970.
+        interval_ms: between two looks of the coordinator for timed-out transactions.
+    """
+
+    transactional_id: str
+    partition: StatePartition | None
+    live: frozenset[int] = frozenset()
+    transaction: TransactionDescription | None = None
+    problem: ErrorCode = ErrorCode.NONE
+    places: Sequence[Place] = ()
+    now_ms: int = 0
+    interval_ms: int = DEFAULT_ABORT_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement about the transactional id.
+
+    Attributes:
+        about: what it explains.
+        text: the state, and its cause.
+        rule: Kafka's rule.
+        change: what would change it; empty where nothing needs to.
+        partition: the partition concerned.
+        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
+    """
+
+    about: About
+    text: str
+    rule: str
+    change: str = ""
+    partition: str | None = None
+    wait_ms: int | None = None
+
+
+def explain_transaction(facts: TransactionFacts) -> list[Statement]:
+    """Explain the coordinator, the state of the transaction, and what its partitions wait for."""
+    return [*_coordinator(facts), *_state(facts)]
+
+
+def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
+    held = facts.partition
+    if held is None:
+        yield Statement(
+            "coordinator",
+            f"There is no __transaction_state yet, so no broker coordinates transactional id {facts.transactional_id}.",
+            RULE_CREATE,
+            "a transactional producer; while fewer brokers are alive than the topic has replicas, it gets "
+            "COORDINATOR_NOT_AVAILABLE",
+        )
+        return
+    if held.leader is None:
+        live = ",".join(map(str, sorted(facts.live & set(held.replicas)))) or "none"
+        yield Statement(
+            "coordinator",
+            f"{held.at} holds the id and has no leader: of its replicas {_ids(held.replicas)}, {live} live. Its "
+            "producers get COORDINATOR_NOT_AVAILABLE, and an open transaction stays open.",
+            RULE_COORDINATOR,
+            f"a leader of {held.at}: `tidegauge explain {held.at}`",
+        )
+        return
+    where = f"Broker {held.leader} leads {held.at}, which holds the id, in epoch {held.leader_epoch}"
+    if facts.problem is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        text, rule, change = f"{where}, and still loads the ids of that partition.", RULE_LOAD, "the end of the load"
+    elif facts.transaction is None and facts.problem is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        text = f"{where}, and does not coordinate it at the moment: {facts.problem.name}."
+        rule = RULE_COORDINATOR
+        change = (
+            f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
+            f"session has ended: `tidegauge explain {held.at}`"
+        )
+    else:
+        text, rule, change = f"{where}: it is the coordinator.", RULE_COORDINATOR, ""
+    yield Statement("coordinator", text, rule, change)
+    if held.is_below_min_isr:
+        yield Statement(
+            "state-topic",
+            f"The ISR of {held.at} is {_ids(held.isr)}, fewer than min.insync.replicas={held.min_isr}: no transaction "
+            "can begin or end.",
+            RULE_MIN_ISR,
+            f"more replicas in sync: `tidegauge explain {held.at}`",
+        )
+
+
+def _state(facts: TransactionFacts) -> Iterator[Statement]:
+    found = facts.transaction
+    if found is None:
+        if facts.problem is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            yield Statement(
+                "transaction",
+                f"The coordinator does not know transactional id {facts.transactional_id}.",
+                RULE_UNKNOWN,
+                "a producer with this id",
+            )
+        return
+    who = producer_words(found.producer_id, found.producer_epoch, None)
+    if found.state == "Ongoing":
+        yield from _ongoing(facts, found, who)
+    elif decision := decision_of(found):
+        yield from _decided(facts, found, who, decision)
+    else:
+        ends = {"CompleteCommit": "was committed", "CompleteAbort": "was aborted"}
+        last = f"its last transaction {ends[found.state]}" if found.state in ends else "it has had no transaction yet"
+        yield Statement(
+            "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
+        )
+
+
+def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -> Iterator[Statement]:
+    count = len(found.partitions)
+    yield Statement(
+        "transaction",
+        f"A transaction of {who} has been open since {ago(found.start_time_ms, facts.now_ms)}, with {count} "
+        f"partition{'' if count == 1 else 's'}.",
+        RULE_ONGOING,
+        "a commit or abort of its producer, or a new producer of the id, which aborts it",
+    )
+    text, wait_ms = timeout_words(found, facts.now_ms, facts.interval_ms)
+    yield Statement("transaction", text, RULE_TIMEOUT, "that time", wait_ms=wait_ms)
+    for place in facts.places:
+        if place.start_offset is not None:
+            yield Statement(
+                "partition",
+                f"read_committed readers of {place.at} get nothing from {place.start_offset} on, where the transaction "
+                "begins.",
+                RULE_LAST_STABLE_OFFSET,
+                "the end of the transaction",
+                str(place.at),
+            )
+        elif place.problem:
+            yield _unknown(place)
+        else:
+            yield Statement(
+                "partition",
+                f"{place.at} is in the transaction, and has no record of it.",
+                RULE_ONGOING,
+                "",
+                str(place.at),
+            )
+
+
+def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, decision: str) -> Iterator[Statement]:
+    count = len(found.partitions)
+    yield Statement(
+        "transaction",
+        f"The {decision} of the transaction of {who} is decided, and {count} partition{_have(count)} not acknowledged "
+        "the marker. Its producers get CONCURRENT_TRANSACTIONS meanwhile.",
+        RULE_BUSY,
+        "the markers",
+    )
+    for place in facts.places:
+        if place.leader is None:
+            yield Statement(
+                "partition",
+                f"{place.at} has no leader: its marker waits for one.",
+                RULE_MARKERS,
+                f"a leader: `tidegauge explain {place.at}`",
+                str(place.at),
+            )
+        elif place.problem:
+            yield _unknown(place)
+        else:
+            written = "is not written" if place.start_offset is not None else "is written, or there is no record of it,"
+            yield Statement(
+                "partition",
+                f"The marker of {place.at} {written} and broker {place.leader} has not acknowledged it.",
+                RULE_MARKERS,
+                f"broker {place.leader}, and followers that copy the marker: `tidegauge explain {place.at}`",
+                str(place.at),
+            )
+
+
+def _unknown(place: Place) -> Statement:
+    return Statement(
+        "partition",
+        f"Of {place.at} nothing is known: {place.problem}.",
+        RULE_MARKERS,
+        f"`tidegauge explain {place.at}` says more",
+        str(place.at),
+    )
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def _have(count: int) -> str:
+    return " has" if count == 1 else "s have"
