@@ -4,7 +4,9 @@ As in Kafka this is no event of the controller: settings, topic and deletion mar
 controller epoch, and whichever controller sees them finishes the work. The response comes when this broker's own
 metadata shows the result, or it is REQUEST_TIMED_OUT, though the change may still happen. Added partitions are written
 expecting the version that was read, where Kafka writes unconditionally: of two concurrent requests the second sees the
-first.
+first. A request over more topics than can be written within its timeout (at least ``LEAST_WRITING_MS``) is responded to
+then: what had no turn has REQUEST_TIMED_OUT, and nothing is written for it. Kafka writes everything, however long that
+takes, and waits after that.
 Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions.
 """
 
@@ -41,6 +43,8 @@ from tidegauge_controller.stop_at import StopAt
 from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
 
 TIMED_OUT = "The request timed out."
+LEAST_WRITING_MS = 10_000
+"""How long the topics of a request are written at least, so that a short timeout ends only the wait, as in Kafka."""
 
 
 class MetadataView(Protocol):
@@ -92,9 +96,13 @@ class TopicAdmin:
         self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; ``validate_only``: say what would become of them, and write nothing."""
+        deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
+            if self._is_over(written_until):
+                outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                continue
             try:
                 topic_id, created = await self._create(context, topic, validate_only=validate_only)
             except TidegaugeError as refusal:
@@ -102,17 +110,17 @@ class TopicAdmin:
             else:
                 outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
                 partitions[topic.name] = created
-        return await self._until_led(outcomes, partitions, timeout_ms)
+        return await self._until_led(outcomes, partitions, deadline)
 
     async def _until_led(
-        self, outcomes: Sequence[TopicOutcome], partitions: Mapping[str, Sequence[TopicPartition]], timeout_ms: int
+        self, outcomes: Sequence[TopicOutcome], partitions: Mapping[str, Sequence[TopicPartition]], deadline: float
     ) -> list[TopicOutcome]:
         """Wait until these partitions have leaders in the metadata; a topic that lacks one has timed out."""
 
         def leaderless(topic: str) -> bool:
             return any(self._metadata.leader_of(at) is None for at in partitions.get(topic, ()))
 
-        await self._until(lambda: not any(leaderless(topic) for topic in partitions), timeout_ms)
+        await self._until(lambda: not any(leaderless(topic) for topic in partitions), deadline)
         return [
             self._late(outcome) if outcome.error is ErrorCode.NONE and leaderless(outcome.name) else outcome
             for outcome in outcomes
@@ -171,9 +179,13 @@ class TopicAdmin:
         validate_only: bool = False,
     ) -> list[TopicOutcome]:
         """Add partitions to topics, each by itself; ``validate_only``: write nothing."""
+        deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
         for topic in topics:
+            if self._is_over(written_until):
+                outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                continue
             try:
                 added = await self._add_partitions(context, topic, validate_only=validate_only)
             except TidegaugeError as refusal:
@@ -181,7 +193,7 @@ class TopicAdmin:
             else:
                 partitions[topic.name] = added
                 outcomes.append(TopicOutcome(topic.name))
-        return await self._until_led(outcomes, partitions, timeout_ms)
+        return await self._until_led(outcomes, partitions, deadline)
 
     async def _add_partitions(
         self, context: ControllerContext, topic: NewPartitions, *, validate_only: bool
@@ -215,8 +227,12 @@ class TopicAdmin:
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Mark topics for deletion and wait until the metadata no longer shows them."""
+        deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
         for name in names:
+            if self._is_over(written_until):
+                outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                continue
             try:
                 await self._mark(name)
             except TidegaugeError as refusal:
@@ -224,7 +240,7 @@ class TopicAdmin:
             else:
                 outcomes.append(TopicOutcome(name))
         marked = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE]
-        await self._until(lambda: not any(self._metadata.knows_topic(name) for name in marked), timeout_ms)
+        await self._until(lambda: not any(self._metadata.knows_topic(name) for name in marked), deadline)
         return [
             self._late(outcome)
             if outcome.error is ErrorCode.NONE and self._metadata.knows_topic(outcome.name)
@@ -252,12 +268,21 @@ class TopicAdmin:
         def missing() -> Iterable[TopicPartition]:
             return (at for at, leader in leaders.items() if self._metadata.leader_of(at) != leader)
 
-        await self._until(lambda: not any(True for _ in missing()), timeout_ms)
+        await self._until(lambda: not any(True for _ in missing()), self._deadlines(timeout_ms)[0])
         return list(missing())
 
-    async def _until(self, condition: Callable[[], bool], timeout_ms: int) -> None:
+    @staticmethod
+    def _deadlines(timeout_ms: int) -> tuple[float, float]:
+        """Return when the wait ends that begins now, and when the writing does: seconds of the event loop's clock."""
+        now = asyncio.get_running_loop().time()
+        return now + timeout_ms / 1000, now + max(timeout_ms, LEAST_WRITING_MS) / 1000
+
+    @staticmethod
+    def _is_over(deadline: float) -> bool:
+        return asyncio.get_running_loop().time() >= deadline
+
+    async def _until(self, condition: Callable[[], bool], deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
         while not condition():
             remaining_ms = int((deadline - loop.time()) * 1000)
             if remaining_ms <= 0:

@@ -56,6 +56,16 @@ def begin_message() -> None:
     _items_left[0] = MAX_ITEMS
 
 
+def items_left() -> int:
+    """Return how many array items the message that is being decoded may still have."""
+    return _items_left[0]
+
+
+def resume_message(items: int) -> None:
+    """Allow so many further array items to a message whose decoding goes on: others were decoded meanwhile."""
+    _items_left[0] = items
+
+
 def read_uvarint(buffer: memoryview, first: int, offset: int) -> tuple[int, int]:
     """Return an unsigned varint whose first byte was read already, and the offset behind it."""
     value, shift = first & 127, 7
@@ -111,10 +121,10 @@ def _reject(reason: str) -> None:
 @functools.cache
 def codec(struct_class: type, version: int, flexible: bool) -> Codec:
     """Return the codec for a struct; ``flexible``: with compact types and tagged fields (KIP-482)."""
-    return _Compiler(struct_class, version, flexible).compile()
+    return Compiler(struct_class, version, flexible).compile()
 
 
-class _Compiler:
+class Compiler:
     """One struct in one version. In the generated code ``b`` is the buffer, ``o`` the offset, ``w`` takes parts."""
 
     def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
@@ -186,6 +196,10 @@ class _Compiler:
 
     # Decoding
 
+    def _read_nested(self, wire: Wire) -> str:
+        """Return an expression for a nested struct and the offset behind it."""
+        return f"d_{self._nested(wire)}(b,o)"
+
     def _decoder(self) -> list[str]:
         lines = ["def decode(b,o):"]
         run: list[tuple[str, str]] = []
@@ -223,10 +237,10 @@ class _Compiler:
             return [f"{indent}{target},=u_{self._struct(character)}(b,o);o+={size}"]
         may_be_null = self._version in wire.nullable
         if wire.kind == "struct":
-            nested = self._nested(wire)
+            read = self._read_nested(wire)
             if not may_be_null:
-                return [f"{indent}{target},o=d_{nested}(b,o)"]
-            return [f"{indent}n=b[o];o+=1", f"{indent}{target}=None", f"{indent}if n==1:{target},o=d_{nested}(b,o)"]
+                return [f"{indent}{target},o={read}"]
+            return [f"{indent}n=b[o];o+=1", f"{indent}{target}=None", f"{indent}if n==1:{target},o={read}"]
         lines = self._read_length("h" if wire.kind == "string" else "i", indent)
         null = f"{target}=None" if may_be_null else f"reject('{name} is null')"
         lines += [f"{indent}if n<0:{null}", f"{indent}else:"]
@@ -353,7 +367,11 @@ class _Compiler:
                 f"{indent}elif n:w({value})",
             ]
         assert wire.kind == "array", "record batches stand in arrays of topics and partitions"
-        return [*lines, f"{indent}for z in {value}:e_{self._nested(wire)}(z,w)"]
+        return [*lines, f"{indent}for z in {value}:{self._write_item(wire)}"]
+
+    def _write_item(self, wire: Wire) -> str:
+        """Return a statement that writes a struct ``z`` of an array."""
+        return f"e_{self._nested(wire)}(z,w)"
 
     def _write_tagged(self) -> list[str]:
         """Fields that have their default are left out; the others stand in the order of their tags."""

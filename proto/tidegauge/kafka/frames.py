@@ -11,18 +11,32 @@ Source: https://kafka.apache.org/protocol.html; ``RequestHeader.parse``, ``ApiMe
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, Api, message_class
-from tidegauge.kafka.compiler import Codec, MalformedMessage, begin_message, codec, read_uvarint
+from tidegauge.kafka.compiler import (
+    Codec,
+    MalformedMessage,
+    begin_message,
+    codec,
+    items_left,
+    read_uvarint,
+    resume_message,
+)
 from tidegauge.kafka.records import Buffer
+from tidegauge.kafka.stepwise import stepwise_codec
 
 _FIXED = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _RESPONSE = struct.Struct(">ii")
+_SMALL_BYTES = 4096
+"""Buffers below this size cost less joined than each by itself."""
+
+Result = TypeVar("Result")
 
 
 class UnsupportedRequest(Exception):
@@ -113,10 +127,58 @@ def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, respo
     try:
         message, end = functions.decode(buffer, offset)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise MalformedMessage(f"not a message of {APIS[key].name} v{version}: {problem}") from problem
+        raise _not_readable(key, version, problem) from problem
     if end > len(buffer):
-        raise MalformedMessage(f"a message of {APIS[key].name} v{version} ends behind its frame")
+        raise _too_long(key, version)
     return message, end
+
+
+def _not_readable(key: int, version: int, problem: Exception) -> MalformedMessage:
+    return MalformedMessage(f"not a message of {APIS[key].name} v{version}: {problem}")
+
+
+def _too_long(key: int, version: int) -> MalformedMessage:
+    return MalformedMessage(f"a message of {APIS[key].name} v{version} ends behind its frame")
+
+
+def decode_in_slices(key: int, version: int, buffer: memoryview, offset: int, items: int) -> Generator[None, None, Any]:
+    """Decode a request as ``decode`` does, and yield after every so many items: other messages may be decoded then.
+
+    Returns:
+        The message.
+
+    Raises:
+        UnsupportedRequest: no such API or version.
+        MalformedMessage: the bytes are no such message.
+    """
+    api = _api(key, version)
+    functions = stepwise_codec(message_class(key, response=False), version, api.is_flexible(version))
+    begin_message()
+    try:
+        message, end = yield from _sliced(functions.decode(buffer, offset), items)
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
+        raise _not_readable(key, version, problem) from problem
+    if end > len(buffer):
+        raise _too_long(key, version)
+    return message
+
+
+def _sliced(steps: Generator[None, None, Result], size: int) -> Generator[None, None, Result]:
+    """Run steps, and yield after every ``size`` of them; the limit of items is that of the message meanwhile."""
+    returned: list[Result] = []
+
+    def run() -> Iterator[None]:
+        returned.append((yield from steps))
+
+    running = run()
+    while True:
+        for _ in itertools.islice(running, size):
+            pass
+        if returned:
+            return returned[0]
+        left = items_left()
+        yield
+        resume_message(left)
 
 
 def encode(key: int, version: int, message: Any) -> list[Buffer]:
@@ -128,6 +190,28 @@ def encode(key: int, version: int, message: Any) -> list[Buffer]:
     parts: list[Buffer] = []
     functions.encode_parts(message, parts.append)
     return parts
+
+
+def encode_in_slices(key: int, version: int, message: Any, items: int) -> Generator[None, None, list[Buffer]]:
+    """Encode a message as ``encode`` does, and yield after every so many items.
+
+    Returns:
+        Its bytes: record batches are the caller's own buffers, what stands between them is joined.
+    """
+    functions = stepwise_codec(message.__class__, version, _api(key, version).is_flexible(version))
+    parts: list[Buffer] = []
+    small: list[Buffer] = []
+
+    def append(part: Buffer) -> None:
+        if len(part) < _SMALL_BYTES:
+            small.append(part)
+            return
+        parts.append(b"".join(small))
+        parts.append(part)
+        small.clear()
+
+    yield from _sliced(functions.encode(message, append), items)
+    return [*parts, b"".join(small)]
 
 
 def response_header(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:

@@ -19,6 +19,7 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
+from tidegauge_controller import topic_admin
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.decisions.steps import ZnodeStat
 from tidegauge_controller.decisions.topic_events import process_topic_change
@@ -207,3 +208,32 @@ async def test_a_deletion_is_a_marker_made_once() -> None:
     refused = await disabled.delete("orders")
     assert (refused.error, refused.message) == (ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     assert disabled.zookeeper.children(DELETE_TOPICS) == []
+
+
+async def test_topics_that_there_is_no_time_to_write_have_timed_out_and_leave_no_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request over very many topics has its response in time, in place of minutes later."""
+    stage = Stage()
+    await stage.create(NewTopic("old", partition_count=1, replication_factor=1))
+    monkeypatch.setattr(topic_admin, "LEAST_WRITING_MS", -1)
+    before = dict(stage.zookeeper.nodes)
+    names = ["a", "b"]
+    created = await stage.admin.create(stage.term.context, [NewTopic(name) for name in names], timeout_ms=-1)
+    grown = await stage.admin.add_partitions(stage.term.context, [NewPartitions("old", 2)], timeout_ms=-1)
+    deleted = await stage.admin.delete(["old"], timeout_ms=-1)
+    assert [outcome.name for outcome in created] == names
+    assert {outcome.error for outcome in [*created, *grown, *deleted]} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert stage.zookeeper.nodes == before
+
+
+async def test_a_short_timeout_ends_the_wait_and_not_the_writing() -> None:
+    """ZkAdminManager writes every topic before it looks at the timeout."""
+    stage = Stage()
+    created = await stage.admin.create(
+        stage.term.context, [NewTopic(name, partition_count=1, replication_factor=1) for name in "ab"], timeout_ms=0
+    )
+    assert [(outcome.name, outcome.error) for outcome in created] == [
+        (name, ErrorCode.REQUEST_TIMED_OUT) for name in "ab"
+    ]
+    assert {topic_path(name) for name in "ab"} <= set(stage.zookeeper.nodes)

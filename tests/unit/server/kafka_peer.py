@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
+from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
 class Transport(asyncio.Transport):
@@ -75,6 +76,7 @@ class Listener:
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[..., Any]] = {}
         self.room = True
+        self.turns = Turns()
         self.gone: list[KafkaConnection] = []
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:

@@ -52,7 +52,7 @@ async def ask(service: Any, name: str, version: int, request: Any) -> Any:
     if isinstance(response, Held):
         response = response.message
     if isinstance(response, Encoded):
-        return decode(key, response.version, memoryview(response.body), response=True)[0]
+        return decode(key, response.version, memoryview(joined(response.body)), response=True)[0]
     assert isinstance(response, message_class(key, response=True))
     return decode(key, version, memoryview(joined(encode(key, version, response))), response=True)[0]
 

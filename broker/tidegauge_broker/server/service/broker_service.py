@@ -246,7 +246,7 @@ class BrokerService:
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Delete the records below offsets, for good."""
-        internal = [item.topic_partition for item in wanted if item.topic_partition.topic in INTERNAL_TOPICS]
+        internal = {item.topic_partition: None for item in wanted if item.topic_partition.topic in INTERNAL_TOPICS}
         refused = [
             DeleteRecordsResult(
                 at, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {at.topic}"

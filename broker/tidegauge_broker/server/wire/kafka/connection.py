@@ -10,7 +10,9 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        the order of the requests. Kafka itself waits; a client sees no difference.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
-    5. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
+    5. A large message is decoded, handled and encoded in slices, so that other connections are served meanwhile
+       (``turns``, ``portions``).
+    6. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
        (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
@@ -27,18 +29,20 @@ import logging
 import os
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, PRODUCE
+from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
     RequestHeader,
     UnsupportedRequest,
     decode,
+    decode_in_slices,
     encode,
+    encode_in_slices,
     read_request_header,
     response_header,
 )
@@ -49,6 +53,7 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import Begun
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
+from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.request import (
     CloseConnection,
     Context,
@@ -58,7 +63,9 @@ from tidegauge_broker.server.wire.kafka.request import (
     Paced,
     Pending,
     Silent,
+    settled,
 )
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
 
 LOG = logging.getLogger("tidegauge.kafka")
 READ_BYTES = 256 * 1024
@@ -76,6 +83,10 @@ _HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
 _SCRATCH = memoryview(bytearray(READ_BYTES))
 """All connections read into this buffer: between a read and the copy of its bytes nothing else runs."""
 _NUMBERS = itertools.count(1)
+_NO_LARGER_THAN_REQUEST = {PRODUCE, FETCH}
+"""A response has at most as many items as its request, but for fetch sessions, where most have few."""
+_CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
+"""What closes the connection with one line in the log."""
 
 
 class Owner(Protocol):
@@ -85,6 +96,7 @@ class Owner(Protocol):
     max_request_bytes: int
     handlers: dict[int, Handler]
     gate: Gate | None
+    turns: Turns
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -102,7 +114,7 @@ class Owner(Protocol):
 class _Slot:
     """A request whose response is not sent yet."""
 
-    __slots__ = ("bytes_per_second", "has_appended", "header", "parts", "pending", "waits_for")
+    __slots__ = ("bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
@@ -111,6 +123,8 @@ class _Slot:
         self.pending: PendingResponse | None = None
         self.bytes_per_second = 0
         """The rate at which the response is sent; 0: at once."""
+        self.is_large = False
+        """Whether its message has so many bytes that it is decoded and encoded in slices."""
         self.has_appended = False
         """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
 
@@ -299,14 +313,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
             handler = self._owner.handlers.get(header.key)
             if handler is None:
                 raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
+            slot = _Slot(header)
             if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
                 message: Any = None  # the body of an unknown version is not read
-            else:
+            elif len(frame) <= LARGE_FRAME_BYTES:
                 message, _ = decode(header.key, header.version, frame, header.body_at)
-            slot = _Slot(header)
+            else:
+                slot.is_large = True
+                handler = in_portions(header.key, handler)
+                slices = decode_in_slices(header.key, header.version, frame, header.body_at, ITEMS_PER_TURN)
+                message = self._owner.turns.run(slices)
             self._slots.append(slot)
-            self._respond(slot, self._handle(handler, message, header, len(frame)))
-        except (MalformedMessage, UnsupportedRequest, CloseConnection) as problem:
+            if slot.is_large and isinstance(message, Remaining):
+                self._respond(slot, self._handle_later(handler, message, header, len(frame)))
+            else:
+                self._respond(slot, self._handle(handler, message, header, len(frame)))
+        except _CLOSING as problem:
             self._close(str(problem))
         except Exception:
             LOG.exception("A request of %s failed; its connection is closed", self.peer_host)
@@ -320,6 +342,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return gated(
             gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
         )
+
+    async def _handle_later(
+        self, handler: Handler, decoding: Remaining[Any], header: RequestHeader, size_bytes: int
+    ) -> Any:
+        """Handle a large request when it is decoded."""
+        return await settled(self._handle(handler, await decoding.run(), header, size_bytes))
 
     def _respond(self, slot: _Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait
@@ -342,7 +370,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(response, Held):
             slot.pending = response.pending
             response = response.message
-        slot.parts = _encoded(slot.header, response)
+        header = slot.header
+        if isinstance(response, Encoded):
+            slot.parts = _framed(header, response.version, response.body)
+        elif header.key in _NO_LARGER_THAN_REQUEST and not slot.is_large:
+            slot.parts = _framed(header, header.version, encode(header.key, header.version, response))
+        else:
+            slices = encode_in_slices(header.key, header.version, response, ITEMS_PER_TURN)
+            body = self._owner.turns.run(slices)
+            if isinstance(body, list):
+                slot.parts = _framed(header, header.version, body)
+            else:
+                encoding = asyncio.get_running_loop().create_task(body.run())
+                self._wait(slot, encoding, lambda body: Encoded(body, header.version))
 
     def _wait(self, slot: _Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
         slot.waits_for = future
@@ -362,7 +402,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 _give_up(future.result())
             return
         if problem is not None:
-            if isinstance(problem, CloseConnection):
+            if isinstance(problem, _CLOSING):
                 self._close(str(problem))
             else:
                 LOG.error("A request of %s failed; its connection is closed", self.peer_host, exc_info=problem)
@@ -486,11 +526,5 @@ def _size_problem(size: int, max_bytes: int) -> str:
     return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"
 
 
-def _encoded(header: RequestHeader, response: Any) -> list[Buffer]:
-    if isinstance(response, Encoded):
-        body: list[Buffer] = [response.body]
-        version = response.version
-    else:
-        version = header.version
-        body = encode(header.key, version, response)
+def _framed(header: RequestHeader, version: int, body: Sequence[Buffer]) -> list[Buffer]:
     return [response_header(header.key, version, header.correlation_id, sum(map(len, body))), *body]

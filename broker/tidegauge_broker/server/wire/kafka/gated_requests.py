@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_resources,
     named_transaction,
 )
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Paced, Pending, Silent
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Paced, Silent, settled
 
 
 async def gated(
@@ -67,7 +66,7 @@ async def gated(
     )
     form = _Form(key, request, named, context)
     try:
-        return await through(gate, asked, form, lambda: _handled(handle, form.request))
+        return await through(gate, asked, form, lambda: settled(handle(form.request)))
     except CallRefused as refused:
         raise CloseConnection(str(refused)) from None
 
@@ -82,13 +81,6 @@ def _of_session(session_id: int, context: Context) -> Iterator[TopicPartition]:
         name = topic if isinstance(topic, str) else _topic_name(topic, context)
         if name is not None:
             yield TopicPartition(name, partition)
-
-
-async def _handled(handle: Callable[[Any], Any], request: Any) -> Any:
-    response = handle(request)
-    if isinstance(response, Pending):
-        return response.respond(await response.future)
-    return await response if asyncio.iscoroutine(response) else response
 
 
 class _Form:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tidegauge.kafka.frames import RequestHeader
+from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
@@ -37,7 +38,7 @@ class Held(NamedTuple):
 class Encoded(NamedTuple):
     """A response's body that is encoded already; ``version`` is the one that it is encoded in."""
 
-    body: bytes
+    body: Sequence[Buffer]
     version: int
 
 
@@ -77,6 +78,13 @@ class Context:
     def version(self) -> int:
         """Version of the request and of its response."""
         return self.header.version
+
+
+async def settled(response: Response) -> Any:
+    """Return what a handler's response becomes when it is there: a message, ``Held``, ``Encoded`` or ``Silent``."""
+    if isinstance(response, Pending):
+        return response.respond(await response.future)
+    return await response if asyncio.iscoroutine(response) else response
 
 
 Response: TypeAlias = "Any | Held | Encoded | Silent | Pending | Coroutine[Any, Any, Any]"

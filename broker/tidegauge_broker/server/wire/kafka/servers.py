@@ -29,6 +29,7 @@ from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+from tidegauge_broker.server.wire.kafka.turns import Turns
 from tidegauge_broker.server.wire.limits import Limits
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -61,10 +62,18 @@ class KafkaServers:
         needs_certificate = settings.text("ssl.client.auth") == "required"
         tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
         slots = settings.integer("max.incremental.fetch.session.cache.slots")
+        turns = Turns()
         sessions = FetchSessionCache(slots, lambda: random.randint(1, INT_MAX))
         self._listeners = [
             _KafkaListener(
-                one, tls if listeners.protocols[one.name] == SSL else None, service, limits, sessions, now_ms, rates
+                one,
+                tls if listeners.protocols[one.name] == SSL else None,
+                service,
+                limits,
+                sessions,
+                turns,
+                now_ms,
+                rates,
             )
             for one in listeners.bound_by(KAFKA)
         ]
@@ -117,6 +126,7 @@ class _KafkaListener:
         service: BrokerService,
         limits: Limits,
         sessions: FetchSessionCache,
+        turns: Turns,
         now_ms: Callable[[], int],
         rates: ConnectionRates,
     ) -> None:
@@ -125,6 +135,7 @@ class _KafkaListener:
         self.connections: set[KafkaConnection] = set()
         self.name = at.name
         self.gate = service.gate
+        self.turns = turns
         self._at = at
         self._service = service
         self._sessions = sessions

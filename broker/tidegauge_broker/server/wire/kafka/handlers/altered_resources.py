@@ -5,12 +5,14 @@ Source: ``KafkaApis.processAlterConfigsRequest`` and ``processIncrementalAlterCo
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.wire.kafka.handlers.common import message_of
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
 class Resource(Protocol):
@@ -36,7 +38,7 @@ async def alter_each(
     alter: Callable[[AResource], Awaitable[Problem]],
     response: Callable[[int, str | None, int, str], AResponse],
 ) -> list[AResponse]:
-    """Alter each resource for itself; one that is named twice gets INVALID_REQUEST.
+    """Alter each resource for itself, others served between them; one that is named twice gets INVALID_REQUEST.
 
     Args:
         resources: those of the request.
@@ -45,12 +47,14 @@ async def alter_each(
     """
     named = Counter((one.resource_type, one.resource_name) for one in resources)
     responses = []
-    for resource in resources:
+    for number, resource in enumerate(resources, 1):
         if named[resource.resource_type, resource.resource_name] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
         else:
             error, message = await alter(resource)
         responses.append(response(error, message_of(error, message), resource.resource_type, resource.resource_name))
+        if not number % ITEMS_PER_TURN:
+            await asyncio.sleep(0)
     return responses
 
 

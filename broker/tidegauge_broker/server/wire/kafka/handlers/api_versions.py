@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.frames import encode, joined
+from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler
 
@@ -28,20 +28,20 @@ def handler_for(served: Sequence[int]) -> Handler:
     def versions(version: int) -> Encoded:
         keys = [ApiVersion(key, APIS[key].first, APIS[key].last) for key in served]
         response = ApiVersionsResponse(api_keys=keys, finalized_features_epoch=0)
-        return Encoded(joined(encode(API_VERSIONS, version, response)), version)
+        return Encoded(encode(API_VERSIONS, version, response), version)
 
     def handle(request: ApiVersionsRequest | None, context: Context) -> Encoded:
         api = APIS[API_VERSIONS]
         if request is None:
             keys = [ApiVersion(API_VERSIONS, api.first, api.last)]
             response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
-            return Encoded(joined(encode(API_VERSIONS, 0, response)), 0)
+            return Encoded(encode(API_VERSIONS, 0, response), 0)
         version = context.version
         if version >= 3:
             names = (request.client_software_name, request.client_software_version)
             if not all(map(_SOFTWARE.fullmatch, names)):
                 response = ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-                return Encoded(joined(encode(API_VERSIONS, version, response)), version)
+                return Encoded(encode(API_VERSIONS, version, response), version)
         return versions(version)
 
     return handle

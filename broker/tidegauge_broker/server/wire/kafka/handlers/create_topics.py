@@ -32,13 +32,14 @@ _FIRST_WITH_DETAILS = 5
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create topics, each for itself."""
     named = Counter(topic.name for topic in request.topics)
+    duplicates = {name for name, times in named.items() if times > 1}
     outcomes: dict[str, TopicOutcome] = {}
     wanted: list[NewTopic] = []
     for topic in request.topics:
         if topic.name in outcomes:
             continue
         try:
-            wanted.append(_new_topic(topic, [name for name, times in named.items() if times > 1]))
+            wanted.append(_new_topic(topic, duplicates))
         except TidegaugeError as problem:
             outcomes[topic.name] = TopicOutcome(topic.name, problem.code, problem.message)
     created = await context.service.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only)

@@ -1,0 +1,147 @@
+"""Large requests whose items are handled each for itself are handled in portions, with turns of the event loop between.
+
+Rules:
+    1. The response is that to the whole request: results in the order of its items, one entry for a topic that was
+       divided. The fields beside the results are those of the last portion, the nodes those of all.
+    2. Where an item that is named twice is judged differently, a request with such an item is handled whole.
+    3. Every portion begins before the responses of those that wait are awaited: timeouts do not add up.
+Kafka's request handlers are threads, so that a large request keeps one of them busy and not the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidegauge.kafka import apis
+from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response, Silent, settled
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+
+
+class Division(NamedTuple):
+    """Where a request's items are, and the results of its response.
+
+    Attributes:
+        items: array of the request.
+        results: array of the response; it has one result for each item, in their order.
+        partitions: array of an item, and that of its result, which can be divided too.
+        judges_repeats: rule 2.
+    """
+
+    items: str
+    results: str
+    partitions: tuple[str, str] | None = None
+    judges_repeats: bool = False
+
+
+DIVISIONS = {
+    apis.PRODUCE: Division("topic_data", "responses", ("partition_data", "partition_responses"), judges_repeats=True),
+    apis.LIST_OFFSETS: Division("topics", "topics", ("partitions", "partitions"), judges_repeats=True),
+    apis.METADATA: Division("topics", "topics", judges_repeats=True),
+    apis.FIND_COORDINATOR: Division("coordinator_keys", "coordinators"),
+    apis.DESCRIBE_GROUPS: Division("groups", "groups"),
+    apis.OFFSET_FOR_LEADER_EPOCH: Division("topics", "topics", ("partitions", "partitions")),
+    apis.DESCRIBE_CONFIGS: Division("resources", "results"),
+    apis.DELETE_GROUPS: Division("groups_names", "results", judges_repeats=True),
+    apis.DESCRIBE_PRODUCERS: Division("topics", "topics", ("partition_indexes", "partitions")),
+}
+
+
+def in_portions(key: int, handler: Handler) -> Handler:
+    """Return a handler that divides large requests of an API; the handler itself where they are not divided."""
+    division = DIVISIONS.get(key)
+    return handler if division is None else partial(_handle, handler, division)
+
+
+def _handle(handler: Handler, division: Division, request: Any, context: Context) -> Response:
+    items = getattr(request, division.items)
+    if not items or _size(items, division) <= ITEMS_PER_TURN or (division.judges_repeats and _repeats(items, division)):
+        return handler(request, context)
+    return _handle_portions(handler, division, request, context)
+
+
+def _size(items: Sequence[Any], division: Division) -> int:
+    if division.partitions is None:
+        return len(items)
+    return len(items) + sum(len(getattr(item, division.partitions[0])) for item in items)
+
+
+def _repeats(items: Sequence[Any], division: Division) -> bool:
+    """Return whether an item is named twice."""
+    names = [item if isinstance(item, str) else (item.name, getattr(item, "topic_id", None)) for item in items]
+    if division.partitions is None:
+        return len(set(names)) < len(names)
+    numbers = [
+        (name, getattr(partition, "index", None), getattr(partition, "partition_index", None))
+        for name, item in zip(names, items, strict=True)
+        for partition in getattr(item, division.partitions[0])
+    ]
+    return len(set(numbers)) < len(numbers)
+
+
+class Portion(NamedTuple):
+    """Some items of a request.
+
+    Attributes:
+        items: they.
+        is_continued: whether the first one has the rest of the partitions of the last one before.
+    """
+
+    items: list[Any]
+    is_continued: bool
+
+
+def portions(items: Sequence[Any], division: Division, size: int = ITEMS_PER_TURN) -> Iterator[Portion]:
+    """Divide items into portions of up to ``size`` items and partitions."""
+    portion, room, is_continued = Portion([], is_continued=False), size, False
+    for item in items:
+        of_item = () if division.partitions is None else getattr(item, division.partitions[0])
+        first = 0
+        while True:
+            if room <= 0:
+                yield portion
+                portion, room = Portion([], is_continued=is_continued), size
+            taken = of_item[first : first + room]
+            whole = len(taken) == len(of_item)
+            portion.items.append(item if whole else dataclasses.replace(item, **{_partitions(division): taken}))
+            room -= max(1, len(taken))
+            first += len(taken)
+            is_continued = first < len(of_item)
+            if not is_continued:
+                break
+    yield portion
+
+
+def _partitions(division: Division) -> str:
+    assert division.partitions is not None
+    return division.partitions[0]
+
+
+async def _handle_portions(handler: Handler, division: Division, request: Any, context: Context) -> Any:
+    begun: list[tuple[bool, Any]] = []
+    for portion in portions(getattr(request, division.items), division):
+        response = handler(dataclasses.replace(request, **{division.items: portion.items}), context)
+        begun.append((portion.is_continued, await response if asyncio.iscoroutine(response) else response))
+        await asyncio.sleep(0)
+    results: list[Any] = []
+    nodes: dict[int, Any] = {}
+    message: Any = None
+    for is_continued, waiting in begun:
+        message = await settled(waiting)
+        if isinstance(message, Silent):
+            continue
+        found = list(getattr(message, division.results))
+        if is_continued and division.partitions is not None:
+            name = division.partitions[1]
+            setattr(results[-1], name, [*getattr(results[-1], name), *getattr(found.pop(0), name)])
+        results += found
+        nodes |= {node.node_id: node for node in getattr(message, "node_endpoints", ())}
+    if isinstance(message, Silent):
+        return message
+    setattr(message, division.results, results)
+    if nodes:
+        message.node_endpoints = list(nodes.values())
+    return message

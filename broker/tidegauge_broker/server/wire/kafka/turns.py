@@ -1,0 +1,60 @@
+"""Large messages are decoded and encoded in slices; between two of them the event loop serves the other connections.
+
+A message of up to ``ITEMS_PER_TURN`` array items takes one slice and no turn of the event loop. The rest of larger ones
+runs one message at a time, in the order in which they came, so that the memory that they take meanwhile is that of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Generic, TypeVar
+
+ITEMS_PER_TURN = 500
+LARGE_FRAME_BYTES = 32 * 1024
+"""A smaller frame cannot hold so many items that others would wait for it."""
+
+Result = TypeVar("Result")
+
+
+class Turns:
+    """See the module. One for all connections of a broker."""
+
+    def __init__(self) -> None:
+        self.one_at_a_time = asyncio.Lock()
+
+    def run(self, slices: Generator[None, None, Result]) -> Result | Remaining[Result]:
+        """Run the first slice; return what the generator returns if that was all, else what remains.
+
+        Raises:
+            Exception: what the slice raises.
+        """
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        return Remaining(self, slices)
+
+
+class Remaining(Generic[Result]):
+    """The slices of a message that do not fit into this turn of the event loop."""
+
+    def __init__(self, turns: Turns, slices: Generator[None, None, Result]) -> None:
+        self._turns = turns
+        self._slices = slices
+
+    async def run(self) -> Result:
+        """Run them, each in a turn of its own; return what the generator returns.
+
+        Raises:
+            Exception: what a slice raises.
+        """
+        async with self._turns.one_at_a_time:
+            while True:
+                await asyncio.sleep(0)
+                try:
+                    next(self._slices)
+                except StopIteration as end:
+                    result: Result = end.value
+                    return result

@@ -1,0 +1,102 @@
+"""Codecs that stop between items: the same bytes and values as the plain ones, in slices, beside other messages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from tests.unit.kafka.random_messages import message_versions, random_message
+from tests.unit.kafka.test_round_trip import comparable
+
+from tidegauge.kafka import compiler
+from tidegauge.kafka.apis import APIS, FETCH, METADATA, PRODUCE
+from tidegauge.kafka.compiler import MalformedMessage
+from tidegauge.kafka.frames import decode, decode_in_slices, encode, encode_in_slices, joined
+from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+MESSAGES = list(message_versions())
+BY_KEY = [[row for row in MESSAGES if row[0] == key] for key in APIS]
+
+
+def ended(slices: Generator[None, None, Any]) -> tuple[Any, int]:
+    """Return what slices return, and how many times they stopped before."""
+    count = 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize("rows", BY_KEY, ids=lambda rows: APIS[rows[0][0]].name)
+def test_slices_read_and_write_what_the_plain_codec_does(rows: list[tuple[int, int, bool]]) -> None:
+    for key, version, response in rows:
+        for seed in range(3):
+            message = random_message(key, version, seed, response=response)
+            body = joined(encode(key, version, message))
+            assert joined(ended(encode_in_slices(key, version, message, 1))[0]) == body
+            if not response:
+                decoded, _ = ended(decode_in_slices(key, version, memoryview(body), 0, 1))
+                assert comparable(decoded) == comparable(message)
+
+
+@pytest.mark.parametrize("rows", BY_KEY, ids=lambda rows: APIS[rows[0][0]].name)
+def test_half_a_message_is_rejected_in_slices_too(rows: list[tuple[int, int, bool]]) -> None:
+    for key, version, response in rows:
+        if response:
+            continue
+        body = joined(encode(key, version, random_message(key, version, 1, response=False)))
+        for length in range(len(body)):
+            half = memoryview(body)[:length]
+            try:
+                whole = comparable(decode(key, version, half)[0])
+            except MalformedMessage:
+                with pytest.raises(MalformedMessage):
+                    ended(decode_in_slices(key, version, half, 0, 1))
+            else:
+                assert comparable(ended(decode_in_slices(key, version, half, 0, 1))[0]) == whole
+
+
+def test_a_slice_has_so_many_items_however_they_are_nested() -> None:
+    flat = MetadataRequest([MetadataRequestTopic(name=f"t{number}") for number in range(1_000)])
+    nested = ProduceRequest(
+        None,
+        1,
+        1,
+        [TopicProduceData(f"t{number}", [PartitionProduceData(at, b"x") for at in range(10)]) for number in range(100)],
+    )
+    for key, version, message, items in ((METADATA, 9, flat, 1_000), (PRODUCE, 9, nested, 1_100)):
+        body = memoryview(joined(encode(key, version, message)))
+        assert ended(decode_in_slices(key, version, body, 0, 100))[1] == items // 100
+        assert ended(encode_in_slices(key, version, message, 100))[1] == items // 100
+
+
+def test_messages_that_are_decoded_side_by_side_each_have_the_limit_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MAX_ITEMS bounds the memory of each message; slices of another one must neither use up nor renew it."""
+    monkeypatch.setattr(compiler, "MAX_ITEMS", 10)
+    body = memoryview(joined(encode(METADATA, 9, MetadataRequest([MetadataRequestTopic(name="t")] * 10))))
+    first, second = (decode_in_slices(METADATA, 9, body, 0, 3) for _ in range(2))
+    for _ in range(3):
+        next(first)
+        next(second)
+    assert len(ended(first)[0].topics) == len(ended(second)[0].topics) == 10
+    topics = [TopicProduceData(str(number), [PartitionProduceData(0, b"x")]) for number in range(6)]
+    above = memoryview(joined(encode(PRODUCE, 9, ProduceRequest(None, 1, 1, topics))))
+    third = decode_in_slices(PRODUCE, 9, above, 0, 1)
+    next(third)
+    assert len(decode(METADATA, 9, body)[0].topics) == 10
+    with pytest.raises(MalformedMessage, match="items"):
+        ended(third)
+
+
+def test_record_batches_are_not_copied_into_the_bytes_around_them() -> None:
+    batch = memoryview(bytes(100_000))
+    partitions = [PartitionData(number, records=batch if number == 1 else b"") for number in range(3)]
+    parts, _ = ended(
+        encode_in_slices(FETCH, 12, FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)]), 1)
+    )
+    assert [part is batch for part in parts] == [False, True, False]
