@@ -2,10 +2,11 @@
 
 kafka-python leaves sockets to the garbage collector, and a member that is killed must not take the tests with it.
 
-    group_member.py confluent|aiokafka|kafka-python|tidegauge SERVERS GROUP TOPIC [SESSION_MS]
+    group_member.py confluent|aiokafka|kafka-python|tidegauge SERVERS GROUP TOPIC [SESSION_MS [ASSIGNOR]]
 
-Prints a JSON object a line: {"assigned": [partitions]} after each rebalance, {"committed": {partition: offset}} after
-each commit that the coordinator has acknowledged. It commits after every batch of records that it reads, and ends with
+Prints a JSON object a line: {"assigned": [partitions]} after each rebalance (with the assignor cooperative-sticky those
+that came in addition, and {"revoked": [partitions]}), {"committed": {partition: offset}} after each commit that the
+coordinator has acknowledged. It commits after every batch of records that it reads, and ends with
 its standard input.
 """
 
@@ -21,6 +22,8 @@ POLL_MS = 2_000
 """Longer than a rebalance takes, so that none is left half done by a poll whose time is up."""
 SESSION_MS = int(sys.argv[5]) if len(sys.argv) > 5 else 6_000
 """By default as short as group.min.session.timeout.ms allows."""
+ASSIGNOR = sys.argv[6] if len(sys.argv) > 6 else "range"
+"""Of confluent and tidegauge; the others have range."""
 
 
 def say(**fields: Any) -> None:
@@ -47,6 +50,9 @@ def confluent(servers: str, group: str, topic: str, ended: threading.Event) -> N
     def assigned(_consumer: Any, partitions: list[Any]) -> None:
         say(assigned=sorted(one.partition for one in partitions))
 
+    def revoked(_consumer: Any, partitions: list[Any]) -> None:
+        say(revoked=sorted(one.partition for one in partitions))
+
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
@@ -55,10 +61,10 @@ def confluent(servers: str, group: str, topic: str, ended: threading.Event) -> N
             "auto.offset.reset": "earliest",
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 500,
-            "partition.assignment.strategy": "range",
+            "partition.assignment.strategy": ASSIGNOR,
         }
     )
-    consumer.subscribe([topic], on_assign=assigned)
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
     while not ended.is_set():
         read = {}
         for message in consumer.consume(50, 0.2):
@@ -162,6 +168,9 @@ def tidegauge(servers: str, group: str, topic: str, ended: threading.Event) -> N
         def on_partitions_assigned(self, partitions: Any) -> None:
             say(assigned=sorted(one.partition for one in partitions))
 
+        def on_partitions_revoked(self, partitions: Any) -> None:
+            say(revoked=sorted(one.partition for one in partitions))
+
     with SyncGroupConsumer(
         servers,
         group,
@@ -169,6 +178,7 @@ def tidegauge(servers: str, group: str, topic: str, ended: threading.Event) -> N
         auto_offset_reset="earliest",
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=500,
+        partition_assignment_strategy=[ASSIGNOR],
     ) as consumer:
         consumer.subscribe([topic], listener=Assigned())
         while not ended.is_set():

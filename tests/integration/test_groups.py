@@ -78,7 +78,13 @@ class Member:
     """One member's process, and what it has printed."""
 
     def __init__(
-        self, library: str, cluster: LocalCluster, topic: str, session_ms: int = 6_000, group: str = ""
+        self,
+        library: str,
+        cluster: LocalCluster,
+        topic: str,
+        session_ms: int = 6_000,
+        group: str = "",
+        assignor: str = "range",
     ) -> None:
         is_ours = library == "tidegauge"
         servers = ",".join(cluster.bootstrap_servers if is_ours else cluster.kafka_bootstrap_servers)
@@ -92,6 +98,7 @@ class Member:
             group or topic,
             topic,
             str(session_ms),
+            assignor,
         ]
         self.library = library
         self.process = subprocess.Popen(
@@ -99,6 +106,7 @@ class Member:
         )
         self.commits: list[tuple[int, int]] = []
         self.assigned: list[int] | None = None
+        self.revoked: list[list[int]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -108,6 +116,8 @@ class Member:
             fields = json.loads(line)
             if "assigned" in fields:
                 self.assigned = fields["assigned"]
+            if fields.get("revoked"):
+                self.revoked.append(fields["revoked"])
             self.commits += ((int(at), offset) for at, offset in fields.get("committed", {}).items())
 
     def kill(self) -> None:
@@ -133,9 +143,10 @@ def members(
     libraries: tuple[str, ...] = LIBRARIES,
     session_ms: int = 6_000,
     group: str = "",
+    assignor: str = "range",
 ) -> Iterator[list[Member]]:
     """Run a member of each library in one group; what still runs is killed when the block ends."""
-    running = [Member(library, cluster, topic, session_ms, group) for library in libraries]
+    running = [Member(library, cluster, topic, session_ms, group, assignor) for library in libraries]
     try:
         yield running
     finally:
@@ -240,6 +251,35 @@ def test_our_consumer_leads_a_group_with_librdkafka_through_a_killed_coordinator
         nothing_went_back(running, cluster, topic)
         running[0].leave()
         until_stable(cluster, topic, 1)
+        cluster.start(killed)
+        cluster.wait_ready()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", ["tidegauge", "confluent"])
+def test_a_cooperative_group_goes_on_reading_while_members_come_and_are_killed(
+    cluster: LocalCluster, topic: str, first: str
+) -> None:
+    """KIP-429, whoever leads: of the first member's partitions only those that move are revoked; none is lost."""
+    second = "confluent" if first == "tidegauge" else "tidegauge"
+    produce(cluster, topic, 300)
+    with members(cluster, topic, (first,), assignor="cooperative-sticky") as running:
+        until_stable(cluster, topic, 1)
+        until_committed(cluster, topic, 50)
+        for library in (second, first):
+            running.append(Member(library, cluster, topic, assignor="cooperative-sticky"))
+        before = until_stable(cluster, topic, 3)
+        assert sorted(len(member.assignment) for member in before.members) == [2, 2, 2]
+        assert sum(map(len, running[0].revoked)) == 4, "six before, two now"
+        killed = kill_coordinator(cluster, topic)
+        produce(cluster, topic, 300)
+        until_committed(cluster, topic, 100)
+        running[1].kill()
+        until_stable(cluster, topic, 2)
+        produce(cluster, topic, 300)
+        until_committed(cluster, topic, 150)
+        assert sum(map(len, running[0].revoked)) == 4, "what a dead member had is added, and nothing revoked for it"
+        nothing_went_back(running, cluster, topic)
         cluster.start(killed)
         cluster.wait_ready()
 

@@ -1,20 +1,23 @@
-"""Which member of a group reads which partition: Kafka's range and roundrobin assignors. Pure.
+"""Which member of a group reads which partition: Kafka's range, roundrobin and cooperative-sticky assignors. Pure.
 
-Both compute the same assignment as Kafka's consumer and librdkafka from the same subscriptions, whoever leads the
-group. Racks are not taken into account: this client has none (``client.rack``, KIP-881). Source: RangeAssignor,
-RoundRobinAssignor, AbstractPartitionAssignor.MemberInfo.
+The first two compute the same assignment as Kafka's consumer and librdkafka from the same subscriptions, whoever leads
+the group; the third one keeps Kafka's rules (``sticky``). Racks are not taken into account: this client has none
+(``client.rack``, KIP-881). Source: RangeAssignor, RoundRobinAssignor, CooperativeStickyAssignor,
+AbstractPartitionAssignor.MemberInfo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.group.consumer_protocol import MemberSubscription
+from tidegauge_client.group.sticky import assign_sticky
 
 Subscriptions = Mapping[str, MemberSubscription]
 Assignments = dict[str, list[TopicPartition]]
+COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 def assign(protocol: str, partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
@@ -67,6 +70,16 @@ def _round_robin(partitions: Mapping[str, int], members: Subscriptions) -> Assig
     return assignments
 
 
+def _cooperative_sticky(partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
+    """Let members keep what they have; what moves is given to nobody before it is given up (KIP-429)."""
+    everything = [
+        TopicPartition(topic, partition)
+        for topic in sorted(partitions, key=_java_order)
+        for partition in range(partitions[topic])
+    ]
+    return assign_sticky(everything, {member: members[member] for member in _in_order(members)})
+
+
 def _in_order(members: Subscriptions) -> Sequence[str]:
     """Return the members in the order of assignment: static ones by instance id, then dynamic ones by member id."""
 
@@ -85,6 +98,16 @@ def _java_order(text: str) -> bytes:
 _ASSIGNORS: Mapping[str, Callable[[Mapping[str, int], Subscriptions], Assignments]] = {
     "range": _range,
     "roundrobin": _round_robin,
+    COOPERATIVE_STICKY: _cooperative_sticky,
 }
 ASSIGNORS = tuple(_ASSIGNORS)
 """Names of the assignors, as JoinGroup carries them."""
+
+
+def is_cooperative(names: Collection[str]) -> bool:
+    """Return whether members keep their partitions while the group rebalances: if all assignors allow it (KIP-429).
+
+    With an eager one beside it, all partitions are given up before each rebalance: so a group changes over from one to
+    the other, one restarted member at a time.
+    """
+    return set(names) == {COOPERATIVE_STICKY}

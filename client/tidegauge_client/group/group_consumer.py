@@ -21,7 +21,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cluster import now_ms
 from tidegauge_client.consumer import Consumer, ConsumerArguments
-from tidegauge_client.group.assignors import ASSIGNORS
+from tidegauge_client.group.assignors import ASSIGNORS, is_cooperative
 from tidegauge_client.group.commits import AutoCommit, RetriableCommitFailedError, is_retried
 from tidegauge_client.group.consumer_protocol import decode_assignment
 from tidegauge_client.group.effects import Effect, Fail, LeaveGroup, PrepareJoin, TakeAssignment
@@ -74,7 +74,9 @@ class GroupConsumer(Consumer):
             group_instance_id: makes the consumer a static member (KIP-345): it does not leave when it is closed, and
                 takes its partitions up again if it returns within session_timeout_ms.
             client_id: begins the member's id.
-            partition_assignment_strategy: assignors by preference, of ``range`` and ``roundrobin``.
+            partition_assignment_strategy: assignors by preference, of ``range``, ``roundrobin`` and
+                ``cooperative-sticky``. With the last one alone the consumer goes on reading while the group rebalances,
+                and gives up only the partitions that move (KIP-429); beside an eager one it gives up all.
             session_timeout_ms: time without a heartbeat after which the coordinator removes the member.
             heartbeat_interval_ms: interval of heartbeats, at most a third of session_timeout_ms is usual.
             max_poll_interval_ms: maximum time between two polls; rebalances wait for a member that long.
@@ -98,7 +100,9 @@ class GroupConsumer(Consumer):
         )
         self._membership = Membership(self._settings)
         requests = GroupRequests(self._cluster, group_id, client_id, self._settings, self._request_timeout_ms)
-        self._member = Member(self._membership, requests, tuple(partition_assignment_strategy), self._wake.set)
+        strategies = tuple(partition_assignment_strategy)
+        self._is_cooperative = is_cooperative(strategies)
+        self._member = Member(self._membership, requests, strategies, self._subscription.assigned, self._wake.set)
         self._auto_commit = AutoCommit(auto_commit_interval_ms if enable_auto_commit else None, self._retry_backoff_ms)
         self._close_timeout_ms = close_timeout_ms
         self._listener: RebalanceListener = RebalanceListener()
@@ -243,7 +247,7 @@ class GroupConsumer(Consumer):
         return True
 
     async def _prepare_join(self, effect: PrepareJoin, deadline_ms: float) -> bool:
-        """Commit and give all partitions up; return False if the poll ends before the commit does."""
+        """Commit and give partitions up (rule 2 of ``membership``); return False if the poll ends before the commit."""
         is_committed = False
         try:
             is_committed = effect.is_lost or await self._commit_before_rebalance(deadline_ms)
@@ -253,10 +257,14 @@ class GroupConsumer(Consumer):
         if not is_committed:
             return False
         self._last_commit = None
+        is_lost = effect.is_lost or self._membership.has_lost_partitions
+        owned = self._subscription.assigned()
+        kept = () if is_lost or not self._is_cooperative else [at for at in owned if at.topic in self._member.topics]
         try:
-            await self._give_up(is_lost=effect.is_lost or self._membership.has_lost_partitions)
+            await self._give_up(kept, is_lost=is_lost)
         finally:
-            self._membership.prepared()
+            # A generation that ended while the listener worked: what was kept is lost, and the next round says so.
+            self._membership.prepared(is_done=not (kept and self._membership.has_lost_partitions))
         return True
 
     async def _commit_before_rebalance(self, deadline_ms: float) -> bool:
@@ -271,16 +279,16 @@ class GroupConsumer(Consumer):
         left_seconds = max(0.0, deadline_ms - now_ms()) / 1000
         return bool((await asyncio.wait({self._last_commit}, timeout=left_seconds))[0])
 
-    async def _give_up(self, *, is_lost: bool) -> None:
-        """Tell the listener, and read no partition any more, whatever the listener raises."""
-        partitions = sorted(self._subscription.assigned())
+    async def _give_up(self, kept: Sequence[TopicPartition] = (), *, is_lost: bool) -> None:
+        """Tell the listener, and read no partition but those that are kept, whatever the listener raises."""
+        partitions = sorted(set(self._subscription.assigned()) - set(kept))
         try:
             if partitions:
                 await tell(
                     self._listener.on_partitions_lost if is_lost else self._listener.on_partitions_revoked, partitions
                 )
         finally:
-            self._subscription.assign(())
+            self._subscription.assign(kept)
 
     async def _take_assignment(self, effect: TakeAssignment) -> None:
         partitions = decode_assignment(effect.assignment)
@@ -288,10 +296,18 @@ class GroupConsumer(Consumer):
         if foreign:
             self._membership.request_rejoin(f"received assignment has topics that are not subscribed to: {foreign}")
             return
-        self._subscription.assign(partitions)
-        self._auto_commit.restart(now_ms())
-        self._metadata_changed()
-        await tell(self._listener.on_partitions_assigned, partitions)
+        self._member.taken_generation = effect.generation.number
+        owned = self._subscription.assigned()
+        added = [at for at in partitions if at not in owned]
+        if set(owned) - set(partitions):  # after them the partitions that come in exchange (KIP-429)
+            self._membership.request_rejoin("need to revoke partitions and re-join")
+        try:
+            await self._give_up([at for at in partitions if at in owned], is_lost=False)
+        finally:
+            self._subscription.assign(partitions)
+            self._auto_commit.restart(now_ms())
+            self._metadata_changed()
+            await tell(self._listener.on_partitions_assigned, added)
 
     def _due_ms(self) -> float:
         now = now_ms()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -14,8 +15,10 @@ from tidegauge.v1 import groups_pb2
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group import assignors
+from tidegauge_client.group.assignors import COOPERATIVE_STICKY
 from tidegauge_client.group.commits import commit_generation, commit_problem, is_retried
 from tidegauge_client.group.consumer_protocol import (
+    NO_GENERATION,
     MemberSubscription,
     decode_subscription,
     encode_assignment,
@@ -24,6 +27,7 @@ from tidegauge_client.group.consumer_protocol import (
 from tidegauge_client.group.effects import Effect, FindCoordinator, LeaveGroup, SendHeartbeat, SendJoin
 from tidegauge_client.group.membership import COORDINATOR_GONE, UNREACHABLE, JoinResponse, Membership
 from tidegauge_client.group.requests import GroupRequests, error_of
+from tidegauge_client.group.sticky import user_data
 
 LEAVE_TIMEOUT_MS = 5_000.0
 """How long a member that leaves because of max.poll.interval.ms waits for the coordinator's response."""
@@ -36,6 +40,7 @@ class Member:
         membership: the rules.
         requests: of this member.
         protocols: names of the assignors, by preference.
+        owned: returns the partitions that the consumer has.
         changed: called on the loop whenever a poll may have something to do.
     """
 
@@ -44,12 +49,15 @@ class Member:
         membership: Membership,
         requests: GroupRequests,
         protocols: Collection[str],
+        owned: Callable[[], Collection[TopicPartition]],
         changed: Callable[[], None],
     ) -> None:
         self.membership = membership
         self.topics: frozenset[str] = frozenset()
         self._requests = requests
         self._protocols = protocols
+        self._owned = owned
+        self.taken_generation = NO_GENERATION
         self._changed = changed
         self._group_topics: frozenset[str] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,10 +160,10 @@ class Member:
 
     async def _join(self, effect: SendJoin) -> None:
         membership, sent = self.membership, effect.generation
-        own = encode_subscription(MemberSubscription(tuple(self.topics), generation=sent.number))
+        protocols = self._subscriptions(sent.number)
         try:
             address = await self.coordinator()
-            response = await self._requests.join(address, sent, dict.fromkeys(self._protocols, own), effect.reason)
+            response = await self._requests.join(address, sent, protocols, effect.reason)
             goes_on = membership.joined(_join_response(response), sent, now_ms())
             self._stir()
             if goes_on:
@@ -165,6 +173,16 @@ class Member:
             membership.join_failed(problem.code, problem.message, sent, now_ms())
         finally:
             self._stir()
+
+    def _subscriptions(self, generation: int) -> dict[str, bytes]:
+        """Return the member's subscription for each assignor, with the partitions that it keeps (KIP-429)."""
+        one = MemberSubscription(tuple(self.topics), None, tuple(sorted(self._owned())), generation)
+        return {
+            name: encode_subscription(
+                replace(one, user_data=user_data(self.taken_generation)) if name == COOPERATIVE_STICKY else one
+            )
+            for name in self._protocols
+        }
 
     async def _synchronise(self, address: str, joined: groups_pb2.JoinGroupResponse) -> None:
         membership = self.membership

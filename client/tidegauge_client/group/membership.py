@@ -12,8 +12,9 @@ States (AbstractCoordinator.MemberState)::
 
 Rules (AbstractCoordinator, Heartbeat, ConsumerCoordinator of Kafka 3.9):
     1. A member joins in poll only, so that it gives up and gets partitions there; heartbeats are sent in between.
-    2. Before it joins it commits (auto commit), tells the listener, and gives up all partitions (eager rebalancing);
-       they are lost, not revoked, if its member id or generation is no longer valid.
+    2. Before it joins it commits (auto commit), tells the listener, and gives up all partitions (eager rebalancing), or
+       only those of topics that it no longer subscribes to (cooperative rebalancing, KIP-429). If its member id or
+       generation is no longer valid, all are lost, not revoked; also in the middle of a rebalance.
     3. Heartbeats are sent from the response to JoinGroup on, every heartbeat.interval.ms, or the back-off after a
        failed one. Without a response for session.timeout.ms the coordinator counts as lost and is looked up again.
     4. Without a poll for max.poll.interval.ms a dynamic member leaves; a static one stops sending heartbeats. Both join
@@ -368,6 +369,7 @@ class Membership:
         self._assignment = None
         self._snapshot = None
         self._is_beating = False
+        self._is_prepared = False
         self.request_rejoin(because)
 
     # Leaving -----------------------------------------------------------------------------------------------------

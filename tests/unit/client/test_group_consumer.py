@@ -26,7 +26,7 @@ def test_every_setting_of_the_consumer_is_one_of_the_group_consumer() -> None:
     [
         ({"group_id": " "}, ErrorCode.INVALID_GROUP_ID),
         ({"heartbeat_interval_ms": 10_000, "session_timeout_ms": 10_000}, ErrorCode.INVALID_CONFIG),
-        ({"partition_assignment_strategy": ["cooperative-sticky"]}, ErrorCode.INVALID_CONFIG),
+        ({"partition_assignment_strategy": ["sticky"]}, ErrorCode.INVALID_CONFIG),
         ({"partition_assignment_strategy": []}, ErrorCode.INVALID_CONFIG),
     ],
 )
@@ -52,14 +52,15 @@ def test_properties_have_kafkas_names() -> None:
             "group.instance.id=i",
             "session.timeout.ms=6000",
             "enable.auto.commit=False",
-            "partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor,range",
+            "partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor,range,"
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
         ]
     )
     assert found == {
         "group_instance_id": "i",
         "session_timeout_ms": 6_000,
         "enable_auto_commit": False,
-        "partition_assignment_strategy": ["roundrobin", "range"],
+        "partition_assignment_strategy": ["roundrobin", "range", "cooperative-sticky"],
     }
 
 

@@ -268,7 +268,21 @@ def test_an_assignment_of_a_generation_that_was_left_is_not_taken() -> None:
     membership.joined(JoinResponse(ErrorCode.NONE, "", 1, "m-1", "range", "x"), sent, 0)
     membership.heartbeat_done(FIRST, ErrorCode.UNKNOWN_MEMBER_ID, "", 1)
     membership.synchronised(FIRST, b"late", 2)
-    assert names(membership.poll_effects(2)) == ["SendJoin"], "partitions were given up before the first join"
+    assert membership.poll_effects(2) == [PrepareJoin(is_lost=True)]
+
+
+def test_what_a_member_kept_for_a_rebalance_is_lost_when_it_is_removed_in_it() -> None:
+    """KIP-429 (AbstractCoordinator.resetStateAndRejoin: needsJoinPrepare): the next JoinGroup claims nothing."""
+    for error, prepares_again in ((ErrorCode.UNKNOWN_MEMBER_ID, True), (ErrorCode.REBALANCE_IN_PROGRESS, False)):
+        membership = stable()
+        membership.request_rejoin("because")
+        membership.poll_effects(1)
+        membership.prepared()
+        [join] = membership.poll_effects(1)
+        assert isinstance(join, SendJoin)
+        membership.join_failed(error, "", join.generation, 2)
+        [effect] = membership.poll_effects(3)
+        assert effect == PrepareJoin(is_lost=True) if prepares_again else isinstance(effect, SendJoin)
 
 
 def test_a_leader_rejoins_when_the_partitions_of_the_group_change_and_a_follower_does_not() -> None:
