@@ -133,13 +133,18 @@ class Terminal:
 def svg(lines: list[Line]) -> str:
     """Return the recording as a picture that plays once."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
-    for line in lines:
-        console.print(Text.from_ansi(line.text), soft_wrap=False)
+    shown = [
+        (line.at_seconds, part)
+        for line in lines
+        for part in Text.from_ansi(line.text).wrap(console, COLUMNS) or [Text()]  # one line of the picture each
+    ]
+    for _, part in shown:
+        console.print(part)
     picture = console.export_svg(title="", code_format=SVG, unique_id="terminal")
     motion = [
-        f'[clip-path="url(#terminal-line-{number})"]{{animation:come 1ms {line.at_seconds:.2f}s backwards}}'
-        for number, line in enumerate(lines)
-        if line.text
+        f'[clip-path="url(#terminal-line-{number})"]{{animation:come 1ms {at_seconds:.2f}s backwards}}'
+        for number, (at_seconds, part) in enumerate(shown)
+        if part
     ]
     styles = "@keyframes come{from{visibility:hidden}}\n@media (prefers-reduced-motion:no-preference){\n%s\n}"
     return picture.replace("/* motion */", styles % "\n".join(motion))
