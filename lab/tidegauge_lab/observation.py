@@ -25,11 +25,13 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.sync_base import LoopThread, made_on
+from tidegauge_lab.group_observation import observed_groups
 from tidegauge_lab.switches import BrokerSwitches, Switches
 
 READY_SERVICE = "tidegauge.ready"
@@ -204,7 +206,7 @@ class Observer:
             broker_ids: whom to ask.
             topics: of these topics; None: of all.
             with_switches: whether to ask what is in force.
-            with_groups: whether to ask for consumer groups, which Lab services alone tell.
+            with_groups: whether to ask for consumer groups.
         """
         found = await asyncio.gather(
             *(self._one(one, topics, with_switches=with_switches, with_groups=with_groups) for one in broker_ids)
@@ -245,12 +247,12 @@ class Observer:
     async def _one(
         self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool, with_groups: bool
     ) -> Observation:
-        metadata, replicas, switches, groups = await asyncio.gather(
+        metadata, replicas, switches = await asyncio.gather(
             self.metadata(broker_id, topics),
             self.replicas(broker_id, topics or ()),
             self._in_force(broker_id, is_wanted=with_switches),
-            self._groups(broker_id, is_wanted=with_groups),
         )
+        groups = await self._groups(broker_id, metadata) if with_groups and metadata is not None else None
         return Observation(metadata, replicas, switches, groups=groups)
 
     async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> metadata_pb2.MetadataResponse | None:
@@ -295,14 +297,11 @@ class Observer:
         except (TidegaugeError, TimeoutError):
             return None
 
-    async def _groups(self, broker_id: int, *, is_wanted: bool) -> Sequence[lab_pb2.ObservedGroup] | None:
-        if self._switches is None or not is_wanted:
-            return None
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._switches.observe_groups(broker_id)
-        except (TidegaugeError, TimeoutError):
-            return None
+    async def _groups(
+        self, broker_id: int, metadata: metadata_pb2.MetadataResponse
+    ) -> Sequence[lab_pb2.ObservedGroup] | None:
+        partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states([metadata]))
+        return await observed_groups(self._channels, self.addresses[broker_id], partitions)
 
 
 class BlockingObserver:

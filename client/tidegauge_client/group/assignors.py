@@ -71,7 +71,7 @@ def _round_robin(partitions: Mapping[str, int], members: Subscriptions) -> Assig
 
 
 def _cooperative_sticky(partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
-    """Let members keep what they have; what moves is given to nobody before it is given up (KIP-429)."""
+    """Let members keep what they have; what moves has no reader until it is given up (KIP-429)."""
     everything = [
         TopicPartition(topic, partition)
         for topic in sorted(partitions, key=_java_order)

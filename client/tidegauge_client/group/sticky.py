@@ -5,7 +5,7 @@ Rules (KIP-429; CooperativeStickyAssignor, AbstractStickyAssignor of Kafka 3.9):
        the higher generation owns it, of the same generation neither.
     2. Partitions without an owner go to the member that has the fewest. Then partitions move, one at a time, from a
        member to one that has at least two fewer, so that equally subscribed members differ by one at most.
-    3. A partition that another member still claims is given to nobody in this rebalance: who claims it learns from its
+    3. A partition that another member still claims gets no reader in this rebalance: who claims it learns from its
        assignment that it has lost it, gives it up, and joins again. Only then it gets its new reader.
 
 The rules are Kafka's, the choice among equally good assignments is not: members of one group may follow either leader.

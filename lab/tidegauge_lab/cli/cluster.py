@@ -278,13 +278,24 @@ def down(purge: bool, directory: Path, output: str) -> None:
 @output_option
 @lab_verb
 def status(directory: Path, output: str) -> None:
-    """Show every process of the cluster and who is the controller."""
+    """Show every process of the cluster, who is the controller, and the consumer groups."""
+    from tidegauge_lab.watch.sources import groups_now  # noqa: PLC0415 - other verbs need none of it
+
     cluster = LocalCluster(directory)
     status_now = cluster.status()
+    up = [broker["id"] for broker in status_now["brokers"] if broker["state"] == ProcessState.UP.value]
+    groups = asyncio.run(groups_now(cluster.file, up)) if up else []
     if output == "json":
-        from tidegauge_lab.watch.sources import groups_now  # noqa: PLC0415 - the text needs none of it
-
-        up = [broker["id"] for broker in status_now["brokers"] if broker["state"] == ProcessState.UP.value]
-        print_json(status_now | {"groups": asyncio.run(groups_now(cluster.file, up))})
+        print_json(status_now | {"groups": groups})
     else:
-        click.echo("\n".join(summary(cluster, status_now)))
+        click.echo("\n".join([*summary(cluster, status_now), *map(group_line, groups)]))
+
+
+def group_line(group: dict[str, Any]) -> str:
+    """Return what ``status`` says of a group; it comes from ``groups_now``."""
+    members = f"{len(group['members'])} member{'' if len(group['members']) == 1 else 's'}"
+    lag = "" if group["lag"] is None else f", lag {group['lag']}"
+    return (
+        f"Group {group['group']}  {group['state']}, generation {group['generation']}, {members}{lag}, "
+        f"coordinator: broker {group['coordinator']}"
+    )

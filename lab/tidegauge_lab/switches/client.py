@@ -249,13 +249,6 @@ class Switches(FormerCalls):
             )
         return {TopicPartition(replica.topic, replica.partition): replica for replica in response.replicas}
 
-    async def observe_groups(self, broker_id: int) -> list[lab_pb2.ObservedGroup]:
-        """Return the consumer groups that the broker coordinates, whatever faults are in force."""
-        with _telling(broker_id):
-            stub = await self._stub(broker_id)
-            response = await stub.ObserveGroups(lab_pb2.ObserveGroupsRequest(), timeout=_DEADLINE_SECONDS)
-        return list(response.groups)
-
     async def _stub(self, broker_id: int) -> LabServiceAsyncStub:
         channel = self._channels.get(broker_id)
         if channel is not None and channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:

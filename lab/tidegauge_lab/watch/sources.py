@@ -163,6 +163,7 @@ class RemoteSource:
         self._admin: Admin | None = None
         self._observer: Observer | None = None
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
+        self._last_groups: dict[int, Sequence[lab_pb2.ObservedGroup]] = {}
 
     async def look(self) -> Facts:
         """Return the cluster now; one that does not respond is a problem in words."""
@@ -181,15 +182,18 @@ class RemoteSource:
             if self._observer is not None:
                 await self._observer.close()
             self._observer = Observer.of(merged, has_switches=False, security=self._servers.security)
-        responses = await self._observer.ask(sorted(addresses))
+        responses = await self._observer.ask(sorted(addresses), with_groups=True)
         for broker_id, response in responses.items():
             if response.replicas is not None:
                 self._last_said[broker_id] = response.replicas
+            if response.groups is not None:
+                self._last_groups[broker_id] = response.groups
         brokers = [
             broker_facts(
                 BrokerFacts(broker_id, merged[broker_id], "up" if broker_id in addresses else "unknown"),
                 responses.get(broker_id, _NO_ANSWER),
                 last_said=self._last_said.get(broker_id),
+                last_groups=self._last_groups.get(broker_id),
             )
             for broker_id in sorted(merged)
         ]

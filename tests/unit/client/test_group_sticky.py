@@ -37,7 +37,7 @@ def test_members_keep_what_they_have_though_another_order_would_be_as_equal() ->
     assert assigned({"t": 4}, a=has("t1", "t3"), b=has("t0", "t2")) == {"a": ["t1", "t3"], "b": ["t0", "t2"]}
 
 
-def test_a_partition_that_moves_is_given_to_nobody_until_it_is_given_up() -> None:
+def test_a_partition_that_moves_has_no_reader_until_it_is_given_up() -> None:
     """CooperativeStickyAssignor.adjustAssignment: two rebalances, and no reader of t2 or t3 between them."""
     assert assigned({"t": 4}, a=has("t0", "t1", "t2", "t3"), b=has()) == {"a": ["t0", "t1"], "b": []}
     assert assigned({"t": 4}, a=has("t0", "t1"), b=has(generation=2)) == {"a": ["t0", "t1"], "b": ["t2", "t3"]}
@@ -110,7 +110,7 @@ def test_over_any_changes_of_members_each_partition_has_one_reader_and_what_move
 
 
 class Journal(RebalanceListener):
-    """Notes what it is told."""
+    """Notes its calls."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, list[TopicPartition]]] = []
