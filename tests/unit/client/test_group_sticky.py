@@ -89,13 +89,13 @@ def test_over_any_changes_of_members_each_partition_has_one_reader_and_what_move
     owned: dict[str, list[TopicPartition]] = {}
     for members in rounds:
         for number in (1, 2):
-            before = {member: list(owned.get(member, ())) for member in members}
+            before: dict[str, list[TopicPartition]] = {member: [*owned.get(member, [])] for member in members}
             subscriptions = {
                 member: MemberSubscription(tuple(sorted(wanted)), None, tuple(before[member]), number)
                 for member, wanted in members.items()
             }
             owned = assign(PROTOCOL, topics, subscriptions)
-            given_out = [one for found in owned.values() for one in found]
+            given_out = [one for member in members for one in owned[member]]
             assert len(given_out) == len(set(given_out)), "one reader"
             for member, found in owned.items():
                 others = {one for other, had in before.items() if other != member for one in had}
