@@ -101,6 +101,12 @@ def requests(count: int) -> dict[str, Callable[[], tuple[int, int, Any]]]:
                 1_000,
             ),
         ),
+        "CreateTopics, names": lambda: (
+            *(apis.CREATE_TOPICS, 7),
+            create_topics.CreateTopicsRequest(
+                [create_topics.CreatableTopic(f"a {name}", 1, 1) for name in names()], 1_000
+            ),
+        ),
         "OffsetCommit": lambda: (
             *(apis.OFFSET_COMMIT, 8),
             offset_commit.OffsetCommitRequest(

@@ -295,6 +295,7 @@ class BrokerProcess:
                 *self._metrics.middleware(),
                 *([RequestLog()] if settings.flag("request.log.enable") else ()),
             ],
+            responded=self._metrics.responded(),
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(

@@ -72,6 +72,7 @@ class Listener:
     name = "PLAINTEXT"
     max_request_bytes = 1_000_000
     gate: Any = None
+    responded: Any = None
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[..., Any]] = {}

@@ -12,8 +12,6 @@ from tidegauge_broker.replica.messages import (
     CONSUMER,
     FetchRequest,
     FetchResult,
-    OffsetLookup,
-    OffsetResult,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
@@ -47,9 +45,6 @@ class Replicas:
     async def fetch(self, request: FetchRequest, room: Any) -> list[tuple[FetchResult, bytes]]:
         del request, room
         return [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
-
-    def list_offset(self, _: OffsetLookup) -> tuple[OffsetResult, int]:
-        return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
 
 
 class Settings(dict[str, Any]):
@@ -101,10 +96,13 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
     assert (counter["bytesout"], counter["replicationbytesout"], counter["failedfetchrequests"]) == (5, 5, 1)
 
 
-async def test_a_request_that_fails_is_counted_as_an_error() -> None:
-    service, meters = metered()
-    assert service.list_offset(OffsetLookup(AT, -1, reads_committed=True))[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (meters.request("ListOffsets").count, meters.request("ListOffsets").errors) == (1, 1)
+def test_a_response_of_a_wire_is_counted_by_kafkas_name() -> None:
+    meters = Meters()
+    measure = MeteredRequests(meters).responded
+    measure("ListOffsets", 2.0, False)
+    measure("ListOffsets", 3.0, True)
+    found = meters.request("ListOffsets")
+    assert (found.count, found.errors, found.sum_ms) == (2, 1, 5.0)
 
 
 def test_middleware_wraps_public_methods_only_and_leaves_alone_what_it_does_not_want() -> None:

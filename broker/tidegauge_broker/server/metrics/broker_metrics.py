@@ -15,7 +15,7 @@ from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.service.middleware import Middleware
+from tidegauge_broker.server.service.middleware import Middleware, Responded
 from tidegauge_controller.controller import Controller
 
 
@@ -32,13 +32,18 @@ class BrokerMetrics:
         self._address = address
         self._now_ms = now_ms
         self._meters = Meters()
+        self._requests = MeteredRequests(self._meters)
         self._endpoint = MetricsEndpoint(self._page)
         if address:
             events.observer = self._meters.noted
 
     def middleware(self) -> Sequence[Middleware]:
         """Return what records the requests of the broker's service; nothing where ``metrics.listener`` is not set."""
-        return (MeteredRequests(self._meters),) if self._address else ()
+        return (self._requests,) if self._address else ()
+
+    def responded(self) -> Responded | None:
+        """Return what takes the responses of every wire; None where ``metrics.listener`` is not set."""
+        return self._requests.responded if self._address else None
 
     def assembled(
         self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller

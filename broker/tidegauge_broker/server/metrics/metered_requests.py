@@ -1,6 +1,9 @@
-"""Counts and times the requests of a broker's service, as middleware; a broker without metrics has none of it.
+"""Counts and times the requests of a broker, by Kafka's names; a broker without metrics has none of it.
 
-``TotalTimeMs`` is from the request's arrival in the service to its response, the wait in purgatory included.
+Produce, Fetch and what the controller sends are measured as middleware of the service, with the bytes and topics that
+they are about. All other requests are measured by their wire, which knows where one begins and ends (``responded``).
+``TotalTimeMs`` is from a request's arrival to its response, the wait in purgatory included.
+Source: Kafka's RequestChannel.Metrics, RequestMetrics.
 """
 
 from __future__ import annotations
@@ -12,12 +15,10 @@ from functools import partial, wraps
 from typing import Any
 
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import GroupRequest
-from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetResult, ProduceRequest, ProduceResult
+from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.service.broker_service import FetchResponse
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.group_service import FoundCoordinator
 
 _TIMED = {
     "leader_and_isr": "LeaderAndIsr",
@@ -28,7 +29,6 @@ _TIMED = {
 
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
-_OF_SEVERAL_GROUPS = {"DescribeGroup": "DescribeGroups", "DeleteGroup": "DeleteGroups"}
 
 
 class MeteredRequests:
@@ -43,13 +43,12 @@ class MeteredRequests:
         self._measured: dict[str, Callable[..., Any]] = {
             "produce": self._produce,
             "fetch": self._fetch,
-            "list_offset": self._list_offset,
-            "old_style_offsets": self._old_style_offsets,
-            "metadata": self._metadata,
             "update_metadata": self._update_metadata,
-            "find_coordinator": self._find_coordinator,
-            "ask": self._of_group,
         }
+
+    def responded(self, name: str, milliseconds: float, failed: bool) -> None:
+        """Count a request that a wire has the response to; see ``service.middleware.Responded``."""
+        self._meters.request(name).took(milliseconds, failed=failed)
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method with a meter around it; the method itself where nothing is measured."""
@@ -98,44 +97,11 @@ class MeteredRequests:
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
         return response
 
-    def _list_offset(
-        self, call: Callable[..., tuple[OffsetResult, int]], *arguments: Any, **options: Any
-    ) -> tuple[OffsetResult, int]:
-        begin = time.monotonic()
-        found = call(*arguments, **options)
-        self._took("ListOffsets", begin, failed=found[0].error is not ErrorCode.NONE)
-        return found
-
-    def _old_style_offsets(
-        self, call: Callable[..., tuple[ErrorCode, Sequence[int]]], *arguments: Any
-    ) -> tuple[ErrorCode, Sequence[int]]:
-        begin = time.monotonic()
-        found = call(*arguments)
-        self._took("ListOffsets", begin, failed=found[0] is not ErrorCode.NONE)
-        return found
-
-    def _metadata(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        begin = time.monotonic()
-        view = call(*arguments, **options)
-        self._took("Metadata", begin)
-        return view
-
     def _update_metadata(self, call: Callable[..., ErrorCode], *arguments: Any) -> ErrorCode:
         begin = time.monotonic()
         error = call(*arguments)
         self._took("UpdateMetadata", begin, failed=error is not ErrorCode.NONE)
         return error
-
-    def _find_coordinator(self, call: Callable[..., FoundCoordinator], *arguments: Any) -> FoundCoordinator:
-        begin = time.monotonic()
-        found = call(*arguments)
-        self._took("FindCoordinator", begin, failed=found.error is not ErrorCode.NONE)
-        return found
-
-    async def _of_group(self, call: Callable[..., Any], request: GroupRequest) -> Any:
-        """Time one group's part of a request, by the name of the request that carries it."""
-        name = type(request).__name__
-        return await self._timed(_OF_SEVERAL_GROUPS.get(name, name), call, request)
 
     async def _timed(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
         begin = time.monotonic()

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+Responded = Callable[[str, float, bool], None]
+"""What a wire calls with each response: Kafka's name of the API, milliseconds since the request came, whether there is
+an error in it. Not for Produce and Fetch and the requests of brokers among themselves, which middleware measures."""
+
 
 class Middleware(Protocol):
     """Something that happens around the requests of a service: measuring, for example."""

@@ -57,6 +57,7 @@ class WireListeners:
             logical_clock,
             service.responses,
             service.gate,
+            service.responded,
         )
         rates = ConnectionRates(
             lambda: settings.integer(_CREATION_RATE),

@@ -23,12 +23,14 @@ from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.service.gate import Gate
+from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc import records_response
 from tidegauge_broker.server.wire.grpc.connections import Connections
 from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
 from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
 from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
+from tidegauge_broker.server.wire.grpc.measured_calls import MeasuredCalls
 from tidegauge_broker.server.wire.grpc.request_guard import GuardedServer
 from tidegauge_broker.server.wire.limits import Limits
 
@@ -76,6 +78,7 @@ class RpcServers:
         clock: the logical clock that goes with the calls between brokers.
         responses: counts those that wait to be written; it can close connections of these servers.
         gate: what stands before the services; None: nothing does.
+        responded: takes the responses for the metrics; None: there are none.
     """
 
     def __init__(
@@ -87,12 +90,14 @@ class RpcServers:
         clock: LogicalClock,
         responses: PendingResponses,
         gate: Gate | None = None,
+        responded: Responded | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
-        counted, timed = CountedResponses(responses), LogicalTime(clock)
+        counted, timed, measured = CountedResponses(responses), LogicalTime(clock), MeasuredCalls(responded)
 
         def around(service: str, method: str, handler: Any) -> Any:
-            return records_response.around(method, counted.around(service, method, timed.around(handler)))
+            inner = measured.around(method, timed.around(handler))
+            return records_response.around(method, counted.around(service, method, inner))
 
         bound = listeners.bound_by(GRPC)
         ports = {listener.port: listener.name for listener in bound}

@@ -28,6 +28,7 @@ import itertools
 import logging
 import os
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -49,8 +50,10 @@ from tidegauge.kafka.frames import (
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
+from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import Begun
+from tidegauge_broker.server.wire.kafka.failed_responses import has_error
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.portions import in_portions
@@ -85,6 +88,8 @@ _SCRATCH = memoryview(bytearray(READ_BYTES))
 _NUMBERS = itertools.count(1)
 _NO_LARGER_THAN_REQUEST = {PRODUCE, FETCH}
 """A response has at most as many items as its request, but for fetch sessions, where most have few."""
+_MEASURED_BY_SERVICE = {PRODUCE, FETCH}
+"""Requests whose metrics need more than their response."""
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """What closes the connection with one line in the log."""
 
@@ -97,6 +102,7 @@ class Owner(Protocol):
     handlers: dict[int, Handler]
     gate: Gate | None
     turns: Turns
+    responded: Responded | None
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -114,10 +120,11 @@ class Owner(Protocol):
 class _Slot:
     """A request whose response is not sent yet."""
 
-    __slots__ = ("bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
+    __slots__ = ("began", "bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
+        self.began = time.monotonic()
         self.parts: list[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | None = None
         self.pending: PendingResponse | None = None
@@ -371,6 +378,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             slot.pending = response.pending
             response = response.message
         header = slot.header
+        responded = self._owner.responded
+        if responded is not None and slot.began and header.key not in _MEASURED_BY_SERVICE:
+            responded(APIS[header.key].name, (time.monotonic() - slot.began) * 1000, has_error(response))
+            slot.began = 0.0
         if isinstance(response, Encoded):
             slot.parts = _framed(header, response.version, response.body)
         elif header.key in _NO_LARGER_THAN_REQUEST and not slot.is_large:

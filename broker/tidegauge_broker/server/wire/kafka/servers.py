@@ -136,6 +136,7 @@ class _KafkaListener:
         self.name = at.name
         self.gate = service.gate
         self.turns = turns
+        self.responded = service.responded
         self._at = at
         self._service = service
         self._sessions = sessions
