@@ -128,7 +128,7 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     assert (refused.value.status, refused.value.actual["hits"]) == (408, 1)
     arrived = control.ask("GET", "/v1/requests?client_id=app&api=Produce")["requests"]
     assert [(one["broker"], one["partitions"], one["done"]) for one in arrived] == [
-        (0, ["ruled-0"], "error 19"),
+        (0, ["ruled-0"], "error 19 of ruled"),
         (0, ["ruled-0"], ""),
     ]
     control.end_fault(failing)
@@ -138,7 +138,10 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     control.wait(leader={"ruled-0": 0}, timeout_ms=60_000)
     assert kafka_client(PRODUCE, servers, "ruled") == "1"
     assert control.wait_fault(sticky, hits=hits + 1)["actual"]["hits"] == hits + 1
-    assert control.ask("GET", f"/v1/faults/{plain}")["hits"] == 0, "it ended with the process that it was set in"
+    ended = control.ask("GET", f"/v1/faults/{plain}")
+    assert ended["hits"] == 0, "it ended with the process that it was set in"
+    assert 0 not in ended["rules"][0]["in_force"]
+    assert 0 in control.ask("GET", f"/v1/faults/{sticky}")["rules"][0]["in_force"]
     held = control.fault({"keys": ["Produce"], "hold": True})
     with client_process(PRODUCE, servers, "ruled") as producing:
         assert control.wait_fault(held, held=1)["actual"]["hits"] == 1

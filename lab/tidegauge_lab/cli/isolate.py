@@ -5,6 +5,7 @@ A fault is in the broker's process: a restart of the broker ends it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from tidegauge.faults.table import ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
-from tidegauge_lab.cli.switching import each, with_switches
-from tidegauge_lab.switches import BrokerSwitches, Fault, Switches
+from tidegauge_lab.cli.switching import each, means_directory, with_switches
+from tidegauge_lab.local import noted_faults
+from tidegauge_lab.switches import BrokerSwitches, Fault, RuleInForce, Switches
 
 isolate = fault_verb(ISOLATE)
 
@@ -39,10 +41,16 @@ def heal(ids: tuple[int, ...], output: str, directory: Path, bootstrap_server: s
     _tell_ended(ended, [], output)
 
 
-def _tell_ended(ended: Sequence[Fault], released: Sequence[tuple[int, TopicPartition]], output: str) -> None:
+def _tell_ended(
+    ended: Sequence[Fault],
+    released: Sequence[tuple[int, TopicPartition]],
+    output: str,
+    rules: Sequence[tuple[int, RuleInForce]] = (),
+) -> None:
     if output == "json":
         print_json(
             {
+                "rules": [{"broker": broker_id, **_rule_as_json(rule)} for broker_id, rule in rules],
                 "ended": [fault_as_json(fault) for fault in ended],
                 "released": [{"broker": broker_id, "partition": str(at)} for broker_id, at in released],
             }
@@ -52,7 +60,9 @@ def _tell_ended(ended: Sequence[Fault], released: Sequence[tuple[int, TopicParti
         click.echo(f"Broker {fault.broker_id}: {fault.text}: ended.")
     for broker_id, at in released:
         click.echo(f"Released {at} on broker {broker_id}.")
-    if not ended and not released:
+    for broker_id, rule in rules:
+        click.echo(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
+    if not ended and not released and not rules:
         say("Nothing was in force")
 
 
@@ -61,19 +71,19 @@ def _tell_ended(ended: Sequence[Fault], released: Sequence[tuple[int, TopicParti
 @verb_options
 @lab_verb
 def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear: bool) -> None:
-    """List what is in force inside the brokers: network partitions, errors, disks, held followers."""
+    """List what is in force inside the brokers: network partitions, errors, disks, held followers, rules."""
     if clear:
         _clear(output, directory, bootstrap_server)
         return
 
-    async def look(switches: Switches) -> tuple[list[int], dict[int, BrokerSwitches]]:
-        return switches.broker_ids, await each(switches, switches.list_faults)
+    async def look(switches: Switches) -> tuple[list[int], dict[int, tuple[BrokerSwitches, list[RuleInForce]]]]:
+        return switches.broker_ids, await each(switches, lambda broker_id: _look(switches, broker_id))
 
     asked, found = with_switches(directory, bootstrap_server, look)
     if output == "json":
         print_json({"brokers": [_switches_as_json(broker_id, found.get(broker_id)) for broker_id in asked]})
         return
-    lines = [line for broker_id in asked for line in _lines(found.get(broker_id))]
+    lines = [line for broker_id in asked if broker_id in found for line in _lines(*found[broker_id])]
     for line in lines:
         click.echo(line)
     for broker_id in asked:
@@ -83,9 +93,11 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         say("Nothing is in force")
 
 
-def _lines(switches: BrokerSwitches | None) -> list[str]:
-    if switches is None:
-        return []
+async def _look(switches: Switches, broker_id: int) -> tuple[BrokerSwitches, list[RuleInForce]]:
+    return await switches.list_faults(broker_id), await switches.list_rules(broker_id)
+
+
+def _lines(switches: BrokerSwitches, rules: Sequence[RuleInForce]) -> list[str]:
     name = f"Broker {switches.broker_id}"
     lines = [
         f"{name}: {fault.text} (fault {fault.fault_id}, met {fault.met}{_held(fault)})" for fault in switches.faults
@@ -93,7 +105,12 @@ def _lines(switches: BrokerSwitches | None) -> list[str]:
     for at, leader in switches.held.items():
         kept = f"; broker {leader} withholds a response" if leader is not None else ""
         lines.append(f"{name}: fetches of {at} are held{kept}")
+    lines += [f"{name}: rule {rule.rule_id}: {rule.text} (hits {rule.hits}, holds {rule.held} here)" for rule in rules]
     return lines
+
+
+def _rule_as_json(rule: RuleInForce) -> dict[str, Any]:
+    return {"id": rule.rule_id, "rule": json.loads(rule.text or "{}"), "hits": rule.hits, "held": rule.held}
 
 
 def _held(fault: Fault) -> str:
@@ -101,20 +118,29 @@ def _held(fault: Fault) -> str:
 
 
 def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
-    async def do(switches: Switches) -> dict[int, tuple[list[Fault], list[TopicPartition]]]:
-        return await each(switches, lambda broker_id: switches.clear(broker_id, holds=True))
+    async def clear(switches: Switches, broker_id: int) -> tuple[list[Fault], list[TopicPartition], list[RuleInForce]]:
+        rules = await switches.list_rules(broker_id)
+        await switches.set_rules(broker_id, [])
+        return *await switches.clear(broker_id, holds=True), rules
+
+    async def do(switches: Switches) -> dict[int, tuple[list[Fault], list[TopicPartition], list[RuleInForce]]]:
+        return await each(switches, lambda broker_id: clear(switches, broker_id))
 
     ended = with_switches(directory, bootstrap_server, do)
+    if means_directory(bootstrap_server):
+        noted_faults.forget(directory)
     _tell_ended(
-        [fault for cleared, _ in ended.values() for fault in cleared],
-        [(broker_id, at) for broker_id, (_, held) in ended.items() for at in held],
+        [fault for cleared, _, _ in ended.values() for fault in cleared],
+        [(broker_id, at) for broker_id, (_, held, _) in ended.items() for at in held],
         output,
+        [(broker_id, rule) for broker_id, (_, _, rules) in ended.items() for rule in rules],
     )
 
 
-def _switches_as_json(broker_id: int, switches: BrokerSwitches | None) -> dict[str, Any]:
-    if switches is None:
-        return {"broker": broker_id, "responds": False, "answers": False, "faults": [], "held": []}
+def _switches_as_json(broker_id: int, found: tuple[BrokerSwitches, list[RuleInForce]] | None) -> dict[str, Any]:
+    if found is None:
+        return {"broker": broker_id, "responds": False, "answers": False, "faults": [], "held": [], "rules": []}
+    switches, rules = found
     return {
         "broker": broker_id,
         "responds": True,
@@ -125,4 +151,5 @@ def _switches_as_json(broker_id: int, switches: BrokerSwitches | None) -> dict[s
             {"partition": str(at), "response_withheld_by": leader, "answer_kept_by": leader}
             for at, leader in switches.held.items()
         ],
+        "rules": [_rule_as_json(rule) for rule in rules],
     }

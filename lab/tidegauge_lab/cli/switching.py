@@ -43,9 +43,14 @@ def with_switches(
     return asyncio.run(do())
 
 
+def means_directory(bootstrap_server: str | None) -> bool:
+    """Return whether the brokers are those of the cluster in ``--dir``."""
+    return bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE)
+
+
 async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
     """All brokers, and how to speak with them."""
-    if bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE):
+    if means_directory(bootstrap_server):
         file = load_cluster_file(directory, BROKERS_BY_ADDRESS)
         return {broker.id: broker.address for broker in file.brokers}, file.security
     async with Admin(servers(bootstrap_server, directory)) as admin:

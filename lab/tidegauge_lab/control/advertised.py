@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tidegauge_lab.control.problems import malformed, not_found
+from tidegauge_lab.control.shapes import shown
 from tidegauge_lab.local.cluster import LocalCluster
+
+_ADDRESS = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
 def advertise(local: LocalCluster, addresses: Mapping[str, str]) -> dict[str, Any]:
@@ -26,9 +30,8 @@ def advertise(local: LocalCluster, addresses: Mapping[str, str]) -> dict[str, An
             raise malformed(f"{name!r} is no broker's id")
         if int(name) not in known:
             raise not_found(f"there is no broker {name}")
-        host, separator, port = address.rpartition(":")
-        if not separator or not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise malformed(f"{address!r} is no address: write HOST:PORT")
+        if not _ADDRESS.fullmatch(address) or int(address.rpartition(":")[2]) not in range(1, 65536):
+            raise malformed(f"{shown(address)} is no address: write HOST:PORT")
         wanted[int(name)] = address
     changed = [
         broker.id for broker in local.file.brokers if wanted.get(broker.id, broker.advertised) != broker.advertised

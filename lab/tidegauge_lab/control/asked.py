@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.control.endpoints import WAIT_TIMEOUT_MS, Endpoint
 from tidegauge_lab.control.problems import malformed
-from tidegauge_lab.control.shapes import problem
+from tidegauge_lab.control.shapes import problem, shown
 
 MAX_BODY_BYTES = 1024 * 1024
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,16 @@ class Asked:
             RefusedError: 400, it is none.
         """
         text = self.path[name]
-        if not (text.isascii() and text.isdigit()):
-            raise malformed(f"{name} is a whole number, not {text!r}")
+        if not _is_number(text):
+            raise malformed(f"{name} is a whole number of at most {_MOST_DIGITS} digits, not {shown(text)}")
         return int(text)
 
 
-def read(endpoint: Endpoint, path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> Asked:
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def read(endpoint: Endpoint, path: Mapping[str, str], query: Sequence[tuple[str, str]], body: bytes) -> Asked:
     """Read a request.
 
     Raises:
@@ -55,15 +60,17 @@ def read(endpoint: Endpoint, path: Mapping[str, str], query: Mapping[str, str], 
     return Asked(path, _query(endpoint, query), _body(endpoint, body))
 
 
-def _query(endpoint: Endpoint, query: Mapping[str, str]) -> dict[str, Any]:
+def _query(endpoint: Endpoint, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, text in query.items():
+    for name, text in query:
+        if name in found:
+            raise malformed(f"{name} is in this query twice")
         if name not in endpoint.query:
             known = ", ".join(endpoint.query) or "none"
             raise malformed(f"there is no field {name!r} in this query; there is {known}")
         schema = endpoint.query[name]
         is_number = schema.get("type") == "integer"
-        found[name] = int(text) if is_number and text.isascii() and text.isdigit() else text
+        found[name] = int(text) if is_number and _is_number(text) else text
         if wrong := problem(schema, found[name], name):
             raise malformed(wrong)
     return found
@@ -78,6 +85,7 @@ def _body(endpoint: Endpoint, body: bytes) -> dict[str, Any]:
         raise malformed("this request takes no body")
     try:
         value = json.loads(body, object_pairs_hook=_object, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as wrong:
         raise malformed(f"the body is no JSON: {wrong}") from None
     if wrong_field := problem(endpoint.body, value):

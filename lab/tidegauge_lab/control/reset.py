@@ -22,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_client.admin import Admin
 from tidegauge_lab.control.problems import RefusedError
+from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.znodes import wait_for_deletion
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -69,13 +70,18 @@ def save_baseline(directory: Path, baseline: Baseline) -> None:
 
 
 def load_baseline(directory: Path) -> Baseline | None:
-    """Return what was noted; None if a snapshot was restored since."""
+    """Return what was noted; None if nothing was, or a snapshot was restored since."""
     try:
         text = (layout.control_process(directory).directory / layout.BASELINE_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     value = json.loads(text)
     return Baseline(frozenset(value["topics"]), frozenset(value["groups"]))
+
+
+def forget_baseline(directory: Path) -> None:
+    """Forget what was there before."""
+    (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
 
 
 async def _groups_of(admin: Admin, topics: Collection[str]) -> list[str]:
@@ -85,7 +91,7 @@ async def _groups_of(admin: Admin, topics: Collection[str]) -> list[str]:
     return [one.group_id for one in await admin.list_groups(timeout_ms=_TIMEOUT_MS)]
 
 
-async def reset(local: LocalCluster, baseline: Baseline, *, with_topics: bool) -> dict[str, Any]:
+async def reset(local: LocalCluster, baseline: Baseline, faults: Faults, *, with_topics: bool) -> dict[str, Any]:
     """Reset the cluster; return what was deleted, and how long it took.
 
     Raises:
@@ -94,6 +100,7 @@ async def reset(local: LocalCluster, baseline: Baseline, *, with_topics: bool) -
     """
     began = time.monotonic()
     await AsyncCluster(local, []).restore()
+    await faults.delete()  # now that no broker is paused, each can be notified
     deleted: tuple[list[str], list[str]] = ([], [])
     if with_topics:
         async with Admin(local.bootstrap_servers) as admin:

@@ -100,7 +100,7 @@ def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitab
 
     async def handle(request: Request) -> Response:
         try:
-            asked = read(endpoint, request.path_params, request.query_params, await _body(request))
+            asked = read(endpoint, request.path_params, request.query_params.multi_items(), await _body(request))
             return _json(200, await serve(asked))
         except RefusedError as problem:
             return _json(problem.status, problem.body)

@@ -7,6 +7,7 @@ schemas are those that the OpenAPI document shows, so what is described is what 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "null": lambda value: value is None,
 }
+_SHOWN_CHARACTERS = 80
+_LISTED_NAMES = 12
 _ARTICLES = {"object": "an object", "array": "a list", "string": "a text", "boolean": "true or false",
              "integer": "a whole number", "number": "a number", "null": "null"}  # fmt: skip
 
@@ -64,6 +67,12 @@ def flag(about: str, *, default: bool) -> dict[str, Any]:
     return {"type": "boolean", "description": about, "default": default}
 
 
+def shown(value: Any) -> str:
+    """Return a value as its JSON, shortened."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+
+
 def problem(schema: Schema, value: Any, at: str = "") -> str:
     """Return what is wrong with a value, and where; empty if it fits the schema."""
     name = at or "the body"
@@ -76,13 +85,13 @@ def problem(schema: Schema, value: Any, at: str = "") -> str:
                 for one, text in zip(schema["anyOf"], found, strict=True)
                 if "type" in one and _TYPES[one["type"]](value)
             ]
-            return fitting[0] if fitting else f"{name} is {kinds}, not {value!r}"
+            return fitting[0] if fitting else f"{name} is {kinds}, not {shown(value)}"
         return ""
     kind = schema.get("type")
     if kind is not None and not _TYPES[kind](value):
-        return f"{name} is {_ARTICLES[kind]}, not {value!r}"
+        return f"{name} is {_ARTICLES[kind]}, not {shown(value)}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"{name} is one of {', '.join(map(str, schema['enum']))}, not {value!r}"
+        return f"{name} is {_one_of(schema['enum'], value)}, not {shown(value)}"
     if isinstance(value, dict):
         return _object_problem(schema, value, at)
     if isinstance(value, list):
@@ -146,7 +155,15 @@ def _number_problem(schema: Schema, value: Any, name: str) -> str:
     return ""
 
 
+def _one_of(names: Sequence[Any], value: Any = None) -> str:
+    """Return which values there are; of many the ones that are near."""
+    if len(names) <= _LISTED_NAMES:
+        return f"one of {', '.join(one if isinstance(one, str) else shown(one) for one in names)}"
+    near = difflib.get_close_matches(str(value), [one for one in names if not str(one).isdigit()], n=3)
+    return f"one of {len(names)} names" + (f" (near: {', '.join(near)})" if near else "")
+
+
 def _called(schema: Schema) -> str:
     if "enum" in schema:
-        return ", ".join(map(str, schema["enum"]))
+        return _one_of(schema["enum"])
     return _ARTICLES.get(schema.get("type", ""), "another value")

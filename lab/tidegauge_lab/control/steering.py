@@ -4,6 +4,8 @@ Rules:
     1. A method returns when its effect is there, and what it returns is true at that time. Nothing is remembered of the
        cluster's state: each request asks the brokers.
     2. What was there before is what was there when the control was started; ``reset`` leaves it.
+    3. A control that was killed has noted it in the directory: the next one resets to that. One that ends in order, and
+       ``down``, forget it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tidegauge_lab.control.conditions import cluster_conditions, group_condition
 from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
 from tidegauge_lab.control.request_journal import RequestJournal
-from tidegauge_lab.control.reset import Baseline, load_baseline, reset, save_baseline
+from tidegauge_lab.control.reset import Baseline, forget_baseline, load_baseline, reset, save_baseline
 from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.targets import read_target
 from tidegauge_lab.control.transactions import start_offsets
@@ -66,14 +68,17 @@ class Control:
         self._resetting = asyncio.Lock()
         self._faults = Faults(self.directory)
         self._requests = RequestJournal(self.directory)
+        self._owns_baseline = False
 
     async def start(self) -> None:
-        """Note what is there.
+        """Note what is there, unless a control server that was killed, or that still runs, has noted it. Rule 3.
 
         Raises:
             TidegaugeError: no broker responds.
         """
-        await self._note_baseline()
+        if load_baseline(self.directory) is None:
+            await self._note_baseline()
+            self._owns_baseline = True
         await self._faults.begin()
 
     async def _note_baseline(self) -> Baseline:
@@ -84,7 +89,9 @@ class Control:
         return baseline
 
     async def close(self) -> None:
-        """Let go of the event logs."""
+        """Let go of the event logs, and of what was there before."""
+        if self._owns_baseline:
+            forget_baseline(self.directory)
         self._timeline.close()
 
     @property
@@ -214,11 +221,11 @@ class Control:
     async def reset(self, asked: Asked) -> dict[str, Any]:
         """Make the cluster what it was when the control was started."""
         async with self._resetting:
-            await self._faults.delete()
             baseline = load_baseline(self.directory)
             if baseline is None:  # a snapshot was restored: what it holds is what was there before
                 baseline = await self._note_baseline()
-            return await reset(LocalCluster(self.directory), baseline, with_topics=bool(asked.body.get("topics", True)))
+            local, with_topics = LocalCluster(self.directory), bool(asked.body.get("topics", True))
+            return await reset(local, baseline, self._faults, with_topics=with_topics)
 
     # Faults on requests
 

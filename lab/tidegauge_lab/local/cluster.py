@@ -23,7 +23,18 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
-from tidegauge_lab.local import control_server, layout, locks, ports, roles, snapshots, startup, takedown, zookeeper
+from tidegauge_lab.local import (
+    control_server,
+    layout,
+    locks,
+    noted_faults,
+    ports,
+    roles,
+    snapshots,
+    startup,
+    takedown,
+    zookeeper,
+)
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
@@ -166,6 +177,8 @@ class LocalCluster:
             if self.file.zookeeper_managed:
                 takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds)
             ports.Reservations().release(self.directory)
+            noted_faults.forget(self.directory)
+            (layout.control_process(self.directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
             if purge:
                 layout.remove_cluster(self.directory)
 

@@ -19,6 +19,8 @@ from tidegauge_lab.local.processes import LabProcess
 ZOOKEEPER = "zookeeper"
 CONTROL = "control"
 RULES_FILE = "rules.json"
+FAULTS_FILE = "faults.json"
+TALLIES = "tallies"
 SNAPSHOTS = "snapshots"
 BASELINE_FILE = "baseline.json"
 LOGS = "logs"

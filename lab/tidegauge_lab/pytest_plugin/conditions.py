@@ -48,6 +48,10 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
             await asyncio.sleep(POLL_SECONDS)
 
 
+_LEAST_LOOK_MS = 1000.0
+"""How long the last look may take: a wait that runs out says what is true, not that there was no time to look."""
+
+
 async def wait_until_group(
     bootstrap: Sequence[str], group_id: str, condition: GroupCondition, limit_seconds: float
 ) -> GroupDescription:
@@ -60,7 +64,7 @@ async def wait_until_group(
     async with Admin(bootstrap) as admin:
         while True:
             try:
-                left_ms = max(1.0, (deadline - time.monotonic()) * 1000)
+                left_ms = max(_LEAST_LOOK_MS, (deadline - time.monotonic()) * 1000)
                 found = await look_at_group(admin, group_id, condition, left_ms)
                 if not isinstance(found, str):
                     return found

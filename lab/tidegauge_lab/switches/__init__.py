@@ -12,6 +12,7 @@ from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
     Fault,
+    RuleInForce,
     Step,
     Until,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Direction",
     "Fault",
     "Plane",
+    "RuleInForce",
     "Step",
     "Switches",
     "Until",

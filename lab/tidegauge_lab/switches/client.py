@@ -44,6 +44,7 @@ from tidegauge_lab.switches.former import FormerCalls
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Fault,
+    RuleInForce,
     Step,
     Until,
 )
@@ -208,13 +209,13 @@ class Switches(FormerCalls):
                 lab_pb2.SetRulesRequest(rules=rules), timeout=_DEADLINE_SECONDS
             )
 
-    async def held_by_rules(self, broker_id: int) -> dict[str, int]:
-        """Return how many responses each rule holds at the broker, by the rule's id."""
+    async def list_rules(self, broker_id: int) -> list[RuleInForce]:
+        """Return the rules for requests of Kafka's clients that are in force at the broker."""
         with _telling(broker_id):
             response = await (await self._stub(broker_id)).ListRules(
                 lab_pb2.ListRulesRequest(), timeout=_DEADLINE_SECONDS
             )
-        return {one.rule_id: one.held for one in response.rules}
+        return [RuleInForce(one.rule_id, one.rule_json, one.held, one.hits) for one in response.rules]
 
     async def requests_after(self, broker_id: int, number: int) -> Sequence[lab_pb2.ArrivedRequest]:
         """Return the journal of requests that arrived at the broker while rules were in force, after a number."""

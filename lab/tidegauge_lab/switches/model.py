@@ -60,6 +60,23 @@ class BrokerSwitches:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleInForce:
+    """A rule for requests of Kafka's clients, at a broker.
+
+    Attributes:
+        rule_id: chosen by who set it.
+        text: the rule as JSON.
+        held: number of requests and responses that it holds now.
+        hits: number of requests that it has affected or observed, at all brokers that share its numbers.
+    """
+
+    rule_id: str
+    text: str
+    held: int
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One value that a step changed.
 

@@ -24,6 +24,8 @@ from tidegauge.kafka.apis import APIS
 MAX_DELAY_MS = 24 * 3_600_000
 MAX_BYTES_PER_SECOND = 1 << 40
 MAX_THROTTLE_MS = (1 << 31) - 1
+MAX_NUMBER = (1 << 53) - 1
+"""Whole numbers that every language's JSON keeps (RFC 8259, section 6)."""
 _NAMES = {api.name: api.name for api in APIS.values()} | {str(key): api.name for key, api in APIS.items()}
 _KEY = {"anyOf": [{"type": "string", "enum": sorted(_NAMES)}, {"type": "integer", "minimum": 0}]}
 _ERROR = {"anyOf": [{"type": "string", "enum": list(ErrorCode.__members__)}, {"type": "integer", "minimum": -1}]}
@@ -35,6 +37,10 @@ def _text(about: str) -> dict[str, Any]:
 
 def _flag(about: str) -> dict[str, Any]:
     return {"type": "boolean", "default": False, "description": about}
+
+
+def _integer(about: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER, "description": about}
 
 
 def _integers(about: str) -> dict[str, Any]:
@@ -56,9 +62,9 @@ SCHEMA: dict[str, Any] = {
         "client_id": _text("Only requests of clients with this client.id"),
         "top_level": _flag("The error stands at the top of the response instead of in its items"),
         "error": {**_ERROR, "description": "The error that the response carries, by Kafka's name or number"},
-        "count": {"type": "integer", "minimum": -1, "default": 1, "description": "How many requests; -1: all"},
+        "count": {**_integer("How many requests; -1: all"), "minimum": -1, "default": 1},
         "observe": _flag("Count only; the requests proceed as without the rule"),
-        "nth": {"type": "integer", "minimum": 1, "default": 1, "description": "The first request that is affected"},
+        "nth": {**_integer("The first request that is affected"), "minimum": 1, "default": 1},
         "probability": {
             "type": "number",
             "exclusiveMinimum": 0,
@@ -66,7 +72,7 @@ SCHEMA: dict[str, Any] = {
             "default": 1,
             "description": "Chance of each request to be affected",
         },
-        "seed": {"type": "integer", "minimum": 0, "default": 0, "description": "Seed of the chances"},
+        "seed": {**_integer("Seed of the chances"), "default": 0},
         "after_effect": _flag("The request takes effect, and what is done is done to its response"),
         "delay_ms": {"type": "integer", "minimum": 1, "maximum": MAX_DELAY_MS, "description": "Delay, in milliseconds"},
         "disconnect": _flag("Close the connection instead of a response"),

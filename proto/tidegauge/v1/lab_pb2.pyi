@@ -1107,7 +1107,7 @@ global___SetRulesResponse = SetRulesResponse
 
 @typing.final
 class ListRulesRequest(google.protobuf.message.Message):
-    """Asks what the rules hold."""
+    """Asks which rules are in force."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1119,7 +1119,7 @@ global___ListRulesRequest = ListRulesRequest
 
 @typing.final
 class ListRulesResponse(google.protobuf.message.Message):
-    """What the rules hold."""
+    """The rules in force."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1139,23 +1139,31 @@ global___ListRulesResponse = ListRulesResponse
 
 @typing.final
 class RuleState(google.protobuf.message.Message):
-    """What a rule holds."""
+    """A rule in force."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RULE_ID_FIELD_NUMBER: builtins.int
     HELD_FIELD_NUMBER: builtins.int
+    RULE_JSON_FIELD_NUMBER: builtins.int
+    HITS_FIELD_NUMBER: builtins.int
     rule_id: builtins.str
     """The rule."""
     held: builtins.int
-    """Number of responses that it holds now."""
+    """Number of requests and responses that it holds now."""
+    rule_json: builtins.str
+    """The rule as JSON."""
+    hits: builtins.int
+    """Number of requests that it has affected or observed, over all brokers that share its numbers."""
     def __init__(
         self,
         *,
         rule_id: builtins.str = ...,
         held: builtins.int = ...,
+        rule_json: builtins.str = ...,
+        hits: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["held", b"held", "rule_id", b"rule_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["held", b"held", "hits", b"hits", "rule_id", b"rule_id", "rule_json", b"rule_json"]) -> None: ...
 
 global___RuleState = RuleState
 

@@ -14,7 +14,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked
 from tidegauge_lab.control.endpoints import ENDPOINTS
 from tidegauge_lab.control.gate import refusal
-from tidegauge_lab.control.problems import not_so
+from tidegauge_lab.control.problems import RefusedError, not_so
 from tidegauge_lab.control.server import application
 
 HOST = {"host": "127.0.0.1:19079"}
@@ -133,6 +133,15 @@ async def test_groups_and_targets_may_hold_slashes_and_colons(app: Starlette, co
         ("/v1/steps", b'{"steps": ["kill"]}', "steps[0] is an object"),
         ("/v1/reset", b'{"topics": 1}', "topics is true or false"),
         ("/v1/reset", b" " * (MAX_BODY_BYTES + 1), "longer than"),
+        ("/v1/wait", b'{"ready": NaN}', "NaN is no JSON"),
+        ("/v1/wait", b"[" * 100_000, "no JSON"),
+        ("/v1/wait", b'{"ready": true, "timeout_ms": 1e999}', "timeout_ms is a whole number"),
+        ("/v1/wait", b'{"ready": true, "timeout_ms": ' + b"9" * 5_000 + b"}", "no JSON"),
+        ("/v1/wait", b"\xff\xfe", "no JSON"),
+        ("/v1/faults", b'{"rules": [{"disconnect": true, "client_id": "\\ud800"}]}', "surrogates"),
+        ("/v1/faults", b'{"rules": [{"disconnect": true, "seed": 9007199254740992}]}', "9007199254740991 or less"),
+        ("/v1/faults", b'{"rules": [{"observe": true, "keys": ["Fetchh"]}]}', "near: Fetch"),
+        ("/v1/faults", b'{"rules": [{"observe": null}]}', "observe is true or false, not null"),
     ],
 )
 async def test_what_does_not_fit_the_schema_is_refused_in_words(
@@ -148,7 +157,16 @@ async def test_what_does_not_fit_the_schema_is_refused_in_words(
 async def test_unknown_fields_of_the_query_and_bodies_that_are_not_taken_are_refused(app: Starlette):
     assert (await ask(app, "GET", "/v1/events", query="aftr=1")).status == 400
     assert (await ask(app, "GET", "/v1/events", query="after=-1")).status == 400
+    assert (await ask(app, "GET", "/v1/events", query="after=1&after=2")).status == 400
+    assert (await ask(app, "GET", "/v1/events", query="after=" + "9" * 5_000)).status == 400
     assert (await ask(app, "GET", "/v1/cluster", {"a": 1})).status == 400
+
+
+async def test_a_number_of_the_path_has_a_length(app: Starlette, control: FakeControl):
+    await ask(app, "GET", "/v1/faults/" + "9" * 5_000)
+    [(_, asked)] = control.asked
+    with pytest.raises(RefusedError, match="at most 18 digits"):
+        asked.number("id")
 
 
 async def test_unknown_paths_and_methods_are_json_too(app: Starlette):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import BrokerEntry
 from tidegauge_lab.control import endpoints
+from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.conditions import cluster_conditions
 from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.played import read_steps
@@ -158,3 +161,27 @@ def test_every_keyword_of_a_body_is_one_that_is_checked(endpoint: endpoints.Endp
 )
 def test_a_value_is_checked_by_its_schema(schema: dict[str, Any], value: Any, wrong: str):
     assert wrong in problem(schema, value, "x")
+
+
+@pytest.mark.parametrize(
+    "address", ["h x:9", "h\n:9", ":9", "h:", "h:0", "h:65536", "h:1:2", "PLAINTEXT://h:1", "-h:1"]
+)
+def test_an_address_that_a_broker_could_not_advertise_is_refused_before_anything_stops(address: str):
+    broker = BrokerEntry(0, "127.0.0.1", 1, "broker-0")
+    local: Any = SimpleNamespace(file=SimpleNamespace(brokers=[broker]))
+    with pytest.raises(RefusedError) as refused:
+        advertise(local, {"0": address})
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:32771", "localhost:1", "docker.example:65535", "[::1]:9092"])
+def test_addresses_that_clients_reach_are_advertised(address: str):
+    changed: list[Any] = []
+    broker = BrokerEntry(0, "127.0.0.1", 1, "broker-0")
+    local: Any = SimpleNamespace(
+        file=SimpleNamespace(brokers=[broker]),
+        kafka_bootstrap_servers=[address],
+        change_brokers=lambda brokers, ids: changed.append((brokers[0].advertised, ids)),
+    )
+    assert advertise(local, {"0": address}) == {"kafka_bootstrap_servers": address, "restarted": [0]}
+    assert changed == [(address, [0])]

@@ -22,7 +22,7 @@ def from_rule(message: lab_pb2.RequestRule) -> SetRule:
         rule = read_rule(json.loads(message.rule_json))
     except (ValueError, TypeError) as problem:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{message.rule_json!r} is no rule: {problem}") from None
-    return SetRule(message.rule_id, rule, Path(message.tally_file) if message.tally_file else None)
+    return SetRule(message.rule_id, rule, Path(message.tally_file) if message.tally_file else None, message.rule_json)
 
 
 def rules_from_start(settings: Values) -> list[SetRule]:
@@ -36,7 +36,9 @@ def rules_from_start(settings: Values) -> list[SetRule]:
         return []
     try:
         entries = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [SetRule(one["id"], read_rule(one["rule"]), Path(one["tally"])) for one in entries]
+        return [
+            SetRule(one["id"], read_rule(one["rule"]), Path(one["tally"]), json.dumps(one["rule"])) for one in entries
+        ]
     except FileNotFoundError:
         return []
     except (ValueError, TypeError, KeyError, TidegaugeError) as problem:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tidegauge.faults.rules import Rule
 from tidegauge_broker.server.lab.barrier import Barrier
@@ -31,11 +32,22 @@ class SetRule:
     Attributes:
         rule_id: of whoever sets it.
         tally: file of its numbers; None: of this broker alone.
+        text: the rule as JSON.
     """
 
     rule_id: str
     rule: Rule
     tally: Path | None = None
+    text: str = ""
+
+
+class RuleState(NamedTuple):
+    """A rule in force, with what it holds now and how many requests it has affected or observed."""
+
+    rule_id: str
+    text: str
+    held: int
+    hits: int
 
 
 @dataclass(slots=True)
@@ -43,6 +55,7 @@ class _InForce:
     rule_id: str
     rule: Rule
     tally: Tally
+    text: str
     barrier: Barrier = field(default_factory=Barrier)
 
 
@@ -99,7 +112,9 @@ class RuleTable:
         """Put these rules in force, and no others. Rule 2."""
         before = {entry.rule_id: entry for entry in self._in_force}
         self._in_force = [
-            before.pop(one.rule_id) if one.rule_id in before else _InForce(one.rule_id, one.rule, Tally(one.tally))
+            before.pop(one.rule_id)
+            if one.rule_id in before
+            else _InForce(one.rule_id, one.rule, Tally(one.tally), one.text)
             for one in wanted
         ]
         for entry in before.values():
@@ -113,6 +128,10 @@ class RuleTable:
     def held(self) -> dict[str, int]:
         """Return how many responses each rule holds now, by its id."""
         return {entry.rule_id: entry.barrier.held for entry in self._in_force}
+
+    def states(self) -> list[RuleState]:
+        """Return the rules in force, in their order."""
+        return [RuleState(entry.rule_id, entry.text, entry.barrier.held, entry.tally.hits) for entry in self._in_force]
 
     def after(self, number: int) -> Sequence[Arrived]:
         """Return the entries of the journal after a number."""

@@ -80,10 +80,14 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return lab_pb2.SetRulesResponse()
 
     async def ListRules(self, request: lab_pb2.ListRulesRequest, context: Context) -> lab_pb2.ListRulesResponse:
-        """Return how many responses each rule holds."""
+        """Return the rules in force."""
         del request, context
-        held = self._rules.held().items()
-        return lab_pb2.ListRulesResponse(rules=[lab_pb2.RuleState(rule_id=one, held=number) for one, number in held])
+        return lab_pb2.ListRulesResponse(
+            rules=[
+                lab_pb2.RuleState(rule_id=one.rule_id, rule_json=one.text, held=one.held, hits=one.hits)
+                for one in self._rules.states()
+            ]
+        )
 
     async def ListRequests(
         self, request: lab_pb2.ListRequestsRequest, context: Context

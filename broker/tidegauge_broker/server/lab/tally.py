@@ -26,6 +26,11 @@ class Tally:
         self._path = path
         self._own = (0, 0)
 
+    @property
+    def hits(self) -> int:
+        """How many requests the rule has affected."""
+        return (self._own if self._path is None else read(self._path))[1]
+
     def take(self, is_affected: Callable[[int, int], bool]) -> bool:
         """Count a request; return whether the rule affects it.
 
@@ -62,6 +67,9 @@ def create(path: Path) -> None:
 
 
 def read(path: Path) -> tuple[int, int]:
-    """Return how many requests the rule has meant, and how many it has affected."""
-    seen, met = _FORM.unpack(path.read_bytes()[: _FORM.size])
+    """Return how many requests the rule has meant, and how many it has affected; a rule that was deleted, none."""
+    try:
+        seen, met = _FORM.unpack(path.read_bytes()[: _FORM.size])
+    except FileNotFoundError:
+        return 0, 0
     return seen, met
