@@ -103,7 +103,7 @@ def play(scenario: Scenario, there: Collection[str], cluster: LocalCluster) -> d
             player.close()
     if failure:
         verb = outcome.steps[-1].verb
-        is_wait = verb.startswith("wait_") or verb == "expect"
+        is_wait = verb.startswith(("wait_", "expect"))
         status, name = (408, "REQUEST_TIMED_OUT") if is_wait else (409, "STEP_FAILED")
         raise _failed(status, name, failure.replace("line ", "step ", 1), outcome, story)
     return _result(outcome, story)

@@ -406,6 +406,7 @@ class SyncCluster(SyncClusterBase):
         rpc: str,
         *,
         after_effect: bool = False,
+        outlives_connection: bool = False,
         nth: int = 1,
         times: int = 0,
         caller: str = "",
@@ -420,6 +421,8 @@ class SyncCluster(SyncClusterBase):
             broker: The broker.
             rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             after_effect: The request takes effect, and its response is held.
+            outlives_connection: The request waits on when its client disconnects, and takes effect late, at the
+                release.
             nth: Ordinal of the first call affected.
             times: Number of calls affected; 0: no limit.
             caller: Only calls of this sender: clients, brokers, or a broker's id.
@@ -439,6 +442,7 @@ class SyncCluster(SyncClusterBase):
                 broker,
                 rpc,
                 after_effect=after_effect,
+                outlives_connection=outlives_connection,
                 nth=nth,
                 times=times,
                 caller=caller,

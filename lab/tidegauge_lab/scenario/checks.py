@@ -45,6 +45,7 @@ def _cluster_differences(expect: Expect, facts: Facts) -> Iterator[str]:
 def _replica_differences(expect: Expect, facts: Facts) -> Iterator[str]:
     yield from values_differ(facts, "LEO", expect.leo, lambda replica: replica.leo)
     yield from values_differ(facts, "HW", expect.hw, lambda replica: replica.hw)
+    yield from values_differ(facts, "LSO", expect.lso, lambda replica: replica.lso)
     if expect.remote_leo is not None:
         leader = facts.replicas.get(facts.leader)
         for broker, wanted in expect.remote_leo.items():
@@ -136,6 +137,7 @@ def expected(expect: Expect) -> dict[str, Any]:
         "isr",
         "leo",
         "hw",
+        "lso",
         "remote_leo",
         "log",
         "epochs",

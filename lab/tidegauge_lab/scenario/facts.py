@@ -1,6 +1,7 @@
 """What is true of one partition at one moment: the cluster's view, each replica's own word, and the files. Pure.
 
-``LEO/HW``, ``*`` for the leader, is how a state is written in one line: ``1: 2/1*  2: 1/1   ISR 1,2  epoch 0``.
+``LEO/HW``, ``*`` for the leader, is how a state is written in one line: ``1: 2/1*  2: 1/1   ISR 1,2  epoch 0``. Where
+an open transaction keeps the last stable offset below the high watermark, it stands behind it: ``3/3/1*``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Replica:
         hw: what it believes to be committed.
         epochs: its epoch cache.
         remote_leos: at a leader what it knows of the others; -1 where it does not know.
+        last_stable_offset: which read_committed does not pass; None where its broker does not say.
     """
 
     role: str
@@ -33,6 +35,12 @@ class Replica:
     hw: int
     epochs: tuple[tuple[int, int], ...] = ()
     remote_leos: Mapping[int, int] = field(default_factory=dict)
+    last_stable_offset: int | None = None
+
+    @property
+    def lso(self) -> int:
+        """Last stable offset."""
+        return self.hw if self.last_stable_offset is None else self.last_stable_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ class Facts:
             return "-"
         if replica.role not in {LEADER, "follower"}:
             return replica.role
-        return f"{replica.leo}/{replica.hw}" + ("*" if replica.role == LEADER else "")
+        stable = f"/{replica.lso}" if replica.lso < replica.hw else ""
+        return f"{replica.leo}/{replica.hw}{stable}" + ("*" if replica.role == LEADER else "")
 
     @property
     def log_lines(self) -> list[str]:
@@ -93,6 +102,7 @@ def replica_of(said: metadata_pb2.ReplicaDescription) -> Replica:
             remote.broker_id: remote.log_end_offset if remote.HasField("log_end_offset") else -1
             for remote in said.remote_replicas
         },
+        last_stable_offset=said.last_stable_offset if said.HasField("last_stable_offset") else None,
     )
 
 

@@ -23,12 +23,15 @@ from typing import Any, Self, TypeVar
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import iterate_headers
 from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.channels import Channels, call
+from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
 from tidegauge_client.metadata import TopicIdentity
-from tidegauge_client.records import NewRecord, decode_batches, encode_batch
+from tidegauge_client.records import NewRecord, decode_batch, encode_batch
 from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
@@ -41,6 +44,7 @@ from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.switches import Fault, Step, Switches, Until
+from tidegauge_lab.transaction_conditions import TransactionCondition, look_at_transaction
 
 Result = TypeVar("Result")
 
@@ -168,6 +172,16 @@ class Hands:
         """
         return self._run(look_at_group(self._admin, group, condition, _MARGIN_MS))
 
+    def look_at_transaction(
+        self, transactional_id: str, condition: TransactionCondition
+    ) -> TransactionDescription | str:
+        """Return the transactional id if the condition holds, else what is true instead.
+
+        Raises:
+            TidegaugeError: its coordinator does not respond.
+        """
+        return self._run(look_at_transaction(self._admin, transactional_id, condition, _MARGIN_MS))
+
     # Clients
 
     def produce(
@@ -196,7 +210,9 @@ class Hands:
             return Answer(code.name, result.error_message)
         return Answer(ACKNOWLEDGED, offset=result.base_offset)
 
-    def readable(self, at: TopicPartition, leader: int) -> list[str]:
+    def readable(
+        self, at: TopicPartition, leader: int, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> list[str]:
         """Return the values that a consumer can read from the leader now.
 
         Raises:
@@ -206,6 +222,7 @@ class Hands:
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=_MAX_BYTES,
+            reads_committed=isolation_level == "read_committed",
             partitions=[
                 fetch_pb2.FetchPartition(
                     topic=at.topic, partition=at.partition, fetch_offset=0, partition_max_bytes=_MAX_BYTES
@@ -219,7 +236,14 @@ class Hands:
             [result] = response.partitions
             if result.error:
                 raise TidegaugeError(ErrorCode.of(result.error), result.error_message)
-            return [(record.value or b"").decode(errors="replace") for record in decode_batches(result.records)]
+            data = result.records
+            aborted = [Aborted(one.first_offset, one.producer_id) for one in result.aborted_transactions]
+            kept = without_aborted(data, iterate_headers(data), aborted)
+            return [
+                (record.value or b"").decode(errors="replace")
+                for header in kept
+                for record in decode_batch(data, header)
+            ]
 
         return self._run(fetch())
 

@@ -25,6 +25,7 @@ from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
 from tidegauge_lab.scenario.readers import NO_LEADER, Reader
+from tidegauge_lab.scenario.transaction_steps import Send
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
 
 SUFFIX = ".yaml"
@@ -357,7 +358,7 @@ class _Context:
             self._marks.add(step.name)
         elif isinstance(step, steps.Table) and step.since not in self._marks:
             self._tell(step.line, f"nothing was marked {step.since!r} before this step")
-        elif isinstance(step, steps.Produce):
+        elif isinstance(step, steps.Produce | Send):
             for value in step.values:
                 if value in self._produced:
                     self._tell(step.line, f"{value!r} was produced before; values name records, so each is used once")
@@ -397,7 +398,7 @@ class _Context:
 
 
 _BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr")
-_BY_BROKER_ARGUMENTS = ("hw", "leo", "remote_leo", "log", "epochs")
+_BY_BROKER_ARGUMENTS = ("hw", "lso", "leo", "remote_leo", "log", "epochs")
 
 
 def brokers_named(step: steps.Step) -> list[int]:

@@ -14,13 +14,18 @@ from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.transaction_narration import transaction_sentence
+from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS
 
 LEGEND = (
     "A state is written BROKER: LEO/HW, with * at the leader and - for a broker that does not respond:",
     "`1: 2/1*  2: -` says that broker 1 leads with log end offset 2 and high watermark 1.",
+    "Where an open transaction keeps the last stable offset below the high watermark, it stands third: `1: 3/3/1*`.",
     "A log is written VALUE@EPOCH, in the order of its offsets.",
 )
 _PLANES = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "all clients"}
+_OF_TRANSACTIONS = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
+"""APIs that name a transactional id."""
 _WAYS = {"in": ", incoming calls only", "out": ", outgoing calls only", "both": ""}
 
 
@@ -67,6 +72,11 @@ def _(_: steps.Expect | steps.Mark) -> str:
 @_sentence.register
 def _(step: GroupStep) -> str:
     return group_sentence(step)
+
+
+@_sentence.register
+def _(step: OF_TRANSACTIONS) -> str:
+    return transaction_sentence(step)
 
 
 @_sentence.register
@@ -151,7 +161,9 @@ def _failing_calls(broker: int, fault: WantedFault) -> str:
 
 def _held_requests(broker: int, fault: WantedFault) -> str:
     what = f"the responses to {fault['rpc']}" if fault["after_effect"] else f"{fault['rpc']} requests"
-    return f"Hold {what} at broker {broker}" + (f" of group {fault['group']}" if fault["group"] else "")
+    late = ", also when their clients disconnect" if fault["outlives_connection"] else ""
+    kind = "transactional id" if fault["rpc"] in _OF_TRANSACTIONS else "group"
+    return f"Hold {what} at broker {broker}" + (f" of {kind} {fault['group']}" if fault["group"] else "") + late
 
 
 def _failing_disk(broker: int, fault: WantedFault) -> str:
@@ -221,6 +233,11 @@ def _(step: steps.WaitIsr) -> str:
 @_sentence.register
 def _(step: steps.WaitHw) -> str:
     return f"Wait until the high watermark is {offsets(step.hw)}"
+
+
+@_sentence.register
+def _(step: steps.WaitLso) -> str:
+    return f"Wait until the last stable offset is {offsets(step.lso)}"
 
 
 @_sentence.register

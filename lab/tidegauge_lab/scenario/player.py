@@ -19,6 +19,7 @@ from typing import Any
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
@@ -32,8 +33,11 @@ from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
+from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.senders import Senders
+from tidegauge_lab.scenario.transaction_player import TransactionPlayer
+from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS, ExpectRead, ExpectTransaction
 from tidegauge_lab.switches import Step as Round
 
 WAIT_SECONDS = 60.0
@@ -89,9 +93,14 @@ class Player:
         self._verbose = verbose
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._senders = Senders(hands, histories or cluster.directory.parent)
-        consumers = Consumers(lambda: ",".join(cluster.kafka_bootstrap_servers), histories or cluster.directory.parent)
+        directory = histories or cluster.directory.parent
+        consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
         self._groups = GroupPlayer(
             consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
+        )
+        producers = Producers(lambda library: _servers(cluster, library), directory)
+        self._transactions = TransactionPlayer(
+            producers, consumers, self._senders, hands, self._wait, self._readable, scenario.partition_of
         )
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
@@ -135,6 +144,7 @@ class Player:
     def close(self) -> None:
         """Close what the run has opened."""
         self._groups.close()
+        self._transactions.close()
         self._senders.close()
 
     def _note(self, step: steps.Step, seconds: float) -> None:
@@ -172,6 +182,9 @@ class Player:
 
     def _look(self, at: TopicPartition) -> Facts:
         return self._hands.look(at, self._assigned[at])
+
+    def _readable(self, at: TopicPartition, isolation_level: IsolationLevel) -> list[str]:
+        return self._hands.readable(at, self._look(at).leader, isolation_level)
 
     def _remaining(self, instead: str = "") -> float:
         """Return the seconds that are left; ``instead`` is what is true while something is waited for."""
@@ -402,6 +415,10 @@ class Player:
         self._wait_values(self._at(step), "HW", step.hw, lambda replica: replica.hw)
 
     @_do.register
+    def _wait_lso(self, step: steps.WaitLso) -> None:
+        self._wait_values(self._at(step), "LSO", step.lso, lambda replica: replica.lso)
+
+    @_do.register
     def _wait_leo(self, step: steps.WaitLeo) -> None:
         self._wait_values(self._at(step), "LEO", step.leo, lambda replica: replica.leo)
 
@@ -496,6 +513,12 @@ class Player:
         self._groups.do(step)
 
     @_do.register
+    def _transaction_step(self, step: OF_TRANSACTIONS) -> None:
+        if isinstance(step, ExpectTransaction | ExpectRead):
+            self._outcome.expectations += 1
+        self._transactions.do(step)
+
+    @_do.register
     def _verify(self, step: steps.Verify) -> None:
         topic = step.topic or self._scenario.first_partition.topic
         report = self._hands.audit(topic, self._senders.histories())
@@ -506,6 +529,11 @@ class Player:
         self._outcome.expectations += 1
         if found != dict(step.found):
             raise StepFailed(f"the accountant finds {_counts(found)}, not {_counts(step.found)}")
+
+
+def _servers(cluster: LocalCluster, library: str) -> str:
+    own = library == "tidegauge"
+    return ",".join(cluster.bootstrap_servers if own else cluster.kafka_bootstrap_servers)
 
 
 def _counts(found: Mapping[str, int]) -> str:

@@ -1,7 +1,8 @@
 """The producers of a scenario: what was sent, what the responses were, and the history of both.
 
-Every produce stands in a history from its hand-over on, so that the accountant can be asked at the end. A file may hold
-several producers: one for each topic and acks level.
+Every produce stands in a history from its hand-over on, so that the accountant can be asked at the end; so does what
+transactional producers send, whatever becomes of their transactions. A file may hold several producers: one for each
+topic and acks level, and one for the transactions in each topic.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ class _Producer:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record that a transactional producer was given."""
+
+    value: str
+    timestamp_ms: int
+    at: TopicPartition
+    number: int
+
+
 class Senders:
     """All producers of a run.
 
@@ -44,7 +55,7 @@ class Senders:
     def __init__(self, hands: Hands, directory: Path) -> None:
         self._hands = hands
         self._directory = directory
-        self._producers: dict[tuple[str, str, int], _Producer] = {}
+        self._producers: dict[tuple[str, str, int, bool], _Producer] = {}
         self._futures: dict[str, Future[Answer]] = {}
 
     def send(self, step: Produce, at: TopicPartition, value: str, broker_id: int, wait_ms: int) -> Future[Answer]:
@@ -57,6 +68,25 @@ class Senders:
         self._futures[value] = future
         future.add_done_callback(lambda done: _note(producer.history, number, at, done))
         return future
+
+    def invoked(self, at: TopicPartition, value: str) -> Sent:
+        """Note a record that a transactional producer is about to be given."""
+        producer = self._producer(HISTORY, at.topic, -1, is_idempotent=True)
+        sent = Sent(value, time.time_ns() // 1_000_000, at, next(producer.numbers))
+        producer.history.invoked(sent.number, None, value.encode(), at.partition, sent.timestamp_ms)
+        return sent
+
+    def acknowledged(self, sent: Sent, offset: int) -> None:
+        """Note that a record of a transactional producer was appended."""
+        history = self._producer(HISTORY, sent.at.topic, -1, is_idempotent=True).history
+        history.acknowledged(sent.number, RecordMetadata(sent.at.topic, sent.at.partition, offset, -1))
+
+    def failed(self, sent: Sent, error: str) -> None:
+        """Note that a record of a transactional producer failed, by its client's name for the error."""
+        code = ErrorCode[error] if error in ErrorCode.__members__ else ErrorCode.NETWORK_EXCEPTION
+        problem = TidegaugeError(code)
+        history = self._producer(HISTORY, sent.at.topic, -1, is_idempotent=True).history
+        history.failed(sent.number, problem, is_definite=problem.definite)
 
     def answers(self) -> dict[str, str]:
         """Return the responses so far, by value."""
@@ -71,11 +101,11 @@ class Senders:
         for producer in self._producers.values():
             producer.history.close()
 
-    def _producer(self, name: str, topic: str, acks: int) -> _Producer:
-        key = (name, topic, acks)
+    def _producer(self, name: str, topic: str, acks: int, *, is_idempotent: bool = False) -> _Producer:
+        key = (name, topic, acks, is_idempotent)
         if key not in self._producers:
             path = self._directory / name
-            writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=False)
+            writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=is_idempotent)
             writer.sends_to(self._hands.topic_identity(topic))
             self._producers[key] = _Producer(path, writer)
         return self._producers[key]

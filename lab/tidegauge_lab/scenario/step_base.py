@@ -1,10 +1,13 @@
 """What all steps of scenario files have, and how their arguments are declared."""
 
+# ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.readers import Reader
 
 
@@ -48,3 +51,10 @@ class Step:
     def value_of(self, argument: Argument) -> Any:
         """Return the value of one of its arguments."""
         return getattr(self, argument.attribute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStep(Step):
+    """A step on one partition."""
+
+    partition: TopicPartition | None = argument(readers.partition, "TOPIC-PARTITION; default: the first", default=None)

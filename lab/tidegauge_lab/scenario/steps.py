@@ -22,12 +22,13 @@ from tidegauge.faults.actions import ActionKind
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.scenario import group_steps, readers, step_base
+from tidegauge_lab.scenario import group_steps, readers, step_base, transaction_steps
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 from tidegauge_lab.scenario.step_base import Argument, argument
 
 _UNTIL = actions.STEP_FETCH.parameter("until")
 Step = step_base.Step
+PartitionStep = step_base.PartitionStep
 
 
 def arguments_of(step: type[Step]) -> dict[str, Argument]:
@@ -93,13 +94,6 @@ class FaultStep(Step):
     def value_of(self, argument: Argument) -> Any:
         """Return the broker, or the value of one of the fault's parameters."""
         return self.broker if argument.attribute == "broker" else self.fault[argument.attribute]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStep(Step):
-    """A step on one partition."""
-
-    partition: TopicPartition | None = argument(readers.partition, "TOPIC-PARTITION; default: the first", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +361,17 @@ class WaitHw(PartitionStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitLso(PartitionStep):
+    """Until last stable offsets are so."""
+
+    verb = "wait_lso"
+    main = "lso"
+    about = "wait until these replicas have these last stable offsets"
+
+    lso: Mapping[int, int] = argument(readers.by_broker(readers.integer), "{broker: last stable offset}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitLeo(PartitionStep):
     """Until log end offsets are so."""
 
@@ -467,6 +472,11 @@ class Expect(PartitionStep):
     hw: Mapping[int, int] | None = argument(
         readers.by_broker(readers.integer), "{broker: high watermark}", default=None
     )
+    lso: Mapping[int, int] | None = argument(
+        readers.by_broker(readers.integer),
+        "{broker: last stable offset, up to which read_committed reads}",
+        default=None,
+    )
     remote_leo: Mapping[int, int] | None = argument(
         readers.by_broker(readers.integer), "{follower: its log end offset as the leader knows it}", default=None
     )
@@ -538,6 +548,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     WaitLeader,
     WaitIsr,
     WaitHw,
+    WaitLso,
     WaitLeo,
     WaitEpoch,
     WaitCheckpoint,
@@ -548,5 +559,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     Expect,
     Verify,
 )
-STEPS: dict[str, type[Step]] = {step.verb: step for step in (*_OWN_STEPS, *group_steps.GROUP_STEPS)}
+STEPS: dict[str, type[Step]] = {
+    step.verb: step for step in (*_OWN_STEPS, *group_steps.GROUP_STEPS, *transaction_steps.TRANSACTION_STEPS)
+}
 """By verb."""

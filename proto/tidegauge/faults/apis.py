@@ -7,14 +7,21 @@ An API has Kafka's name. A fault may give the name of gRPC's RPC instead, where 
 from __future__ import annotations
 
 _APIS_OF_RPCS = {
+    "AddOffsets": "AddOffsetsToTxn",
+    "AddPartitions": "AddPartitionsToTxn",
     "AlterConfigs": "IncrementalAlterConfigs",
     "CommitOffsets": "OffsetCommit",
+    "CommitOffsetsInTransaction": "TxnOffsetCommit",
     "DeleteGroup": "DeleteGroups",
     "DeleteOffsets": "OffsetDelete",
     "DescribeGroup": "DescribeGroups",
+    "DescribeTransaction": "DescribeTransactions",
+    "EndTransaction": "EndTxn",
     "FetchOffsets": "OffsetFetch",
+    "InitTransactions": "InitProducerId",
     "OffsetsForLeaderEpoch": "OffsetForLeaderEpoch",
     "ProduceStream": "Produce",
+    "WriteMarkers": "WriteTxnMarkers",
 }
 
 

@@ -74,6 +74,12 @@ def _scope_problem(values: Mapping[str, Any], _broker_id: int) -> str:
     return ""
 
 
+def _hold_problem(values: Mapping[str, Any], broker_id: int) -> str:
+    if values.get("after_effect") and values.get("outlives_connection"):
+        return "a response can't outlive its connection: only a request that waits for its effect can be late"
+    return _scope_problem(values, broker_id)
+
+
 ISOLATE = FaultKind(
     name="isolate",
     message="network",
@@ -163,11 +169,17 @@ HOLD_REQUESTS = FaultKind(
     parameters=(
         _RPC,
         Parameter("after_effect", "flag", "The request takes effect, and its response is held", default=False),
+        Parameter(
+            "outlives_connection",
+            "flag",
+            "The request waits on when its client disconnects, and takes effect late, at the release",
+            default=False,
+        ),
         _counted(_NTH, "call"),
         _counted(_TIMES, "call", default=0),
         *_SCOPE,
     ),
-    rule=_scope_problem,
+    rule=_hold_problem,
 )
 INJECT_DISK = FaultKind(
     name="inject_disk",

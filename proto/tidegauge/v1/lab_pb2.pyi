@@ -543,6 +543,7 @@ class HoldFault(google.protobuf.message.Message):
     PARTITION_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
     CLIENT_ID_FIELD_NUMBER: builtins.int
+    OUTLIVES_CONNECTION_FIELD_NUMBER: builtins.int
     rpc: builtins.str
     """As in ErrorFault."""
     after_effect: builtins.bool
@@ -561,6 +562,8 @@ class HoldFault(google.protobuf.message.Message):
     """As in ErrorFault."""
     client_id: builtins.str
     """As in ErrorFault."""
+    outlives_connection: builtins.bool
+    """A request that is held goes on waiting when its connection is closed, and takes effect late, without a response."""
     def __init__(
         self,
         *,
@@ -573,9 +576,10 @@ class HoldFault(google.protobuf.message.Message):
         partition: builtins.int | None = ...,
         group: builtins.str = ...,
         client_id: builtins.str = ...,
+        outlives_connection: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_partition", b"_partition", "partition", b"partition"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "client_id", b"client_id", "group", b"group", "partition", b"partition", "rpc", b"rpc", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "after_effect", b"after_effect", "caller", b"caller", "client_id", b"client_id", "group", b"group", "outlives_connection", b"outlives_connection", "partition", b"partition", "rpc", b"rpc", "skip", b"skip", "times", b"times", "topic", b"topic"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_partition", b"_partition"]) -> typing.Literal["partition"] | None: ...
 
 global___HoldFault = HoldFault

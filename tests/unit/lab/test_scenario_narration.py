@@ -87,6 +87,27 @@ CASES = [
      "read story-0 and lets b read nothing"),
     ("wait_group: {group: g, committed: {story-0: 2}}", "Wait until group g has committed 2 of story-0"),
     ("expect_group: {group: g, state: Empty}", ""),
+    ("start_producer: {producer: a, transactional_id: tx}",
+     "Start the producer a (confluent-kafka) with the transactional id tx"),
+    ("begin_transaction: a", "Producer a begins a transaction"),
+    ("send: {producer: a, values: [m1, m2]}", "Producer a sends m1, m2"),
+    ("send: {producer: a, values: m1, partition: story-0, error: INVALID_PRODUCER_EPOCH}",
+     "Producer a sends m1, which fails with INVALID_PRODUCER_EPOCH (story-0)"),
+    ("commit_transaction: a", "Producer a commits"),
+    ("commit_transaction: {producer: a, answer: later}", "Producer a commits; the outcome is awaited later"),
+    ("abort_transaction: {producer: a, error: _FENCED}", "Producer a aborts, which fails with _FENCED"),
+    ("wait_producer: a", "Wait until the call of producer a ends without an error"),
+    ("kill_producer: a", "Kill the producer a (SIGKILL)"),
+    ("pause_client: a", "Pause the client a (SIGSTOP)"),
+    ("resume_client: a", "Resume the client a (SIGCONT)"),
+    ("wait_transaction: {transactional_id: tx, state: Ongoing, epoch: 2, partitions: [story-0]}",
+     "Wait until transactional id tx is Ongoing and is in epoch 2 or later and lacks a marker in story-0"),
+    ("wait_transaction: {transactional_id: tx, partitions: []}", "Wait until transactional id tx lacks no marker"),
+    ("wait_lso: {1: 2}", "Wait until the last stable offset is 2 on broker 1"),
+    ("hold_requests: {broker: 1, rpc: EndTxn, group: tx, outlives_connection: true}",
+     "Hold EndTxn requests at broker 1 of transactional id tx, also when their clients disconnect"),
+    ("expect_transaction: {transactional_id: tx, state: Empty}", ""),
+    ("expect_read: {isolation_level: read_committed, values: []}", ""),
     ("expect: {epoch: 0}", ""),
     ("mark: here", ""),
 ]  # fmt: skip
@@ -102,7 +123,7 @@ def test_every_verb_has_a_sentence_or_is_silent_on_purpose() -> None:
     reported = {re.split(r"\W", text)[0] for text, _ in CASES}
     assert reported >= set(steps.STEPS) - {"wait_answer", "table"}
     silent = {text.partition(":")[0] for text, sentence in CASES if not sentence}
-    assert silent == {"expect", "expect_group", "mark"}
+    assert silent == {"expect", "expect_group", "expect_transaction", "expect_read", "mark"}
 
 
 @pytest.mark.parametrize("name", shipped_names())

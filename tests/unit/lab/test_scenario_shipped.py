@@ -13,23 +13,30 @@ from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_steps import ExpectGroup, StartConsumer
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.transaction_steps import ExpectRead, ExpectTransaction, StartProducer
 
 NAMES = [
     "commit-failed",
     "commit-without-response",
+    "coordinator-dies-completing",
+    "coordinator-dies-deciding",
     "crash-before-commit",
     "divergence-cured",
     "divergence-high-watermark",
     "fenced-controller",
+    "hanging-transaction",
     "kip-279-cured",
     "kip-279-fast-failover",
     "last-replica-standing",
+    "late-end",
     "leader-dies-before-epoch-answer",
     "loss-by-restart",
     "loss-cured",
     "loss-high-watermark",
+    "lost-end-response",
     "min-insync-replicas",
     "one-offsets-replica",
+    "producer-fencing",
     "rebalance-storm",
     "restart-within-session",
     "static-members",
@@ -40,6 +47,7 @@ NAMES = [
     "zombie-follower-cured",
     "zombie-follower-kip-279",
     "zombie-leader",
+    "zombie-producer",
 ]
 OLD_RULES = {
     "loss-high-watermark": "high-watermark",
@@ -67,6 +75,10 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
     assert any(isinstance(step, steps.Verify) for step in story.steps), "the accountant looks too"
     if isinstance(last, ExpectGroup):
         assert any(isinstance(step, StartConsumer) for step in story.steps)
+        return
+    if isinstance(last, ExpectTransaction):
+        assert any(isinstance(step, StartProducer) for step in story.steps)
+        assert any(isinstance(step, ExpectRead) for step in story.steps), "what readers see is what counts"
         return
     assert isinstance(last, steps.Expect)
     for attribute in ("leader", "epoch", "isr", "hw", "log", "epochs", "diverged"):

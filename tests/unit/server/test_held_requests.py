@@ -121,6 +121,33 @@ async def test_a_connection_that_ends_leaves_nothing_held(broker: Broker, after_
     assert broker.pending.released == after_effect, "the response counts no longer among those not yet written"
 
 
+async def test_a_request_that_outlives_its_connection_takes_effect_at_the_release(broker: Broker) -> None:
+    """KafkaRequestHandler takes from the RequestChannel what is in it, whether its connection is open or not."""
+    broker.hold("JoinGroup", outlives_connection=True, times=1)
+    client, again = Client(broker.listener), Client(broker.listener)
+    await ask(client, JOIN_GROUP, 1, join())
+    client.connection.connection_lost(None)
+    await turns()
+    assert (broker.handled, broker.held) == ([], 1)
+    assert await ask(again, JOIN_GROUP, 1, join()) == [1], "the client repeats its request over another connection"
+    broker.faults.clear()
+    await turns()
+    assert (broker.handled, broker.held) == ([JOIN_GROUP, JOIN_GROUP], 0)
+    assert client.correlation_ids() == [], "nobody is there to take the response"
+    assert broker.pending.released == 2, "no response counts any longer among those not yet written"
+
+
+async def test_a_request_that_outlives_its_connection_ends_with_the_broker(broker: Broker) -> None:
+    broker.hold("JoinGroup", outlives_connection=True)
+    client = Client(broker.listener)
+    await ask(client, JOIN_GROUP, 1, join())
+    client.connection.connection_lost(None)
+    await turns()
+    broker.faults.close()
+    await turns()
+    assert (broker.handled, broker.held) == ([], 0)
+
+
 @pytest.mark.parametrize("after_effect", [False, True])
 async def test_a_broker_that_stops_closes_the_connections_of_what_is_held(broker: Broker, after_effect: bool) -> None:
     broker.hold("JoinGroup", after_effect=after_effect)

@@ -8,9 +8,15 @@ from tidegauge_broker.server.service.gate import CallRefused
 
 
 class Barrier:
-    """What one hold keeps; see ``tidegauge_broker.server.service.gate.Hold``."""
+    """What one hold keeps; see ``tidegauge_broker.server.service.gate.Hold``.
 
-    def __init__(self) -> None:
+    Args:
+        outlives_connection: whether a request waits on after its connection was closed. It takes effect late then, as
+            one does that a broker of Kafka has in its request queue when the client disconnects (RequestChannel).
+    """
+
+    def __init__(self, *, outlives_connection: bool = False) -> None:
+        self._outlives_connection = outlives_connection
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_released = False
 
@@ -20,7 +26,7 @@ class Barrier:
         return len(self._waiting)
 
     async def wait(self) -> None:
-        """Wait until the hold is released; a caller that is cancelled leaves nothing behind.
+        """Wait until the hold is released; a caller that is cancelled leaves nothing behind, unless it outlives that.
 
         Raises:
             CallRefused: the broker stops.
@@ -30,9 +36,19 @@ class Barrier:
         future = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
-            await future
+            await self._for(future)
         finally:
             self._waiting.discard(future)
+
+    async def _for(self, future: asyncio.Future[None]) -> None:
+        while True:
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._outlives_connection or task is None:
+                    raise
+                task.uncancel()
 
     def release(self) -> None:
         """Let go on all that waits, and hold nothing more."""

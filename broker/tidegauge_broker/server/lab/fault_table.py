@@ -128,7 +128,7 @@ class FaultTable:
                 check_error(fault.error)
             case "hold":
                 check_api(fault.hold.rpc)
-                entry.barrier = Barrier()
+                entry.barrier = Barrier(outlives_connection=fault.hold.outlives_connection)
             case "disk":
                 entry.on_disk = self._to_disk(fault.disk)
         self._last_id += 1

@@ -1,0 +1,205 @@
+"""The steps of scenario files about transactions; part of the vocabulary in ``steps``.
+
+A producer is a process of its own with a real client (``producer_process``), so it can be frozen between two steps as a
+long garbage collection would freeze an application.
+"""
+
+# ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.isolation import IsolationLevel
+from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario.step_base import PartitionStep, Step, argument
+from tidegauge_lab.transaction_conditions import SHOWN_STATES
+
+LIBRARIES = ("confluent-kafka", "tidegauge")
+_STATES = tuple(state.value for state in SHOWN_STATES)
+_LEVEL = readers.choice(*get_args(IsolationLevel))
+_ERROR = "the error that is expected, by the client's name for it"
+_LATER = "later: go on without the outcome; wait_producer looks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionStep(Step):
+    """A step on a transactional id or one of its producers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProducer(TransactionStep):
+    """A producer that takes over a transactional id."""
+
+    verb = "start_producer"
+    main = ""
+    about = "start a process with a transactional producer, which takes over its transactional id (InitProducerId)"
+
+    producer: str = argument(readers.text, "its name, which is its client.id")
+    transactional_id: str = argument(readers.text, "transactional.id")
+    library: str = argument(readers.choice(*LIBRARIES), "confluent-kafka (default) or tidegauge", default=LIBRARIES[0])
+    settings: Mapping[str, str] = argument(
+        readers.by_name(readers.setting), "settings of the client, by Kafka's names", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStep(TransactionStep):
+    """A step of one producer."""
+
+    producer: str = argument(readers.text, "its name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransaction(ProducerStep):
+    """The begin of a transaction."""
+
+    verb = "begin_transaction"
+    main = "producer"
+    about = "begin a transaction; the coordinator learns of it with the first record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send(PartitionStep):
+    """Records in a transaction."""
+
+    verb = "send"
+    main = ""
+    about = "send each value as a batch of its own in the producer's transaction"
+
+    producer: str = argument(readers.text, "its name")
+    values: tuple[str, ...] = argument(readers.one_or_many(readers.text), "one value or several")
+    error: str = argument(readers.text, _ERROR, default="")
+    answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndStep(ProducerStep):
+    """The end of a transaction."""
+
+    error: str = argument(readers.text, _ERROR, default="")
+    answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTransaction(EndStep):
+    """A commit."""
+
+    verb = "commit_transaction"
+    main = "producer"
+    about = "commit the producer's transaction, as often as the client says that it may be repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransaction(EndStep):
+    """An abort."""
+
+    verb = "abort_transaction"
+    main = "producer"
+    about = "abort the producer's transaction, as often as the client says that it may be repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitProducer(ProducerStep):
+    """The outcome of an earlier step."""
+
+    verb = "wait_producer"
+    main = "producer"
+    about = "wait for the outcome of the producer's step that was to be awaited later"
+
+    error: str = argument(readers.text, _ERROR, default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillProducer(ProducerStep):
+    """An end by kill -9."""
+
+    verb = "kill_producer"
+    main = "producer"
+    about = "kill -9 the producer's process: its open transaction waits for its timeout or the next producer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseClient(TransactionStep):
+    """SIGSTOP."""
+
+    verb = "pause_client"
+    main = "client"
+    about = "freeze the process of a producer or consumer (SIGSTOP), as a long garbage collection would"
+
+    client: str = argument(readers.text, "its name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeClient(TransactionStep):
+    """SIGCONT."""
+
+    verb = "resume_client"
+    main = "client"
+    about = "let the process of a paused producer or consumer run again (SIGCONT)"
+
+    client: str = argument(readers.text, "its name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitTransaction(TransactionStep):
+    """Until a transactional id is so."""
+
+    verb = "wait_transaction"
+    main = ""
+    about = "wait until all of this is true of a transactional id, by its coordinator"
+
+    transactional_id: str = argument(readers.text, "transactional.id")
+    state: str | None = argument(readers.choice(*_STATES), "its state, such as Ongoing", default=None)
+    epoch: int | None = argument(readers.integer, "its producer epoch, or a later one", default=None)
+    partitions: tuple[TopicPartition, ...] | None = argument(
+        readers.many(readers.partition), "the partitions of its transaction that have no marker", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectTransaction(TransactionStep):
+    """What must be so of a transactional id now."""
+
+    verb = "expect_transaction"
+    main = ""
+    about = "check what is true of a transactional id now"
+
+    transactional_id: str = argument(readers.text, "transactional.id")
+    state: str | None = argument(readers.choice(*_STATES), "its state, such as Ongoing", default=None)
+    epoch: int | None = argument(readers.integer, "its producer epoch, exactly", default=None)
+    partitions: tuple[TopicPartition, ...] | None = argument(
+        readers.many(readers.partition), "the partitions of its transaction that have no marker", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectRead(PartitionStep):
+    """What a consumer of an isolation level can read."""
+
+    verb = "expect_read"
+    main = ""
+    about = "check which values a consumer reads now from the start of a partition"
+
+    isolation_level: IsolationLevel = argument(_LEVEL, "read_committed or read_uncommitted")
+    values: tuple[str, ...] = argument(readers.many(readers.text), "exactly these, in this order")
+
+
+TRANSACTION_STEPS: tuple[type[Step], ...] = (
+    StartProducer,
+    BeginTransaction,
+    Send,
+    CommitTransaction,
+    AbortTransaction,
+    WaitProducer,
+    KillProducer,
+    PauseClient,
+    ResumeClient,
+    WaitTransaction,
+    ExpectTransaction,
+    ExpectRead,
+)
+OF_TRANSACTIONS = TransactionStep | Send | ExpectRead
+"""What ``transaction_player`` plays."""
