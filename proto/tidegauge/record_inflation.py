@@ -45,16 +45,21 @@ def inflated(batch: Buffer, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
     payload = memoryview(batch)[HEADER_BYTES:]
     if name in {"none", "snappy"}:
         return batch
-    records = (
-        _gunzipped(payload, limit_bytes) if name == "gzip" else _with(getattr(cramjam, name), payload, limit_bytes)
-    )
     whole = bytearray(batch[:HEADER_BYTES])
     whole[_ATTRIBUTES_AT] &= ~COMPRESSION_MASK
-    whole += records
+    whole += decompressed(name, payload, limit_bytes)
     return whole
 
 
-def _too_large(limit_bytes: int) -> TidegaugeError:
+def decompressed(name: str, payload: memoryview, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
+    """Return records decompressed by gzip, lz4 or zstd; raises as ``inflated``."""
+    if name == "gzip":
+        return _gunzipped(payload, limit_bytes)
+    return _with(getattr(cramjam, name), payload, limit_bytes)
+
+
+def too_large(limit_bytes: int) -> TidegaugeError:
+    """Return the error of records that take more than a limit when decompressed."""
     return TidegaugeError(
         ErrorCode.RECORD_LIST_TOO_LARGE, f"The batch's records take more than {limit_bytes} bytes when decompressed"
     )
@@ -71,7 +76,7 @@ def _gunzipped(payload: memoryview, limit_bytes: int) -> bytes:
     except zlib.error as problem:
         raise _corrupt(problem) from None
     if len(records) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     if not stream.eof:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "The compressed records end too early")
     if stream.unused_data:
@@ -90,5 +95,5 @@ def _with(codec: Any, payload: memoryview, limit_bytes: int) -> memoryview:
             if "write whole buffer" not in str(problem):
                 raise _corrupt(problem) from None
         if room_bytes >= limit_bytes:
-            raise _too_large(limit_bytes)
+            raise too_large(limit_bytes)
         room_bytes *= 4

@@ -249,24 +249,32 @@ def test_kcat_lists_produces_and_consumes(cluster: LocalCluster, topic: str, kca
     assert run(["-Q", "-t", f"{topic}:0:-1"]).decode().split()[-1] == str(RECORDS)
 
 
-@pytest.fixture
-def old_client(cluster: LocalCluster) -> Iterator[Any]:
-    """librdkafka as for a broker of 0.9: it sends messages in a format from before record batches."""
-    made = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers),
-            "api.version.request": False,
-            "broker.version.fallback": "0.9.0",
-            "message.timeout.ms": 10_000,
-        }
-    )
-    yield made
-    made.purge()
-
-
-def test_message_formats_before_record_batches_are_refused(cluster: LocalCluster, topic: str, old_client: Any) -> None:
-    """They are refused with an error that names the reason, and not stored."""
-    problems: list[Any] = []
-    old_client.produce(topic, b"old", on_delivery=lambda problem, _: problems.append(problem))
-    old_client.flush(20)
-    assert [problem.code() for problem in problems] == [confluent_kafka.KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
+def test_clients_of_older_message_formats_are_served(cluster: LocalCluster, topic: str, version: str) -> None:
+    """librdkafka as for a broker of that version: formats 0 and 1 in Produce v1 and v2, Fetch v1 and v2."""
+    old = {
+        "bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers),
+        "api.version.request": False,
+        "broker.version.fallback": version,
+    }
+    codecs = ("none", "gzip", "snappy", "lz4")
+    sent = [(codec, f"{number}".encode() * 50) for codec in codecs for number in range(5)]
+    for codec in codecs:
+        producer = confluent_kafka.Producer(old | {"compression.type": codec, "linger.ms": 5, "acks": "all"})
+        for key, value in sent:
+            if key == codec:
+                producer.produce(topic, value, key=key)
+        assert producer.flush(LIMIT_SECONDS) == 0
+    producer = confluent_kafka.Producer({"bootstrap.servers": old["bootstrap.servers"]})
+    producer.produce(topic, b"new", key=b"new", headers={"h": b"left out"})
+    assert producer.flush(LIMIT_SECONDS) == 0
+    for settings in (old, {"bootstrap.servers": old["bootstrap.servers"]}):
+        consumer = confluent_kafka.Consumer(settings | {"group.id": "unused", "check.crcs": True})
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        found = []
+        while len(found) <= len(sent):
+            [message] = consumer.consume(1, LIMIT_SECONDS)
+            assert message.error() is None
+            found.append((message.key().decode(), message.value()))
+        consumer.close()
+        assert found == [*sent, ("new", b"new")]

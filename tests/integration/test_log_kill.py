@@ -23,9 +23,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
-from tidegauge_broker.log.records import decode_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 

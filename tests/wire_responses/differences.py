@@ -59,13 +59,24 @@ KNOWN: tuple[Known, ...] = (
         r"\[\]",
     ),
     Known("frame: a string that is no UTF-8", "Kafka puts replacement characters; here such a request is malformed"),
-    Known("Produce v[012] magic [01]", "message formats before record batches are not converted", ours=r"\[43\]"),
-    Known("Fetch v[0123] of an empty partition", "message formats before record batches are not converted"),
+    Known(
+        r"formats: .* read by v\d+",
+        "records are never null: clients take that for a malformed response (KAFKA-18646)",
+        r"\((35|76), -1, None\)",
+        r"\((35|76), -1, \(0, \[\]\)\)",
+    ),
+    Known(
+        "formats: refused (unknown codec|no (gzip|snappy|lz4))",
+        "Kafka fails with an unexpected error where records can't be decompressed",
+        r"\[\(-1, -1, -1\)\]",
+        r"\[\((2|87), -1, -1\)\]",
+    ),
+    Known("formats: refused a batch and a message", "a message behind a batch is no batch", ours=r"\[\(2, .*"),
     Known("Produce null records.*", "Kafka never responds; a client must not wait for ever", "no response"),
     Known(
         "Produce control batch", "control batches are refused before the log is looked at", ours=r".*error_code=87.*"
     ),
-    Known("Produce magic 3", "any other magic is refused alike", ours=r".*error_code=87.*"),
+    Known("Produce magic 3|formats: refused magic 3 in v3", "any other magic is refused alike", ours=r".*87.*"),
     Known(
         "CreateTopics assignment no replicas",
         "Kafka takes a topic without replicas, which nothing can be done with",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.wire_responses import admin, framing, groups, records, security, settings, transactions
+from tests.wire_responses import admin, formats, framing, groups, records, security, settings, transactions
 from tests.wire_responses.probe import Facts, Probe
 
 SETTINGS = {
@@ -31,6 +31,7 @@ PARTS: Sequence[Callable[[Probe], None]] = (
     records.fetches,
     records.sessions,
     records.offsets,
+    formats.formats,
     admin.metadata,
     admin.topics,
     settings.described,

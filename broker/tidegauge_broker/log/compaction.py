@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.record_batch import BatchHeader
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.log_state import LogSettings
-from tidegauge_broker.log.records import decode_records
 from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
 from tidegauge_broker.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 

@@ -34,9 +34,9 @@ from tidegauge.record_batch import (
     increment_sequence,
     read_header,
 )
+from tidegauge_broker.formats.records import StoredRecord, decode_records
 from tidegauge_broker.log.index import OffsetIndex, TimeIndex
 from tidegauge_broker.log.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, decode_snapshot
-from tidegauge_broker.log.records import StoredRecord, decode_records
 from tidegauge_broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 MAX_BYTES = 2**31 - 1

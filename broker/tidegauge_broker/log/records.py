@@ -1,51 +1,19 @@
-"""Inside a batch: its records, for a search by time and dump-log, and the time that a leader stamps on it.
-
-The codec is aiokafka's; it ships no types, so ``Any`` stays in this module.
-"""
+"""A search by time inside a batch, and the time that a leader stamps on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Any, NamedTuple
 
-from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader
-from tidegauge.record_inflation import inflated
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.files import Buffer
 
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIME = Struct(">q")
 _CRC_AT, _MAX_TIME_AT = 17, 35
-
-
-class StoredRecord(NamedTuple):
-    """One record of a batch."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-
-
-def decode_records(batch: bytes) -> Iterator[StoredRecord]:
-    """Yield the records of one complete batch, whose CRC the caller has checked.
-
-    Raises:
-        TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
-    """
-    whole = inflated(batch)
-    try:
-        decoded: Any = DefaultRecordBatch(memoryview(whole))
-        for record in decoded:
-            yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
-    except Exception as problem:  # whatever the codecs raise
-        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
 
 
 def first_record_at(batch: bytes, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:

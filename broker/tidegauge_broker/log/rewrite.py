@@ -11,10 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from aiokafka import codec
+from collections.abc import Sequence
 
 from tidegauge.record_batch import (
     COMPRESSION_MASK,
@@ -23,17 +20,10 @@ from tidegauge.record_batch import (
     BatchHeader,
     make_batch,
 )
-from tidegauge_broker.log.records import StoredRecord
+from tidegauge_broker.formats.compression import compress
+from tidegauge_broker.formats.records import StoredRecord, encode_records
 
 _NO_TIMESTAMP = -1
-_codec: Any = codec  # aiokafka ships no types
-_COMPRESS: Sequence[Callable[[bytes], bytes]] = (
-    bytes,
-    _codec.gzip_encode,
-    _codec.snappy_encode,
-    _codec.lz4_encode,
-    _codec.zstd_encode,
-)
 
 
 def rewrite_batch(header: BatchHeader, records: Sequence[StoredRecord], delete_horizon_ms: int | None) -> bytes:
@@ -51,50 +41,17 @@ def rewrite_batch(header: BatchHeader, records: Sequence[StoredRecord], delete_h
     max_timestamp_ms = header.max_timestamp_ms
     if not attributes & LOG_APPEND_TIME_BIT:
         max_timestamp_ms = max(record.timestamp_ms for record in records)
-    body = bytearray()
-    for record in records:
-        _add_record(body, record, header.base_offset, base_timestamp_ms)
+    body = encode_records(records, header.base_offset, base_timestamp_ms)
     changed = header._replace(
         attributes=attributes,
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=max_timestamp_ms,
         record_count=len(records),
     )
-    return make_batch(changed, _COMPRESS[header.compression](bytes(body)))
+    return make_batch(changed, compress(header.compression, body))
 
 
 def empty_batch(header: BatchHeader) -> bytes:
     """Return the batch without any record (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON_BIT | COMPRESSION_MASK)
     return make_batch(header._replace(attributes=attributes, base_timestamp_ms=_NO_TIMESTAMP, record_count=0), b"")
-
-
-def _add_record(body: bytearray, record: StoredRecord, base_offset: int, base_timestamp_ms: int) -> None:
-    fields = bytearray(b"\x00")  # attributes, of which there are none
-    _add_varint(fields, record.timestamp_ms - base_timestamp_ms)
-    _add_varint(fields, record.offset - base_offset)
-    _add_bytes(fields, record.key)
-    _add_bytes(fields, record.value)
-    _add_varint(fields, len(record.headers))
-    for name, value in record.headers:
-        _add_bytes(fields, name.encode())
-        _add_bytes(fields, value)
-    _add_varint(body, len(fields))
-    body += fields
-
-
-def _add_bytes(out: bytearray, data: bytes | None) -> None:
-    if data is None:
-        _add_varint(out, -1)
-    else:
-        _add_varint(out, len(data))
-        out += data
-
-
-def _add_varint(out: bytearray, value: int) -> None:
-    """ZigZag, seven bits a byte, the lowest first."""
-    rest = value << 1 if value >= 0 else ~(value << 1)
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge_broker.formats.compression import Codec
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.verification import VerificationGuard
 
@@ -56,12 +57,14 @@ class LeaderHint(NamedTuple):
 class ProducePartition:
     """Exactly one record batch for one partition, as the producer made it.
 
-    ``guard`` comes from ``BrokerCore.begin_verification``, if the batch had to be verified.
+    ``guard`` comes from ``BrokerCore.begin_verification``, if the batch had to be verified. ``is_message_set``: the
+    records are of a message format before record batches, and become one batch.
     """
 
     topic_partition: TopicPartition
     records: Buffer
     guard: VerificationGuard | None = None
+    is_message_set: bool = False
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResult:
-    """What became of one partition; ``base_offset`` is -1 on error."""
+    """What became of one partition; ``base_offset`` is -1 on error. ``converted_count``: records of another format."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -89,6 +92,7 @@ class ProduceResult:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     leader_hint: LeaderHint | None = None
+    converted_count: int = 0
 
 
 @dataclass(slots=True)
@@ -325,7 +329,7 @@ class ReplicaView:
 
 @dataclass(slots=True)
 class TopicRules:
-    """A topic's settings as far as the core needs them."""
+    """A topic's settings as far as the core needs them, and whoever converts records for clients."""
 
     min_insync_replicas: int = 1
     max_message_bytes: int = 1048588
@@ -338,6 +342,9 @@ class TopicRules:
     timestamp_after_max_ms: int = NO_LIMIT_MS
     leader_throttled_replicas: tuple[str, ...] = ()
     follower_throttled_replicas: tuple[str, ...] = ()
+    codec: Codec | None = None
+    """Of stored batches; None: as the producer made them."""
+    down_converts: bool = True
 
     @property
     def limits_timestamps(self) -> bool:

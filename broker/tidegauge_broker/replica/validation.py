@@ -73,12 +73,7 @@ def check_batch(
             ErrorCode.INVALID_RECORD, f"Base offset of the record batch must be 0, but is {header.base_offset}"
         )
     size_bytes = header.size_bytes
-    if size_bytes > rules.max_message_bytes:
-        raise TidegaugeError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {name} is {size_bytes} bytes which exceeds the "
-            f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
-        )
+    check_size(header, name, rules)
     if not crc_matches(records, header):
         raise TidegaugeError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -97,6 +92,16 @@ def check_batch(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {size_bytes} bytes in append to partition {name}, which exceeds the "
             f"maximum configured segment size of {rules.segment_bytes}",
+        )
+
+
+def check_size(header: BatchHeader, name: TopicPartition, rules: TopicRules) -> None:
+    """Raise MESSAGE_TOO_LARGE for a batch of more bytes than the topic takes."""
+    if header.size_bytes > rules.max_message_bytes:
+        raise TidegaugeError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {name} is {header.size_bytes} bytes which exceeds the "
+            f"maximum configured value of {rules.max_message_bytes} (max.message.bytes)",
         )
 
 
@@ -121,8 +126,13 @@ def _header_problem(header: BatchHeader, size_bytes: int, *, from_coordinator: b
 
 
 def _check_records(records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
-    """Offsets, keys and times."""
-    if not rules.log_append_time and header.attributes & LOG_APPEND_TIME_BIT:
+    """Offsets, keys and times.
+
+    LogAppendTime in a producer's batch is an error only where its times are not looked at: where the topic has the
+    leader's times, or the batch has none (LogValidator.validateTimestamp).
+    """
+    has_append_time = header.attributes & LOG_APPEND_TIME_BIT
+    if has_append_time and (rules.log_append_time or header.max_timestamp_ms == NO_TIMESTAMP):
         raise TidegaugeError(
             ErrorCode.INVALID_TIMESTAMP,
             f"Invalid timestamp type in the append to {name}: only the leader sets LogAppendTime",

@@ -181,10 +181,9 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     text(
         "compression.type",
         "producer",
-        "Compression of stored batches; producer: as received; other values change nothing.",
+        "Compression of stored batches, by the leader; producer: as received.",
         ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         update="cluster-wide",
-        has_effect=False,
     ),
     long(
         "log.local.retention.bytes",
@@ -207,9 +206,8 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     flag(
         "log.message.downconversion.enable",
         True,
-        "Convert batches for fetches of versions 0 to 3; such fetches get UNSUPPORTED_VERSION whatever is set here.",
+        "Convert batches for fetches of versions 0 to 3; false: such fetches get UNSUPPORTED_VERSION.",
         update="cluster-wide",
-        has_effect=False,
     ),
     text(
         "log.message.format.version",

@@ -53,7 +53,7 @@ def gzip_level(**more: Any) -> Setting:
 
 
 def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:
-    """Return the setting of a compression level (KIP-390); the broker never compresses, so it has no effect."""
+    """Return the setting of a compression level (KIP-390)."""
     codec = name.split(".")[1]
-    meaning = f"Level of {codec} where a broker compresses; batches are stored as they came."
-    return Setting(name, "int", default, meaning, "", minimum, maximum, has_effect=False, **more)
+    meaning = f"Level of {codec} where compression.type makes a leader compress."
+    return Setting(name, "int", default, meaning, "", minimum, maximum, **more)

@@ -37,10 +37,9 @@ _SETTINGS = (
     text(
         "compression.type",
         "producer",
-        "Compression of stored batches; producer: as received; other values change nothing.",
+        "Compression of stored batches, by the leader; producer: as received.",
         ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         broker_key="compression.type",
-        has_effect=False,
     ),
     level("compression.zstd.level", 3, -131_072, 22, broker_key="compression.zstd.level"),
     long(
@@ -125,9 +124,8 @@ _SETTINGS = (
     flag(
         "message.downconversion.enable",
         True,
-        "Convert batches for fetches of versions 0 to 3; such fetches get UNSUPPORTED_VERSION whatever is set here.",
+        "Convert batches for fetches of versions 0 to 3; false: such fetches get UNSUPPORTED_VERSION.",
         broker_key="log.message.downconversion.enable",
-        has_effect=False,
     ),
     text(
         "message.format.version",

@@ -446,10 +446,16 @@ def test_a_producers_times_are_held_to_the_topics_limits(
 
 
 def test_a_producer_may_not_claim_the_leaders_clock():
+    """LogValidator.validateTimestamp: it is refused where the leader's clock counts, and ignored elsewhere."""
     data = bytearray(make_batch("a"))
     data[22] |= LOG_APPEND_TIME_BIT
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
-    assert quiet().produce(1, records=bytes(data)).error is ErrorCode.INVALID_TIMESTAMP
+    refused = quiet(rules=TopicRules(log_append_time=True)).produce(1, records=bytes(data))
+    assert refused.error is ErrorCode.INVALID_TIMESTAMP
+    cluster = quiet()
+    assert cluster.produce(1, records=bytes(data), acks=1).error is ErrorCode.NONE
+    [(_, _, stored)] = cluster.content(1)
+    assert not stored[22] & LOG_APPEND_TIME_BIT
 
 
 def test_records_that_cant_be_decoded_are_refused_where_they_are_looked_at():

@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tidegauge.record_batch import iterate_headers
-from tidegauge_broker.log.records import StoredRecord, decode_records
+from tidegauge_broker.formats.records import StoredRecord, decode_records
 from tidegauge_broker.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX
 
 HOUR_MS = 3_600_000

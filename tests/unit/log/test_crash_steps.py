@@ -21,8 +21,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tidegauge.record_batch import iterate_headers, read_header
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.files import Buffer
-from tidegauge_broker.log.records import decode_records
 from tidegauge_broker.log.synced_disk import SyncedDisk, restore_synced
 from tidegauge_broker.replica.messages import EpochEntry
 

@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tidegauge.record_batch import LOG_APPEND_TIME_BIT, crc_matches, make_batch, patch, read_header
-from tidegauge_broker.log.records import StoredRecord, decode_records
+from tidegauge_broker.formats.records import StoredRecord, decode_records
 from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
 
 HORIZON_MS = 1_800_000_000_000

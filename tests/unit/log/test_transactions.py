@@ -12,7 +12,7 @@ import pytest
 
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker, read_marker
-from tidegauge_broker.log.records import decode_records
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.transaction_index import TransactionIndex
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 

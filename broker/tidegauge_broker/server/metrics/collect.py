@@ -28,6 +28,8 @@ _TOPIC_COUNTERS = {
     "totalfetchrequests": "Fetches of consumers.",
     "failedproducerequests": "Produce requests that failed.",
     "failedfetchrequests": "Fetches of consumers that failed.",
+    "producemessageconversions": "Records that came in a message format before record batches.",
+    "fetchmessageconversions": "Records that were converted for consumers that know only such formats.",
 }
 
 

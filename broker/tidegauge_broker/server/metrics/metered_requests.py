@@ -15,10 +15,12 @@ from functools import partial, wraps
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.service.broker_service import FetchResponse
 from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.old_formats import ReadRecords
 
 _TIMED = {
     "leader_and_isr": "LeaderAndIsr",
@@ -43,6 +45,7 @@ class MeteredRequests:
         self._measured: dict[str, Callable[..., Any]] = {
             "produce": self._produce,
             "fetch": self._fetch,
+            "for_old_client": self._for_old_client,
             "update_metadata": self._update_metadata,
         }
 
@@ -79,6 +82,8 @@ class MeteredRequests:
             if result.error is not _NONE:
                 failed = True
                 self._meters.topic(result.topic_partition.topic)["failedproducerequests"] += 1
+            elif result.converted_count:
+                self._meters.topic(result.topic_partition.topic)["producemessageconversions"] += result.converted_count
         self._meters.request("Produce").took((time.monotonic() - begin) * 1000, failed=failed)
 
     async def _fetch(self, call: Callable[..., Any], caller: Caller, request: FetchRequest) -> FetchResponse:
@@ -96,6 +101,14 @@ class MeteredRequests:
                 counter["failedfetchrequests"] += is_consumer
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
         return response
+
+    def _for_old_client(
+        self, call: Callable[..., ReadRecords], at: TopicPartition, *arguments: Any, **options: Any
+    ) -> ReadRecords:
+        """Count the records that were converted."""
+        read = call(at, *arguments, **options)
+        self._meters.topic(at.topic)["fetchmessageconversions"] += read.converted_count
+        return read
 
     def _update_metadata(self, call: Callable[..., ErrorCode], *arguments: Any) -> ErrorCode:
         begin = time.monotonic()

@@ -40,7 +40,9 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_problem
+from tidegauge.record_batch import COMPRESSION_NAMES
 from tidegauge.settings import Values
+from tidegauge_broker.formats.compression import NONE, Codec
 from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.future_logs import is_future
@@ -98,7 +100,20 @@ def topic_rules(values: Values) -> TopicRules:
         timestamp_after_max_ms=values.integer("message.timestamp.after.max.ms"),
         leader_throttled_replicas=values["leader.replication.throttled.replicas"],
         follower_throttled_replicas=values["follower.replication.throttled.replicas"],
+        codec=_codec(values),
+        down_converts=values.flag("message.downconversion.enable"),
     )
+
+
+def _codec(values: Values) -> Codec | None:
+    """Return what ``compression.type`` asks for (LogConfig.getCompression)."""
+    name = values.text("compression.type")
+    if name == "producer":
+        return None
+    if name == "uncompressed":
+        return Codec(NONE)
+    has_level = name in {"gzip", "lz4", "zstd"}
+    return Codec(COMPRESSION_NAMES.index(name), values.integer(f"compression.{name}.level") if has_level else None)
 
 
 class ReplicaSize(NamedTuple):

@@ -52,6 +52,7 @@ from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView,
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.middleware import Middleware, Responded, wrap
+from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
@@ -209,6 +210,15 @@ class BrokerService:
         pending = self.responses.room_at_once(caller.connection) or await self.responses.room(caller.connection)
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
+
+    def for_old_client(
+        self, at: TopicPartition, records: bytes, magic: int | None, from_offset: int, *, reads_zstd: bool
+    ) -> ReadRecords:
+        """Return records that were fetched as an old client reads them; see ``old_formats``."""
+        partition = self._replicas.core.partition(at)
+        if partition is None:
+            return ReadRecords(records=records)
+        return for_old_client(partition.rules, records, magic, from_offset, reads_zstd=reads_zstd)
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
         """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.

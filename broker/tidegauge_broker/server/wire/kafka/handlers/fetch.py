@@ -1,8 +1,8 @@
 """Fetch (1), versions 0-17: read record batches, at once or when there are enough or the time is over.
 
-Sessions: ``sessions.py`` (version 7 on). Versions 0 to 3 want message formats before RecordBatch v2; batches are not
-converted, so each partition has UNSUPPORTED_VERSION, as with Kafka's ``message.downconversion.enable=false``. Topics
-are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
+Sessions: ``sessions.py`` (version 7 on). Versions 0 and 1 get message format 0, 2 and 3 format 1, unless the topic's
+``message.downconversion.enable`` is false; a first batch beyond the partition's limit is not given before version 3.
+Topics are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
 with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its address (KIP-951).
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
@@ -37,7 +37,9 @@ from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, e
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 
-_FIRST_WITH_BATCHES = 4
+_FIRST_WITH_FIRST_BATCH = 3
+_FIRST_WITH_STORAGE_ERROR = 6
+_FIRST_WITH_ZSTD = 10
 _FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
@@ -45,8 +47,15 @@ _FIRST_WITH_ENDPOINTS = 16
 _ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
 _NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up
-_UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-"""Errors from before the log is looked at: Kafka's aborted transactions are then empty, after that null."""
+_NOT_OF_THE_LOG = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNSUPPORTED_VERSION,
+}
+"""Errors from before the log is looked at, or after that: Kafka's aborted transactions are then empty, else null."""
+_OLD_FORMATS = {0: 0, 1: 0, 2: 1, 3: 1}
+"""The message format that a client of this version of Fetch knows."""
 _NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _CONSUMER_IDS = {-1, -2}
 """A consumer, and kafka-replica-verification, which is served as one."""
@@ -147,8 +156,6 @@ async def _read(
         at = TopicPartition(name or "", place.partition)
         if name is None:
             refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
-        elif context.version < _FIRST_WITH_BATCHES and context.service.knows(at):
-            refused[place] = core.FetchResult(at, ErrorCode.UNSUPPORTED_VERSION)
         else:
             wanted[at] = place
             asked.append(
@@ -173,10 +180,27 @@ async def _read(
         ),
     )
     reads = [_Read(wanted[result.topic_partition], result, records) for result, records in response.partitions]
+    if context.version < _FIRST_WITH_ZSTD:
+        reads = [_for_old_client(read, partitions[read.place], context) for read in reads]
     if refused:
         found = {read.place: read for read in reads}
         reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
     return reads, response.pending
+
+
+def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
+    """Return what one partition gives to a client that may not know batches, or zstd."""
+    at, version, records = read.result.topic_partition, context.version, read.records
+    if read.result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
+        return read._replace(result=core.FetchResult(at, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    if version < _FIRST_WITH_FIRST_BATCH and len(records) > asked.max_bytes:
+        records = b""
+    found = context.service.for_old_client(
+        at, records, _OLD_FORMATS.get(version), asked.fetch_offset, reads_zstd=version >= _FIRST_WITH_ZSTD
+    )
+    if found.error is not _NO_ERROR:
+        return _Read(read.place, core.FetchResult(at, found.error), b"")
+    return read._replace(records=found.records)
 
 
 def _name(topic: Topic, context: Context) -> str | None:
@@ -210,7 +234,7 @@ def _by_topic(reads: list[_Read]) -> Iterator[tuple[Topic, list[_Read]]]:
 def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) -> PartitionData:
     result = read.result
     if result.error is not _NO_ERROR:
-        aborted = () if result.error in _UNKNOWN else None
+        aborted = () if result.error in _NOT_OF_THE_LOG else None
         response = PartitionData(read.place.partition, result.error, -1, aborted_transactions=aborted)
         hint = result.leader_hint
         if result.error in _NAMES_LEADER and hint is not None:

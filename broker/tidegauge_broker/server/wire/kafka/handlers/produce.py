@@ -1,8 +1,7 @@
 """Produce (0), versions 0-11: append record batches, one for each partition, and respond when acks is fulfilled.
 
-Versions 0 to 2 carry the message formats before RecordBatch v2 and are responded to with
-UNSUPPORTED_FOR_MESSAGE_FORMAT, partition by partition: no client of Kafka 0.11 or later sends them unless it is
-configured to, but librdkafka needs them advertised to send compressed batches (KAFKA-18659).
+Versions 0 to 2 carry the message formats before RecordBatch v2 (or batches), which the leader converts; nothing is
+looked at before it does.
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
 address from version 10 on (KIP-951). zstd needs version 7. The first batch of a transaction waits until the transaction
 coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on.
@@ -34,6 +33,7 @@ from tidegauge.record_batch import (
     MAGIC,
     TRANSACTIONAL_BIT,
 )
+from tidegauge_broker.formats.messages import is_message_set
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.open_produces import unacknowledged_failure
 from tidegauge_broker.server.service.produce_verification import Verified
@@ -65,7 +65,8 @@ def handle(
             refused[at] = core.ProduceResult(at, problem)
         else:
             assert records is not None
-            wanted.append(core.ProducePartition(at, records))
+            is_old = context.version < _FIRST_WITH_BATCHES and is_message_set(records)
+            wanted.append(core.ProducePartition(at, records, is_message_set=is_old))
     asked = core.ProduceRequest(request.acks, request.timeout_ms, wanted)
     verified = context.service.verification.of(
         asked, request.transactional_id, supports_abortable_error=context.version >= _FIRST_WITH_ABORTABLE
@@ -134,9 +135,11 @@ def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> Er
     """Return why the records are refused before the partition's leader looks at them, by ``validateRecords``."""
     if not context.service.knows(at):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if records is None:
+        return ErrorCode.INVALID_RECORD
     if context.version < _FIRST_WITH_BATCHES:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    if records is None or len(records) < HEADER_BYTES:
+        return None
+    if len(records) < HEADER_BYTES:
         return ErrorCode.INVALID_RECORD
     batch_length, magic, attributes = _BATCH.unpack_from(records, _LENGTH_AT)
     if magic != MAGIC or LENGTH_PREFIX_BYTES + batch_length != len(records):
