@@ -47,6 +47,9 @@ class Run:
                 self._step, self._said = step.__name__, 0
                 note(f"{self.side.name}: {self._step}")
                 step(self)
+                for topic in self.view.children("/brokers/topics"):
+                    for partition in self.view.json(f"/brokers/topics/{topic}")["partitions"]:
+                        self._wait_taken_over(topic, int(partition))
                 self.note(settle(lambda: look.znodes(self.view) | look.checkpoints(self.side)))
         finally:
             if self._view is not None:
@@ -118,6 +121,7 @@ class Run:
             return isinstance(found, list) and sorted(found) == sorted(isr)
 
         until(same, READY_SECONDS, f"ISR of {topic}-{partition}")
+        self._wait_taken_over(topic, partition)
 
     def wait_all_in_sync(self) -> None:
         """Until every ISR holds all replicas."""
@@ -154,6 +158,25 @@ class Run:
 
     def wait_leader(self, topic: str, partition: int, leader: int) -> None:
         until(lambda: self.state(topic, partition)["leader"] == leader, READY_SECONDS, f"leader of {topic}-{partition}")
+        self._wait_taken_over(topic, partition)
+
+    def _wait_taken_over(self, topic: str, partition: int) -> None:
+        """Until the leader leads in the epoch that ZooKeeper has: it notes the epoch's begin when LeaderAndIsr arrives.
+
+        What is written before that has the former epoch, so it depends on the speed of the machine.
+        """
+
+        def has() -> bool:
+            state = self.state(topic, partition)
+            leader, epoch = state["leader"], state.get("leader_epoch")
+            if not isinstance(leader, int) or not self.view.exists(f"/brokers/ids/{leader}"):
+                return True
+            files = self.side.directory(leader).rglob(f"{topic}-{partition}/leader-epoch-checkpoint")
+            with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+                return any(line.startswith(f"{epoch} ") for path in files for line in path.read_text().splitlines()[2:])
+            return False
+
+        until(has, READY_SECONDS, f"the leader of {topic}-{partition} has heard of its epoch")
 
     def wait_stopped(self, *paths: str) -> None:
         until(lambda: not any(self.view.exists(path) for path in paths), READY_SECONDS, f"no {paths}")

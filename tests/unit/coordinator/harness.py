@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.unit.coordinator.driven import Driven
+
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     GroupRequest,
-    GroupResult,
     Heartbeat,
     JoinGroup,
     JoinGroupResult,
@@ -22,20 +23,10 @@ from tidegauge.groups import (
     TxnOffsetCommit,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import patch, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
-from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond, VerifyTransaction
-from tidegauge_broker.coordinator.events import (
-    Appended,
-    Elected,
-    LoadCompleted,
-    RecordsRead,
-    RequestArrived,
-    Resigned,
-    TransactionCompleted,
-    TransactionVerified,
-)
+from tidegauge_broker.coordinator.effects import Append, Effect, VerifyTransaction
+from tidegauge_broker.coordinator.events import RequestArrived, TransactionCompleted, TransactionVerified
 from tidegauge_broker.coordinator.settings import GroupSettings
 
 T0 = TopicPartition("t", 0)
@@ -51,72 +42,32 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + encoded + b"\xff\xff\xff\xff"
 
 
-class Harness:
+class Harness(Driven):
     """One broker's coordinator of one partition."""
 
     def __init__(self, *, elected: bool = True, log: Sequence[bytes] = (), now_ms: int = 1_000_000, **settings: int):
+        super().__init__(log, now_ms)
         settings.setdefault("partitions", 1)
-        self.now_ms = now_ms
-        self.log = list(log)
-        self.end_offset = sum(read_header(batch).record_count for batch in self.log)
         self.coordinator = GroupCoordinator(GroupSettings(**settings), now_ms)
-        self.answers: dict[object, list[GroupResult]] = {}
-        self.notes: list[Note] = []
-        self.lines: list[LogLine] = []
-        self.held: list[tuple[int, int]] = []
-        self.holds = False
-        self.loads = True
-        self.append_error = ErrorCode.NONE
         self.uuids: list[str] = []
         self.verifications: list[VerifyTransaction] = []
         self.holds_verifications = False
         self.guards: list[object] = []
-        self._tokens = 0
         self.after(0)  # the first retention run
         if elected:
             self.elect(0)
 
     # Driving
 
-    def elect(self, epoch: int, partition: int = 0) -> None:
-        self.carry_out(self.coordinator.handle(Elected(partition, epoch), self.now_ms))
-
-    def resign(self, epoch: int | None, partition: int = 0) -> None:
-        self.carry_out(self.coordinator.handle(Resigned(partition, epoch), self.now_ms))
-
-    def reload(self, epoch: int = 1) -> None:
-        """Lose and win the leadership."""
-        self.resign(epoch)
-        self.elect(epoch + 1)
-
     def successor(self, **settings: int) -> Harness:
         """Another broker that was elected on the same log."""
         return Harness(log=self.log, now_ms=self.now_ms, **settings)
 
-    def carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Respond):
-                self.answers.setdefault(effect.token, []).append(effect.result)
-            elif isinstance(effect, Append):
-                self._append(effect)
-            elif isinstance(effect, ReadLog) and self.loads:
-                self.load(effect)
-            elif isinstance(effect, VerifyTransaction):
-                self.verifications.append(effect)
-                if not self.holds_verifications:
-                    self.verify()
-            elif isinstance(effect, Note):
-                self.notes.append(effect)
-            elif isinstance(effect, LogLine):
-                self.lines.append(effect)
-
-    def load(self, effect: ReadLog) -> None:
-        for batch in self.log:
-            self.event(RecordsRead(effect.partition, effect.leader_epoch, batch))
-        self.event(LoadCompleted(effect.partition, effect.leader_epoch))
-
-    def event(self, event) -> None:
-        self.carry_out(self.coordinator.handle(event, self.now_ms))
+    def carry_out_own(self, effect: Effect) -> None:
+        assert isinstance(effect, VerifyTransaction)
+        self.verifications.append(effect)
+        if not self.holds_verifications:
+            self.verify()
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, guard: object = "guard") -> None:
         """Give the outcome of the oldest verification."""
@@ -124,13 +75,10 @@ class Harness:
 
     def complete_transaction(self, outcome: Outcome = Outcome.COMMIT, producer_id: int = 7, epoch: int = 0) -> int:
         """Have the marker of a producer's transaction written, and report it; return the token."""
-        marker = bytearray(make_marker(TransactionMarker(producer_id, epoch, outcome, 0), self.now_ms))
-        patch(marker, 0, self.end_offset, 0)
-        self.log.append(bytes(marker))
-        self.end_offset += 1
-        self._tokens += 1
-        self.event(TransactionCompleted(self._tokens, producer_id, (0,), outcome))
-        return self._tokens
+        self.write(make_marker(TransactionMarker(producer_id, epoch, outcome, 0), self.now_ms))
+        token = self.token()
+        self.event(TransactionCompleted(token, producer_id, (0,), outcome))
+        return token
 
     def commit_transactional(
         self, offset: int = 1, partition: TopicPartition = T0, group: str = "g", producer_id: int = 7, **fields
@@ -141,53 +89,15 @@ class Harness:
 
     def _append(self, effect: Append) -> None:
         self.guards.append(effect.guard)
-        if self.append_error is not ErrorCode.NONE:
-            if effect.acks:
-                self.event(Appended(effect.append_id, self.append_error, -1))
-            return
-        batch = bytearray(effect.batch)
-        base_offset = self.end_offset
-        patch(batch, 0, base_offset, 0)
-        self.log.append(bytes(batch))
-        self.end_offset += read_header(batch).record_count
-        if not effect.acks:
-            return
-        if self.holds:
-            self.held.append((effect.append_id, base_offset))
-        else:
-            self.event(Appended(effect.append_id, ErrorCode.NONE, base_offset))
-
-    def release(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
-        """Commit, or fail, an append that is held."""
-        append_id, base_offset = self.held.pop(index)
-        self.event(Appended(append_id, error, base_offset))
-
-    def after(self, delay_ms: int) -> None:
-        """Let time pass, from deadline to deadline."""
-        end_ms = self.now_ms + delay_ms
-        while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.carry_out(self.coordinator.step(self.now_ms))
-        self.now_ms = end_ms
-        self.carry_out(self.coordinator.step(end_ms))
+        super()._append(effect)
 
     # Requests
 
     def send(self, request: GroupRequest) -> int:
         """Send a request, and return its token."""
-        self._tokens += 1
-        event = RequestArrived(self._tokens, request, self.uuids.pop(0) if self.uuids else f"uuid{self._tokens}")
-        self.event(event)
-        return self._tokens
-
-    def answer(self, token: int) -> GroupResult:
-        """The one response to a request."""
-        results = self.answers.get(token, [])
-        assert len(results) == 1, f"{len(results)} responses"
-        return results[0]
-
-    def is_parked(self, token: int) -> bool:
-        return token not in self.answers
+        token = self.token()
+        self.event(RequestArrived(token, request, self.uuids.pop(0) if self.uuids else f"uuid{token}"))
+        return token
 
     def ask(self, request: GroupRequest):
         return self.answer(self.send(request))

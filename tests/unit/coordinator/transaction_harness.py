@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.unit.coordinator.driven import Driven
+
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import patch, read_header
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import (
     AddOffsetsToTxn,
@@ -19,7 +20,6 @@ from tidegauge.transactions import (
     ListTransactions,
     ListTransactionsResult,
     TransactionRequest,
-    TransactionResult,
     TransactionState,
 )
 from tidegauge_broker.coordinator.effects import (
@@ -27,22 +27,12 @@ from tidegauge_broker.coordinator.effects import (
     Append,
     Effect,
     FindLeaders,
-    LogLine,
-    Note,
-    ReadLog,
-    Respond,
     WriteMarkers,
 )
 from tidegauge_broker.coordinator.events import (
-    Appended,
-    Elected,
     LeadersFound,
-    LoadCompleted,
     MarkersWritten,
     ProducerIdAllocated,
-    RecordsRead,
-    Resigned,
-    TransactionEvent,
     TransactionRequestArrived,
 )
 from tidegauge_broker.coordinator.record_codec import read_batches
@@ -59,24 +49,15 @@ TIMEOUT_MS = 60_000
 COMMIT, ABORT = Outcome.COMMIT, Outcome.ABORT
 
 
-class TransactionHarness:
+class TransactionHarness(Driven):
     """One broker's coordinator of one partition."""
 
     def __init__(self, *, elected: bool = True, log: Sequence[bytes] = (), now_ms: int = 1_000_000, **settings: int):
+        super().__init__(log, now_ms)
         settings.setdefault("partitions", 1)
-        self.now_ms = now_ms
-        self.log = list(log)
-        self.end_offset = sum(read_header(batch).record_count for batch in self.log)
         self.coordinator = TransactionCoordinator(TransactionSettings(**settings), now_ms)
-        self.answers: dict[object, list[TransactionResult]] = {}
         self.effects: list[Effect] = []
-        self.notes: list[Note] = []
-        self.lines: list[LogLine] = []
         self.timeouts_ms: list[int] = []
-        self.held: list[tuple[int, int]] = []
-        self.holds = False
-        self.append_error = ErrorCode.NONE
-        self.loads = True
         self.leaders: dict[TopicPartition, int | None] = {}
         self.holds_markers = False
         self.markers: list[WriteMarkers] = []
@@ -86,22 +67,10 @@ class TransactionHarness:
         self.allocation_error = ErrorCode.NONE
         self.holds_allocations = False
         self.allocations: list[int] = []
-        self._tokens = 0
         if elected:
             self.elect(0)
 
     # Driving
-
-    def elect(self, epoch: int, partition: int = 0) -> None:
-        self.event(Elected(partition, epoch))
-
-    def resign(self, epoch: int | None, partition: int = 0) -> None:
-        self.event(Resigned(partition, epoch))
-
-    def reload(self, epoch: int = 1) -> None:
-        """Lose and win the leadership."""
-        self.resign(epoch)
-        self.elect(epoch + 1)
 
     def successor(self, epoch: int = 1, **settings: int) -> TransactionHarness:
         """Another broker that was elected on the same log."""
@@ -111,38 +80,23 @@ class TransactionHarness:
         successor.elect(epoch)
         return successor
 
-    def event(self, event: TransactionEvent) -> None:
-        self.carry_out(self.coordinator.handle(event, self.now_ms))
-
     def carry_out(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
-        for effect in effects:
-            if isinstance(effect, Respond):
-                self.answers.setdefault(effect.token, []).append(effect.result)
-            elif isinstance(effect, Append):
-                self._append(effect)
-            elif isinstance(effect, ReadLog) and self.loads:
-                self.load(effect)
-            elif isinstance(effect, AllocateProducerId):
-                self.allocations.append(effect.allocation_id)
-                if not self.holds_allocations:
-                    self.allocate()
-            elif isinstance(effect, FindLeaders):
-                self._find_leaders(effect)
-            elif isinstance(effect, WriteMarkers):
-                self.sent.append(effect)
-                self.markers.append(effect)
-                if not self.holds_markers:
-                    self.write_markers()
-            elif isinstance(effect, Note):
-                self.notes.append(effect)
-            elif isinstance(effect, LogLine):
-                self.lines.append(effect)
+        super().carry_out(effects)
 
-    def load(self, effect: ReadLog, problem: str = "") -> None:
-        for batch in self.log:
-            self.event(RecordsRead(effect.partition, effect.leader_epoch, batch))
-        self.event(LoadCompleted(effect.partition, effect.leader_epoch, problem))
+    def carry_out_own(self, effect: Effect) -> None:
+        if isinstance(effect, AllocateProducerId):
+            self.allocations.append(effect.allocation_id)
+            if not self.holds_allocations:
+                self.allocate()
+        elif isinstance(effect, FindLeaders):
+            self._find_leaders(effect)
+        else:
+            assert isinstance(effect, WriteMarkers)
+            self.sent.append(effect)
+            self.markers.append(effect)
+            if not self.holds_markers:
+                self.write_markers()
 
     def allocate(self) -> None:
         """Give the request that needs one the next producer id."""
@@ -176,49 +130,15 @@ class TransactionHarness:
     def _append(self, effect: Append) -> None:
         self.timeouts_ms.append(effect.timeout_ms)
         assert effect.acks == -1
-        if self.append_error is not ErrorCode.NONE:
-            self.event(Appended(effect.append_id, self.append_error, -1))
-            return
-        batch = bytearray(effect.batch)
-        base_offset = self.end_offset
-        patch(batch, 0, base_offset, 0)
-        self.log.append(bytes(batch))
-        self.end_offset += read_header(batch).record_count
-        if self.holds:
-            self.held.append((effect.append_id, base_offset))
-        else:
-            self.event(Appended(effect.append_id, ErrorCode.NONE, base_offset))
-
-    def release(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
-        """Commit, or fail, an append that is held."""
-        append_id, base_offset = self.held.pop(index)
-        self.event(Appended(append_id, error, base_offset))
-
-    def after(self, delay_ms: int) -> None:
-        """Let time pass, from deadline to deadline."""
-        end_ms = self.now_ms + delay_ms
-        while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.carry_out(self.coordinator.step(self.now_ms))
-        self.now_ms = end_ms
-        self.carry_out(self.coordinator.step(end_ms))
+        super()._append(effect)
 
     # Requests
 
     def send(self, request: TransactionRequest) -> int:
         """Send a request, and return its token."""
-        self._tokens += 1
-        self.event(TransactionRequestArrived(self._tokens, request))
-        return self._tokens
-
-    def answer(self, token: int) -> TransactionResult:
-        """The one response to a request."""
-        results = self.answers.get(token, [])
-        assert len(results) == 1, f"{len(results)} responses"
-        return results[0]
-
-    def is_parked(self, token: int) -> bool:
-        return token not in self.answers
+        token = self.token()
+        self.event(TransactionRequestArrived(token, request))
+        return token
 
     def ask(self, request: TransactionRequest):
         return self.answer(self.send(request))

@@ -77,10 +77,10 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],
     ) -> None:
-        self._settings = group_settings(settings)
-        coordinator = GroupCoordinator(self._settings, now_ms())
+        own = group_settings(settings)
+        coordinator = GroupCoordinator(own, now_ms())
         chunk_bytes = settings.integer("offsets.load.buffer.size")
-        super().__init__(coordinator, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
+        super().__init__(coordinator, own, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._executors[VerifyTransaction] = self._verify
 
     @property
@@ -107,16 +107,6 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         The future is done when its offsets count, or are dropped.
         """
         return self._asked(lambda token: TransactionCompleted(token, producer_id, tuple(partitions), outcome))
-
-    @property
-    def partitions(self) -> int:
-        """Number of partitions of __consumer_offsets, by which groups are assigned to partitions."""
-        return self._settings.partitions
-
-    def topic_seen(self, partitions: int) -> None:
-        """Take over how many partitions __consumer_offsets has; it never shrinks."""
-        if partitions:
-            self._settings.partitions = partitions
 
     def _verify(self, effect: VerifyTransaction) -> None:
         self._in_background(self._verified(effect), f"verify-{effect.transactional_id}")

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -69,6 +68,16 @@ class Coordinator(Protocol):
         ...
 
 
+class TopicSettings(Protocol):
+    """Settings of a coordinator whose keys are assigned to the partitions of its topic.
+
+    Attributes:
+        partitions: how many it has.
+    """
+
+    partitions: int
+
+
 Run = TypeVar("Run", bound=Coordinator)
 
 
@@ -77,6 +86,7 @@ class CoordinatorRunner(Generic[Run]):
 
     Args:
         coordinator: what is run.
+        settings: the coordinator's, which it shares.
         topic: the internal topic that keeps its state.
         chunk_bytes: limit of what is read at a time when a partition is loaded.
         replicas: append to and read the topic.
@@ -91,6 +101,7 @@ class CoordinatorRunner(Generic[Run]):
     def __init__(
         self,
         coordinator: Run,
+        settings: TopicSettings,
         topic: str,
         chunk_bytes: int,
         replicas: ReplicaManager,
@@ -100,6 +111,7 @@ class CoordinatorRunner(Generic[Run]):
     ) -> None:
         self.coordinator = coordinator
         self.topic = topic
+        self._topic_settings = settings
         self._chunk_bytes = min(chunk_bytes, MAX_CHUNK_BYTES)
         self._replicas = replicas
         self._events_log = events
@@ -120,9 +132,14 @@ class CoordinatorRunner(Generic[Run]):
         }
 
     @property
-    @abstractmethod
     def partitions(self) -> int:
         """Number of partitions of the topic, by which keys are assigned to partitions."""
+        return self._topic_settings.partitions
+
+    def topic_seen(self, partitions: int) -> None:
+        """Take over how many partitions the topic has; it never shrinks."""
+        if partitions:
+            self._topic_settings.partitions = partitions
 
     # Events
 

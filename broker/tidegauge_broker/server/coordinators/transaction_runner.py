@@ -88,11 +88,11 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],
     ) -> None:
-        self._settings = transaction_settings(settings)
+        own = transaction_settings(settings)
         self._around = around
-        coordinator = TransactionCoordinator(self._settings, now_ms())
+        coordinator = TransactionCoordinator(own, now_ms())
         chunk_bytes = settings.integer("transaction.state.log.load.buffer.size")
-        super().__init__(coordinator, TRANSACTION_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
+        super().__init__(coordinator, own, TRANSACTION_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._executors |= {
             AllocateProducerId: self._allocate_producer_id,
             FindLeaders: self._find_leaders,
@@ -102,16 +102,6 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
     def request(self, request: TransactionRequest) -> asyncio.Future[TransactionResult]:
         """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""
         return self._asked(lambda token: TransactionRequestArrived(token, request))
-
-    @property
-    def partitions(self) -> int:
-        """Number of partitions of __transaction_state, by which transactional ids are assigned to partitions."""
-        return self._settings.partitions
-
-    def topic_seen(self, partitions: int) -> None:
-        """Take over how many partitions __transaction_state has; it never shrinks."""
-        if partitions:
-            self._settings.partitions = partitions
 
     # Effects
 

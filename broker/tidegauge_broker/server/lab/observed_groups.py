@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegauge.v1 import groups_pb2, lab_pb2
 from tidegauge_broker.coordinator.views import GroupView, MemberView
+from tidegauge_broker.server.wire.grpc.groups import to_committed_offset
 
 
 def to_observed_group(view: GroupView, broker_id: int, now_ms: int) -> lab_pb2.ObservedGroup:
@@ -29,16 +30,7 @@ def to_observed_group(view: GroupView, broker_id: int, now_ms: int) -> lab_pb2.O
         group_id=view.group_id,
         description=description,
         partition=view.partition,
-        offsets=[
-            groups_pb2.CommittedOffset(
-                topic=at.topic,
-                partition=at.partition,
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
-            )
-            for at, one in sorted(view.offsets.items())
-        ],
+        offsets=[to_committed_offset(at, one) for at, one in sorted(view.offsets.items())],
     )
 
 

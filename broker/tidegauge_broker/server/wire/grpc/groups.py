@@ -15,7 +15,7 @@ from tidegauge import groups
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
-from tidegauge_broker.coordinator.views import GroupView
+from tidegauge_broker.coordinator.views import CommittedOffsetView, GroupView
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.group_service import KeyType
@@ -32,6 +32,21 @@ class _OfGroup(Forwardable, Protocol):
 
 
 Response = TypeVar("Response")
+
+
+def to_committed_offset(
+    at: TopicPartition, one: groups.FetchedOffset | CommittedOffsetView, error: ErrorCode | None = None
+) -> groups_pb2.CommittedOffset:
+    """Convert the committed offset of a partition; without ``error`` the message says nothing of one."""
+    status = None if error is None else to_status(error)
+    return groups_pb2.CommittedOffset(
+        topic=at.topic,
+        partition=at.partition,
+        offset=one.offset,
+        leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        status=status,
+    )
 
 
 class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
@@ -196,17 +211,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         result = await self._groups.ask(groups.OffsetFetch(request.group_id, wanted, request.require_stable))
         return groups_pb2.FetchOffsetsResponse(
             status=to_status(result.error),
-            offsets=[
-                groups_pb2.CommittedOffset(
-                    topic=at.topic,
-                    partition=at.partition,
-                    offset=one.offset,
-                    leader_epoch=one.leader_epoch,
-                    metadata=one.metadata,
-                    status=to_status(one.error),
-                )
-                for at, one in sorted(result.offsets.items())
-            ],
+            offsets=[to_committed_offset(at, one, one.error) for at, one in sorted(result.offsets.items())],
         )
 
     async def DeleteOffsets(
