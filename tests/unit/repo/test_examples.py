@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SOURCES = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".go", ".ts", ".java"})
+SOURCES = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in {".py", ".go", ".ts", ".java", ".c", ".h"})
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
@@ -19,4 +20,13 @@ def test_an_example_is_short_and_stands_alone(path: Path):
 
 
 def test_there_is_one_for_each_language():
-    assert {path.relative_to(EXAMPLES).parts[0] for path in SOURCES} == {"python", "go", "typescript", "java"}
+    assert {path.relative_to(EXAMPLES).parts[0] for path in SOURCES} == {"python", "go", "typescript", "java", "c"}
+
+
+def test_the_guide_shows_what_the_examples_run():
+    """Chapter 11 quotes them, in three languages."""
+    chapter = (EXAMPLES.parent / "docs/guide/11-your-application.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in SOURCES]
+    quoted = re.findall(r"```(?:go|ts|java)\n(.*?)\n```", chapter, flags=re.DOTALL)
+    assert len(quoted) == 4
+    assert [quote for quote in quoted if not any(quote in source for source in sources)] == []
