@@ -11,7 +11,7 @@ from tidegauge.settings.tables import text, whole
 PATHS = ("ssl.keystore.location", "ssl.truststore.location")
 """Settings that name a file."""
 
-OF_LISTENERS = ("max.connection.creation.rate",)
+OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
 """Settings that one listener can have of its own, as ``listener.name.NAME.SETTING``."""
 
 SECURITY_SETTINGS = (
@@ -43,7 +43,7 @@ SECURITY_SETTINGS = (
         "max.connections",
         INT_MAX,
         "",
-        "Maximum connections of each listener; more are closed at once (Kafka lets them wait).",
+        "Maximum connections; others wait. With listener.name.NAME. before it: of one listener.",
         1,
     ),
     whole("max.connections.per.ip", INT_MAX, "", "Maximum connections from one address; more are closed.", 1),

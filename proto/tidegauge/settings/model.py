@@ -230,9 +230,10 @@ class Values:
         value = self[name]
         return "" if value is None else str(value)
 
-    def of_listener(self, listener: str, name: str) -> Any:
-        """Return what ``listener.name.LISTENER.NAME`` is set to; else the setting's default, not the broker's value."""
-        return self.given.get(f"listener.name.{listener.lower()}.{name}", self.table[name].default)
+    def of_listener(self, listener: str, name: str, otherwise: Any = None) -> Any:
+        """Return what ``listener.name.LISTENER.NAME`` is set to; else ``otherwise``, or the setting's default."""
+        default = self.table[name].default if otherwise is None else otherwise
+        return self.given.get(f"listener.name.{listener.lower()}.{name}", default)
 
     def is_default(self, name: str) -> bool:
         """Return whether no value was given for the setting."""

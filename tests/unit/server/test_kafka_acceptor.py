@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import until_async
 
 from tidegauge.listeners import Listener
+from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 
 FOR_EVER_MS = 10**9
@@ -58,10 +59,11 @@ async def listen() -> Any:
     opened: list[asyncio.StreamWriter] = []
     Served.count = 0
 
-    async def start(rates: Any) -> Callable[[], Any]:
+    async def start(rates: Any, slots: ConnectionSlots | None = None) -> Callable[[], Any]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        acceptor = Acceptor(Listener("PLAINTEXT", "127.0.0.1", port), None, rates, lambda: 5, Served)
+        at = Listener("PLAINTEXT", "127.0.0.1", port)
+        acceptor = Acceptor(at, None, rates, slots or ConnectionSlots(), lambda: 5, Served)
         await acceptor.start()
         begun.append(acceptor)
 
@@ -97,6 +99,32 @@ async def test_above_the_rate_connections_wait_and_those_that_are_there_are_serv
     assert not late[0].at_eof()
     assert not later[0].at_eof()
     assert rates.asked == 2, "the next one waits in the backlog"
+
+
+async def test_above_max_connections_one_waits_until_another_is_closed(listen: Any) -> None:
+    """waitForConnectionSlot: it is neither refused nor served meanwhile."""
+    rates, slots = Rates([], []), ConnectionSlots(2)
+    connect = await listen(rates, slots)
+    assert [await echo(*await connect()) for _ in range(2)] == [b"x"] * 2
+    late = await connect()
+    late[1].write(b"x")
+
+    async def is_held() -> bool:
+        return rates.asked == 3
+
+    await until_async(is_held)
+    assert (Served.count, slots.taken("PLAINTEXT"), late[0].at_eof()) == (2, 2, False)
+    slots.release("PLAINTEXT")
+    assert await late[0].read(1) == b"x"
+    assert slots.taken("PLAINTEXT") == 2
+
+
+async def test_a_connection_that_is_refused_takes_no_slot(listen: Any) -> None:
+    slots = ConnectionSlots(1)
+    connect = await listen(Rates([], [1]), slots)
+    reader, _ = await connect()
+    assert await reader.read() == b""
+    assert slots.taken("PLAINTEXT") == 0
 
 
 async def test_a_listener_goes_on_after_its_delay(listen: Any) -> None:
@@ -135,4 +163,4 @@ async def test_an_address_that_is_taken_is_refused(listen: Any) -> None:
         at = Listener("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
         rates: Any = Rates([], [])
         with pytest.raises(OSError, match="Address already in use"):
-            await Acceptor(at, None, rates, lambda: 5, Served).start()
+            await Acceptor(at, None, rates, ConnectionSlots(), lambda: 5, Served).start()

@@ -1,7 +1,8 @@
 """The limits of one broker on its connections and requests, for every wire.
 
 Rules (Kafka's SocketServer and ConnectionQuotas; docs/security.md says what differs):
-    1. ``max.connections``, for each listener: more are closed as soon as they are accepted.
+    1. ``max.connections``, of the broker and of each listener: ``connection_slots``. gRPC, which accepts for itself,
+       closes what is above it on a listener of its own as soon as it is accepted.
     2. ``max.connections.per.ip``: the newest connections of an address are closed.
     3. ``connections.max.idle.ms``: a connection without requests is closed after that time.
     4. ``queued.max.requests``: maximum number of requests in flight on one connection.

@@ -14,11 +14,14 @@ from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
+from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
 from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers, tls_of
 from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
 
+_MAX_CONNECTIONS = "max.connections"
+_COUNTED_EVERY_MS = 200
 _CREATION_RATE = "max.connection.creation.rate"
 
 
@@ -48,6 +51,10 @@ class WireListeners:
         rate_of_address: Callable[[str], int],
     ) -> None:
         limits = Limits.of(settings)
+
+        def connections_of(name: str) -> int:
+            return int(settings.of_listener(name, _MAX_CONNECTIONS, limits.connections))
+
         self._offered = offered
         self._grpc = RpcServers(
             listeners,
@@ -58,14 +65,23 @@ class WireListeners:
             service.responses,
             service.gate,
             service.responded,
+            connections_of,
         )
+        self._counted: tuple[int, Mapping[str, int]] = (-_COUNTED_EVERY_MS, {})
+        self._now_ms = now_ms
         rates = ConnectionRates(
             lambda: settings.integer(_CREATION_RATE),
             lambda name: int(settings.of_listener(name, _CREATION_RATE)),
             rate_of_address,
             listeners.inter_broker.name,
         )
-        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates)
+        slots = ConnectionSlots(
+            limits.connections,
+            connections_of,
+            listeners.inter_broker.name if len(listeners.bound) > 1 else None,
+            self._counts_of_grpc,
+        )
+        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates, slots)
         service.responses.close_connection = self.close_connection
 
     async def start(self) -> None:
@@ -91,6 +107,15 @@ class WireListeners:
     def counts(self) -> Mapping[str, int]:
         """Return the number of open connections by the listener's name."""
         return self._grpc.connections.counts() | self._kafka.counts()
+
+    def _counts_of_grpc(self) -> Mapping[str, int]:
+        """Return the open connections of gRPC's listeners, which take long to find: counted now and then."""
+        counted_ms, counts = self._counted
+        now_ms = self._now_ms()
+        if now_ms - counted_ms >= _COUNTED_EVERY_MS:
+            counts = self._grpc.connections.counts()
+            self._counted = (now_ms, counts)
+        return counts
 
     def close_connection(self, name: str) -> None:
         """Close the connection of this name (``Caller.connection``), whichever wire it speaks."""

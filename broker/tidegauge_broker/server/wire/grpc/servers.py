@@ -79,6 +79,7 @@ class RpcServers:
         responses: counts those that wait to be written; it can close connections of these servers.
         gate: what stands before the services; None: nothing does.
         responded: takes the responses for the metrics; None: there are none.
+        connections_of: ``max.connections`` of a listener, by its name; None: that of the limits.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class RpcServers:
         responses: PendingResponses,
         gate: Gate | None = None,
         responded: Responded | None = None,
+        connections_of: Callable[[str], int] | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
         counted, timed, measured = CountedResponses(responses), LogicalTime(clock), MeasuredCalls(responded)
@@ -104,7 +106,9 @@ class RpcServers:
         self.connections = Connections(ports, limits.connections_per_ip)
         for listener in bound:
             interceptors = () if gate is None else (GatedCalls(gate, listener.name),)
-            server = grpc.aio.server(interceptors=interceptors, options=grpc_options(limits))
+            most = limits.connections if connections_of is None else connections_of(listener.name)
+            options = grpc_options(limits._replace(connections=most))
+            server = grpc.aio.server(interceptors=interceptors, options=options)
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", GuardedServer(server, around)), listener.name)
             _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)

@@ -1,7 +1,8 @@
 """Accepts the connections of one Kafka listener, no faster than the quotas of connections allow.
 
 Rules (Kafka's Acceptor, ConnectionQuotas.inc):
-    1. A listener that must slow down accepts nothing meanwhile: new connections wait in the backlog of its sockets.
+    1. A listener that must slow down, or has no slot for another connection (``ConnectionSlots``), accepts nothing
+       meanwhile: one connection waits here, the others in the backlog of its sockets.
     2. A connection above the quota of its address is accepted, and closed after its delay without having been served.
     3. Where the process has no descriptor left, the listener pauses for a second, and says so.
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from tidegauge.listeners import Listener
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
+from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 
 LOG = logging.getLogger("tidegauge.kafka")
 _BACKLOG = 1_000
@@ -37,6 +39,7 @@ class Acceptor:
         at: the address.
         tls: of a listener with TLS.
         rates: the quotas of all listeners.
+        slots: the slots of all listeners; who owns the protocols releases theirs.
         now_ms: the broker's clock.
         make: makes the protocol of a connection.
     """
@@ -46,12 +49,14 @@ class Acceptor:
         at: Listener,
         tls: ssl.SSLContext | None,
         rates: ConnectionRates,
+        slots: ConnectionSlots,
         now_ms: Callable[[], int],
         make: Callable[[], asyncio.BaseProtocol],
     ) -> None:
         self._at = at
         self._tls = tls
         self._rates = rates
+        self._slots = slots
         self._now_ms = now_ms
         self._make = make
         self._sockets: list[socket.socket] = []
@@ -118,12 +123,14 @@ class Acceptor:
         if throttle_ms:
             LOG.debug("Listener %s accepts nothing for %d ms: its quota is exceeded", self._at.name, throttle_ms)
             await asyncio.sleep(throttle_ms / 1000)
+        await self._slots.until_free(self._at.name)
         throttle_ms = self._rates.refused(host, self._now_ms())
         if throttle_ms:
             LOG.debug("Delaying closing of connection from /%s for %d ms", host, throttle_ms)
             later = asyncio.get_running_loop().call_later(throttle_ms / 1000, self._close_throttled, connection)
             self._throttled[connection] = later
         else:
+            self._slots.take(self._at.name)
             self._begin(self._serve(connection, host))
 
     def _close_throttled(self, connection: socket.socket) -> None:
@@ -134,8 +141,10 @@ class Acceptor:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._make, connection, ssl=self._tls)
         except ssl.SSLError as problem:
+            self._slots.release(self._at.name)
             LOG.info("Failed authentication with /%s (SSL handshake failed): %s", host, problem.reason or problem)
         except OSError as problem:
+            self._slots.release(self._at.name)
             LOG.debug("The connection of /%s ended before it began: %s", host, problem)
 
     async def stop(self) -> None:

@@ -1,8 +1,8 @@
 """The sockets of a broker's Kafka listeners, and the limits on their connections.
 
 Rules (Kafka's SocketServer and ConnectionQuotas):
-    1. ``max.connections``, for each listener, and ``max.connections.per.ip``: a connection above the limit is closed as
-       it is accepted. (Kafka lets those above ``max.connections`` wait.)
+    1. ``max.connections``, of the broker and of each listener: ``wire.connection_slots``. A connection above
+       ``max.connections.per.ip`` is closed as it is accepted.
     2. ``connections.max.idle.ms``: a connection without a request for that long is closed; one whose request is in
        flight is not idle.
     3. ``max.connection.creation.rate``: ``acceptor.py``.
@@ -24,6 +24,7 @@ from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
+from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
@@ -34,6 +35,7 @@ from tidegauge_broker.server.wire.limits import Limits
 
 LOG = logging.getLogger("tidegauge.kafka")
 _LOOKS_PER_IDLE_TIME = 4
+_EXCESS_EVERY_MS = 200
 
 
 class KafkaServers:
@@ -47,6 +49,7 @@ class KafkaServers:
         now_ms: the broker's clock.
         limits: on connections and requests.
         rates: how fast connections are accepted.
+        slots: how many connections there may be.
     """
 
     def __init__(
@@ -58,12 +61,13 @@ class KafkaServers:
         now_ms: Callable[[], int],
         limits: Limits,
         rates: ConnectionRates,
+        slots: ConnectionSlots,
     ) -> None:
         needs_certificate = settings.text("ssl.client.auth") == "required"
         tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
-        slots = settings.integer("max.incremental.fetch.session.cache.slots")
+        session_count = settings.integer("max.incremental.fetch.session.cache.slots")
         turns = Turns()
-        sessions = FetchSessionCache(slots, lambda: random.randint(1, INT_MAX))
+        sessions = FetchSessionCache(session_count, lambda: random.randint(1, INT_MAX))
         self._listeners = [
             _KafkaListener(
                 one,
@@ -74,11 +78,14 @@ class KafkaServers:
                 turns,
                 now_ms,
                 rates,
+                slots,
             )
             for one in listeners.bound_by(KAFKA)
         ]
         self._idle_ms = limits.idle_ms
-        self._task: Periodic | None = None
+        self._slots = slots
+        self._protected = listeners.inter_broker.name
+        self._tasks: list[Periodic] = []
 
     def close_connection(self, name: str) -> bool:
         """Close the connection of this name (``Caller.connection``); return whether it is one of these listeners."""
@@ -98,12 +105,15 @@ class KafkaServers:
         for listener in self._listeners:
             await listener.start()
         if self._listeners:
-            self._task = Periodic("idle connections", max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME), self._close_idle)
+            every_ms = max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME)
+            self._tasks.append(Periodic("idle connections", every_ms, self._close_idle))
+        if self._listeners and self._slots.has_limit:
+            self._tasks.append(Periodic("excess connections", _EXCESS_EVERY_MS, self._close_excess))
 
     async def stop(self) -> None:
         """Accept nothing more, and close all connections."""
-        if self._task is not None:
-            await self._task.close()
+        for task in self._tasks:
+            await task.close()
         for listener in self._listeners:
             await listener.stop()
 
@@ -114,6 +124,18 @@ class KafkaServers:
     async def _close_idle(self) -> None:
         for listener in self._listeners:
             listener.close_idle(self._idle_ms)
+
+    async def _close_excess(self) -> None:
+        """Close what the protected listener leaves no room for (``SocketServer.closeExcessConnections``)."""
+        unprotected = [
+            connection
+            for listener in self._listeners
+            if listener.name != self._protected
+            for connection in listener.connections
+        ]
+        for connection in sorted(unprotected, key=lambda one: one.used_ms)[: self._slots.excess()]:
+            LOG.info("Closing the connection of /%s: more than max.connections are open", connection.peer_host)
+            connection.close()
 
 
 class _KafkaListener:
@@ -129,6 +151,7 @@ class _KafkaListener:
         turns: Turns,
         now_ms: Callable[[], int],
         rates: ConnectionRates,
+        slots: ConnectionSlots,
     ) -> None:
         self.handlers = HANDLERS
         self.max_request_bytes = limits.request_bytes
@@ -141,10 +164,10 @@ class _KafkaListener:
         self._service = service
         self._sessions = sessions
         self._now_ms = now_ms
-        self._max_connections = limits.connections
+        self._slots = slots
         self._max_per_ip = limits.connections_per_ip
         self._per_ip: Counter[str] = Counter()
-        self._acceptor = Acceptor(at, tls, rates, now_ms, lambda: KafkaConnection(self, now_ms))
+        self._acceptor = Acceptor(at, tls, rates, slots, now_ms, lambda: KafkaConnection(self, now_ms))
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -163,21 +186,13 @@ class _KafkaListener:
                 self._max_per_ip,
             )
             return False
-        if len(self.connections) > self._max_connections:
-            LOG.info(
-                "Rejected connection from /%s, listener %s already has the configured maximum of %d connections "
-                "(max.connections).",
-                host,
-                self._at.name,
-                self._max_connections,
-            )
-            return False
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
         """Forget a connection."""
         if connection in self.connections:
             self.connections.remove(connection)
+            self._slots.release(self.name)
             self._per_ip[connection.peer_host] -= 1
             if not self._per_ip[connection.peer_host]:
                 del self._per_ip[connection.peer_host]
