@@ -2,6 +2,9 @@
 
 Exit 0 when the books balance, 1 when they don't, or when they could not be read. What could not be checked, and why, is
 said each time: a check that was not made has found nothing.
+
+With ``--transactions`` histories that any Kafka client may have written are judged too (docs/histories.md), or, without
+a topic, alone: then no cluster is asked.
 """
 
 from __future__ import annotations
@@ -18,14 +21,18 @@ from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import MEANINGS, Kind
 from tidegauge_lab.accountant.ledger import Account
+from tidegauge_lab.accountant.reading.client_history import read_client_histories
+from tidegauge_lab.accountant.reading.final_poll import final_poll
 from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.transactions.judging import Judgement, judge
+from tidegauge_lab.accountant.transactions.telling import judged_lines, to_json
 from tidegauge_lab.local import layout
 
 SHOWN = 5
 
 
 @click.command("verify")
-@click.argument("topic")
+@click.argument("topic", required=False)
 @click.option(
     "--history",
     "histories",
@@ -39,6 +46,12 @@ SHOWN = 5
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="What `consume -o json` printed; may be given several times, in the order of reading.",
 )
+@click.option(
+    "--transactions",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A history of transactions, of any client (docs/histories.md); may be given several times.",
+)
 @click.option("--complete", is_flag=True, help="The histories hold all that was written: phantoms count too.")
 @click.option(
     "--timeout-ms",
@@ -50,28 +63,50 @@ SHOWN = 5
 @verb_options
 @reports_errors
 def verify(
-    topic: str,
+    topic: str | None,
     histories: tuple[Path, ...],
     reads: tuple[Path, ...],
+    transactions: tuple[Path, ...],
     complete: bool,
     timeout_ms: int,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
 ) -> None:
-    """Compare the responses that producers got with the committed log and with all replicas."""
+    """Compare the responses that producers got with the committed log and with all replicas.
+
+    With --transactions: judge histories of transactions that any client has written. Without TOPIC no cluster is
+    asked; with TOPIC what is committed of it now is the final poll.
+    """
+    if topic is None:
+        if not transactions or histories or reads:
+            raise click.UsageError("Missing argument 'TOPIC': only --transactions can be judged without a topic")
+        _tell(None, judge(read_client_histories(transactions)), output)
+        return
+    history = read_client_histories(transactions) if transactions else None
     if complete and not histories:
         raise click.UsageError("Option --complete says something of histories: give --history")
     bootstrap = servers(bootstrap_server, directory)
     event_logs, log_directories = own_folders(bootstrap, directory)
     sources = Sources(histories, reads, event_logs, log_directories, complete, timeout_ms)
     report = run(read_and_audit(bootstrap, topic, sources))
+    judgement = None
+    if history is not None:
+        history.polls.append(run(final_poll(bootstrap, topic, timeout_ms)))
+        judgement = judge(history)
+    _tell(report, judgement, output)
+
+
+def _tell(report: Report | None, judgement: Judgement | None, output: str) -> None:
+    """Print what was found; exit 1 if anything was that must not be."""
     if output == JSON:
-        print_json(report.to_json())
+        document = {} if report is None else report.to_json()
+        print_json(document if judgement is None else {**document, "transactions": to_json(judgement)})
     else:
-        for line in text_lines(report):
+        for line in (*(text_lines(report) if report else ()), *(judged_lines(judgement) if judgement else ())):
             click.echo(line)
-    if not report.is_balanced:
+    is_fine = (report is None or report.is_balanced) and (judgement is None or judgement.is_clean)
+    if not is_fine:
         raise SystemExit(EXIT_FAILED)
 
 
