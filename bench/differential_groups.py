@@ -188,9 +188,9 @@ def play(name: str, servers: str, jars: dict[str, Path]) -> Facts:
     return tools.facts
 
 
-def theirs(folder: Path, jars: dict[str, Path]) -> Facts:
+def theirs(directory: Path, jars: dict[str, Path]) -> Facts:
     """Return what the tools print of Apache Kafka."""
-    side = kafka_side.Kafka(folder, SETTINGS)
+    side = kafka_side.Kafka(directory, SETTINGS)
     try:
         side.start()
         return play("Kafka", side.bootstrap, jars)
@@ -198,9 +198,9 @@ def theirs(folder: Path, jars: dict[str, Path]) -> Facts:
         side.stop()
 
 
-def ours(folder: Path, jars: dict[str, Path]) -> Facts:
+def ours(directory: Path, jars: dict[str, Path]) -> Facts:
     """Return what the tools print of Tidegauge."""
-    cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka", settings=SETTINGS)
+    cluster = LocalCluster.create(directory / "tidegauge", 3, profile="kafka", settings=SETTINGS)
     try:
         cluster.up(READY_SECONDS)
         return play("Tidegauge", ",".join(cluster.kafka_bootstrap_servers), jars)

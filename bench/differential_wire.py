@@ -33,13 +33,13 @@ def _addresses(bootstrap: list[str]) -> list[tuple[str, int]]:
     return [(host, int(port)) for host, _, port in (one.partition(":") for one in bootstrap)]
 
 
-def theirs(folder: Path, say: Callable[[str], None]) -> Facts:
+def theirs(directory: Path, say: Callable[[str], None]) -> Facts:
     """Return Kafka's responses.
 
     Raises:
         kafka_side.Unavailable: Kafka can't be had here.
     """
-    side = kafka_side.Kafka(folder, SETTINGS)
+    side = kafka_side.Kafka(directory, SETTINGS)
     try:
         side.start()
         return responses(_addresses(side.bootstrap.split(",")), lambda part: say(f"Kafka: {part}"))
@@ -47,10 +47,10 @@ def theirs(folder: Path, say: Callable[[str], None]) -> Facts:
         side.stop()
 
 
-def ours(folder: Path, say: Callable[[str], None]) -> Facts:
+def ours(directory: Path, say: Callable[[str], None]) -> Facts:
     """Return Tidegauge's responses."""
     settings = {name: value for name, value in SETTINGS.items() if name in BROKER_SETTINGS}
-    cluster = LocalCluster.create(folder / "tidegauge", 3, profile="kafka", settings=settings)
+    cluster = LocalCluster.create(directory / "tidegauge", 3, profile="kafka", settings=settings)
     try:
         cluster.up(READY_SECONDS)
         return responses(_addresses(cluster.kafka_bootstrap_servers), lambda part: say(f"Tidegauge: {part}"))

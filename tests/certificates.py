@@ -21,13 +21,13 @@ class Identity(NamedTuple):
 class Authority:
     """Issues certificates into a directory."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str) -> None:
         if shutil.which("openssl") is None:
             pytest.skip("the openssl program makes the certificates, and it is not installed")
-        self._folder = folder
+        self._directory = directory
         self._name = name
-        self._key = folder / f"authority-{name}.key"
-        self.certificate = folder / f"authority-{name}.pem"
+        self._key = directory / f"authority-{name}.key"
+        self.certificate = directory / f"authority-{name}.pem"
         _openssl(
             "req", "-x509", *_NEW_KEY, "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", str(self._key),
             "-out", str(self.certificate), "-addext", "basicConstraints=critical,CA:TRUE",
@@ -38,7 +38,7 @@ class Authority:
     ) -> Identity:
         """A certificate; with negative ``days`` it has expired already."""
         key, request, certificate, both, extension = (
-            self._folder / f"{name}.{end}" for end in ("key", "csr", "pem", "both.pem", "ext")
+            self._directory / f"{name}.{end}" for end in ("key", "csr", "pem", "both.pem", "ext")
         )
         extension.write_text(f"subjectAltName={subject_alternative_name}\n")
         _openssl("req", *_NEW_KEY, "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request))

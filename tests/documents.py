@@ -138,8 +138,8 @@ def renamed(text: str, names: Mapping[int, int]) -> str:
 class Reader:
     """Follows a page in a directory of its own; ``close`` takes down what the page left running."""
 
-    def __init__(self, folder: Path, base_port: int) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, base_port: int) -> None:
+        self._directory = directory
         self._base_port = base_port
         self._names: dict[int, int] = {}
         bare = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGAUGE_")}
@@ -154,7 +154,7 @@ class Reader:
 
     def _choose_ports(self) -> None:
         """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port."""
-        directory = self._folder / "tidegauge-data"
+        directory = self._directory / "tidegauge-data"
         if not directory.exists():
             LocalCluster.create(directory, 3, base_port=self._base_port, kafka_port=self._base_port + _KAFKA_PORTS)
             planned = load_cluster_file(directory)
@@ -181,7 +181,7 @@ class Reader:
         """Exit code and output; None, and what was printed so far, where it does not end. Its children end with it."""
         with subprocess.Popen(
             program,
-            cwd=self._folder,
+            cwd=self._directory,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # as in a terminal
@@ -213,12 +213,12 @@ class Reader:
     def _controller(self) -> int:
         command = ["tidegauge", "status", "-o", "json"]
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=150, check=True
+            command, cwd=self._directory, env=self._environment, capture_output=True, text=True, timeout=150, check=True
         )
         return int(json.loads(done.stdout)["controller"]["broker"])
 
     def close(self) -> None:
         """Nothing is left running."""
-        if (self._folder / "tidegauge-data").exists():
+        if (self._directory / "tidegauge-data").exists():
             command = ["tidegauge", "down", "--purge"]
-            subprocess.run(command, cwd=self._folder, env=self._environment, timeout=120, check=True)
+            subprocess.run(command, cwd=self._directory, env=self._environment, timeout=120, check=True)

@@ -33,17 +33,17 @@ async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **se
     return TopicPartition(name, 0)
 
 
-def without_java(folder: Path) -> dict[str, str]:
+def without_java(links: Path) -> dict[str, str]:
     """Return this process's variables, changed so that no Java is found on this machine: links to all other programs.
 
     Args:
         directory: for the links; made here.
     """
-    folder.mkdir()
+    links.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
         for program in Path(directory).glob("*") if directory else ():
-            link = folder / program.name
+            link = links / program.name
             if program.name != "java" and not link.is_symlink():
                 link.symlink_to(program)
     hidden = {"JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR"}
-    return {name: value for name, value in os.environ.items() if name not in hidden} | {"PATH": str(folder)}
+    return {name: value for name, value in os.environ.items() if name not in hidden} | {"PATH": str(links)}

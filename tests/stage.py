@@ -26,16 +26,16 @@ class Stage:
         strays: names of replicas (``T-P``) that may be left on a broker's disk: it was dead when it lost them.
     """
 
-    def __init__(self, folder: Path, zookeeper: str, base_port: int, brokers: int = 3) -> None:
+    def __init__(self, directory: Path, zookeeper: str, base_port: int, brokers: int = 3) -> None:
         self.strays: set[tuple[int, str]] = set()
-        self.switch = folder / "stop-at"
+        self.switch = directory / "stop-at"
         settings = {
             SETTING: str(self.switch),
             "zookeeper.session.timeout.ms": "4000",
             "auto.leader.rebalance.enable": "false",
         }
         self.cluster = LocalCluster.create(
-            folder / "cluster", brokers, zookeeper=zookeeper, base_port=base_port, settings=settings
+            directory / "cluster", brokers, zookeeper=zookeeper, base_port=base_port, settings=settings
         )
         self.cluster.up()
         self.view = ZooKeeperView(self.cluster.file.zookeeper_address)
@@ -114,9 +114,9 @@ class Stage:
             data = self.cluster.directory / f"broker-{broker}" / "data"
             on_disk = {path.name for path in data.iterdir() if path.is_dir() and not path.name.endswith("-delete")}
             found += [f"broker {broker}'s disk: {name}" for name in on_disk ^ held if (broker, name) not in self.strays]
-        return found + await self._told_otherwise(states)
+        return found + await self._reported_otherwise(states)
 
-    async def _told_otherwise(self, states: dict[str, tuple[int, int, list[int]]]) -> list[str]:
+    async def _reported_otherwise(self, states: dict[str, tuple[int, int, list[int]]]) -> list[str]:
         found = []
         async with Admin(self.cluster.bootstrap_servers) as admin:
             for broker in self.cluster.file.brokers:

@@ -27,8 +27,8 @@ FAST = {
 class Brokers:
     """See the module."""
 
-    def __init__(self, zookeeper: str, folder: Path, base_port: int, settings: Mapping[str, str] = FAST) -> None:
-        self.folder = folder
+    def __init__(self, zookeeper: str, directory: Path, base_port: int, settings: Mapping[str, str] = FAST) -> None:
+        self.directory = directory
         self.zookeeper = zookeeper
         self.settings = settings
         self.addresses = {broker_id: f"127.0.0.1:{base_port + broker_id}" for broker_id in (1, 2)}
@@ -41,7 +41,7 @@ class Brokers:
 
     def data(self, broker_id: int, name: str) -> Path:
         """A log directory."""
-        return self.folder / f"broker-{broker_id}" / name
+        return self.directory / f"broker-{broker_id}" / name
 
     def start(self, broker_id: int) -> None:
         """Start a process."""
@@ -53,7 +53,7 @@ class Brokers:
             "log.dirs": f"{self.data(broker_id, 'a')},{self.data(broker_id, 'b')}",
         }
         overrides = [part for name, value in settings.items() for part in ("--override", f"{name}={value}")]
-        with (self.folder / f"broker-{broker_id}.log").open("ab") as log:
+        with (self.directory / f"broker-{broker_id}.log").open("ab") as log:
             self.processes[broker_id] = subprocess.Popen(
                 [sys.executable, "-m", "tidegauge_broker.server.verb", *overrides], stdout=log, stderr=log
             )
@@ -66,7 +66,7 @@ class Brokers:
 
     def log_of(self, broker_id: int) -> str:
         """What a process has written to its log."""
-        return (self.folder / f"broker-{broker_id}.log").read_text()
+        return (self.directory / f"broker-{broker_id}.log").read_text()
 
 
 async def both_are_there(admin: Admin) -> bool:

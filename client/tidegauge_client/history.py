@@ -303,7 +303,7 @@ def read_history(paths: Iterable[Path], topic: str, identity: TopicIdentity | No
                 # Each record has one outcome, so its place may be forgotten.
                 place = places.pop((line["producer"], line["number"]), None)
                 if place is not None:
-                    records[place] = _answered(records[place], line)
+                    records[place] = _responded(records[place], line)
         except (KeyError, TypeError, ValueError):
             history.damaged_lines += 1
     return history
@@ -326,7 +326,7 @@ def _invocation(line: dict[str, Any]) -> SentRecord:
     )
 
 
-def _answered(record: SentRecord, line: dict[str, Any]) -> SentRecord:
+def _responded(record: SentRecord, line: dict[str, Any]) -> SentRecord:
     kind = line["type"]
     if kind == OK:
         # Does the same as _replace, which takes three times as long.

@@ -142,7 +142,7 @@ class ProducerFacade(Facade[Producer]):
         """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement."""
         acknowledged: Future[RecordMetadata] = Future()
 
-        def answered(future: asyncio.Future[RecordMetadata]) -> None:
+        def completed(future: asyncio.Future[RecordMetadata]) -> None:
             if future.cancelled():
                 acknowledged.cancel()
             elif (problem := future.exception()) is not None:
@@ -154,7 +154,7 @@ class ProducerFacade(Facade[Producer]):
             promise = await self._inner.send(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
-            promise.add_done_callback(answered)
+            promise.add_done_callback(completed)
 
         self._loop.run(hand_over())
         return acknowledged

@@ -29,7 +29,7 @@ from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind
-from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
 from tidegauge_lab.local.cluster import LocalCluster
 
 RATE = 40
@@ -96,13 +96,13 @@ class Load:
     """
 
     def __init__(
-        self, cluster: LocalCluster, folder: Path, name: str, workloads: Mapping[str, Workload] = WORKLOADS
+        self, cluster: LocalCluster, directory: Path, name: str, workloads: Mapping[str, Workload] = WORKLOADS
     ) -> None:
         self.cluster = cluster
         self.workloads = workloads
         self.topics = {kind: f"{name}-{kind}" for kind in workloads}
-        self._folder = folder
-        self._reads = folder / f"{name}.reads"
+        self._directory = directory
+        self._reads = directory / f"{name}.reads"
         self._acknowledged = dict.fromkeys(workloads, 0)
         self._ending = threading.Event()
         self._client_dies = threading.Event()
@@ -148,7 +148,7 @@ class Load:
             histories=[self._history(kind)],
             reads=[self._reads],
             event_logs=self.cluster.logs,
-            log_folders=folders_of(self.cluster.directory, self.cluster.file),
+            log_directories=directories_of(self.cluster.directory, self.cluster.file),
         )
         report = asyncio.run(read_and_audit(self.cluster.bootstrap_servers, topic, sources))
         return report, [gap for gap in self._gaps if gap.startswith(f"{topic}-")]
@@ -161,7 +161,7 @@ class Load:
         return found | (dict.fromkeys(gaps, 1))
 
     def _history(self, kind: str) -> Path:
-        return self._folder / f"{self.topics[kind]}.history"
+        return self._directory / f"{self.topics[kind]}.history"
 
     def _work(self) -> None:
         try:
@@ -233,9 +233,11 @@ class Load:
         except TidegaugeError as problem:
             history.failed(number, problem, is_definite=True)
         else:
-            future.add_done_callback(partial(self._answered, history, kind, number))
+            future.add_done_callback(partial(self._responded, history, kind, number))
 
-    def _answered(self, history: HistoryWriter, kind: str, number: int, future: asyncio.Future[RecordMetadata]) -> None:
+    def _responded(
+        self, history: HistoryWriter, kind: str, number: int, future: asyncio.Future[RecordMetadata]
+    ) -> None:
         if future.cancelled():
             return
         problem = future.exception()

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-ANSWER_SECONDS = 60.0
+RESPONSE_SECONDS = 60.0
 _READ_FD, _WRITE_FD = 3, 4  # where Chromium reads and writes
 
 
 class Page:
     """One tab."""
 
-    def __init__(self, commands: int, answers: int) -> None:
-        self._commands, self._answers = commands, answers
+    def __init__(self, commands: int, responses: int) -> None:
+        self._commands, self._responses = commands, responses
         self._rest = b""
         self._number = 0
         self._session: str | None = None
@@ -56,8 +56,8 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            assert select([self._answers], [], [], ANSWER_SECONDS)[0], "Chromium does not answer"
-            part = os.read(self._answers, 1 << 20)
+            assert select([self._responses], [], [], RESPONSE_SECONDS)[0], "Chromium does not answer"
+            part = os.read(self._responses, 1 << 20)
             assert part, "Chromium has ended"
             self._rest += part
         message, self._rest = self._rest.split(b"\0", 1)

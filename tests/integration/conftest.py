@@ -28,7 +28,7 @@ from tests.labs import resume_all
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, startup, takedown
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.ports import Reservations, is_free, shared_folder
+from tidegauge_lab.local.ports import Reservations, is_free, shared_directory
 from tidegauge_lab.local.processes import ProcessState, living_children
 from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.switches import Switches
@@ -63,7 +63,7 @@ def free_base_port(count: int = 8) -> int:
 
 def _locked(base: int) -> bool:
     """Lock the file of these ports until this process ends; False when another process has it."""
-    directory = shared_folder() / f"tidegauge-test-ports-{os.getuid()}"
+    directory = shared_directory() / f"tidegauge-test-ports-{os.getuid()}"
     directory.mkdir(exist_ok=True)
     descriptor = os.open(directory / str(base), os.O_RDWR | os.O_CREAT)
     try:
@@ -87,7 +87,7 @@ def nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     yield
     # A Java process that has ended can be reaped only when the last of its threads has ended, some ms later.
     holds_within(lambda: not living_children(), 5.0)
-    left = {pid: command_of(pid) for pid in living_children()} | processes_of_folder(base)
+    left = {pid: command_of(pid) for pid in living_children()} | processes_of_directory(base)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -101,14 +101,14 @@ def command_of(pid: int) -> str:
     return "a child"
 
 
-def processes_of_folder(folder: Path) -> dict[int, str]:
+def processes_of_directory(directory: Path) -> dict[int, str]:
     """Living processes whose command line names something in this directory, by pid."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if f"{folder}/" in command:
+                if f"{directory}/" in command:
                     found[int(entry.name)] = command.strip()
     return found
 

@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 KEPT = "kept"
 REQUEST_BYTES = 4 << 20
-ANSWER_BYTES = 8 << 20
+RESPONSE_BYTES = 8 << 20
 PER_ADDRESS = 40
 METRICS = 4
 MOST_RSS_BYTES = 600 << 20
@@ -71,7 +71,7 @@ def exposed(
         settings={
             "lab.enable": "false",
             "socket.request.max.bytes": str(REQUEST_BYTES),
-            "fetch.max.bytes": str(ANSWER_BYTES),
+            "fetch.max.bytes": str(RESPONSE_BYTES),
             "max.connections.per.ip": str(PER_ADDRESS),
             "connections.max.idle.ms": "2000",
             "metrics.listener": f"+{METRICS}",

@@ -152,7 +152,7 @@ async def test_bytes_that_are_no_request_and_requests_that_are_too_large_are_ref
 
 
 @pytest.mark.parametrize(
-    ("names", "days", "told"),
+    ("names", "days", "reported"),
     [
         ("DNS:elsewhere.example", 2, "certificate is not valid for 127.0.0.1"),
         ("IP:127.0.0.1", -1, "the broker's certificate has expired"),
@@ -160,7 +160,7 @@ async def test_bytes_that_are_no_request_and_requests_that_are_too_large_are_ref
     ],
 )
 async def test_a_client_reports_what_is_wrong_with_the_broker(
-    authority: Authority, next_base_port: Callable[[], int], names: str, days: int, told: str
+    authority: Authority, next_base_port: Callable[[], int], names: str, days: int, reported: str
 ) -> None:
     port = next_base_port()
     tls = None
@@ -169,7 +169,7 @@ async def test_a_client_reports_what_is_wrong_with_the_broker(
         tls = server_credentials(own, needs_client_certificate=False)
     async with serving(port, Limits(1 << 20), tls):
         servers = BootstrapServers([f"127.0.0.1:{port}"], security_of_files("SSL", authority.certificate))
-        assert told in await refused(servers)
+        assert reported in await refused(servers)
 
 
 async def test_a_client_reports_what_the_broker_wants_of_it(

@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 class Broker:
     """One broker process, started by the test."""
 
-    def __init__(self, zookeeper: str, folder: Path, chroot: str, port: int) -> None:
-        self.folder = folder
+    def __init__(self, zookeeper: str, directory: Path, chroot: str, port: int) -> None:
+        self.directory = directory
         self.port = port
         self.other_port = port + 1
         self.settings = {
@@ -39,7 +39,7 @@ class Broker:
             "zookeeper.connect": f"{zookeeper}/{chroot}",
             "zookeeper.session.timeout.ms": "4000",
             "zookeeper.connection.timeout.ms": "60000",
-            "log.dirs": str(folder / "data"),
+            "log.dirs": str(directory / "data"),
         }
         self.processes: list[subprocess.Popen[str]] = []
 
@@ -96,7 +96,7 @@ def test_a_broker_starts_is_ready_and_stops_cleanly(broker):
     until(broker.is_ready)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", broker.port), 30)
-    data = broker.folder / "data"
+    data = broker.directory / "data"
     assert "broker.id=7" in (data / "meta.properties").read_text()
     assert not (data / ".kafka_cleanshutdown").exists()
     assert "shut down completed" in broker.stop(process)
@@ -107,9 +107,9 @@ def test_a_directory_of_another_broker_is_refused(broker):
     process = broker.start()
     until(broker.is_ready)
     broker.stop(process)
-    before = (broker.folder / "data" / "meta.properties").read_bytes()
+    before = (broker.directory / "data" / "meta.properties").read_bytes()
     assert "7" in (sentence := broker.refused(broker_id="8")), sentence
-    assert (broker.folder / "data" / "meta.properties").read_bytes() == before
+    assert (broker.directory / "data" / "meta.properties").read_bytes() == before
 
 
 def test_a_directory_of_another_cluster_is_refused(broker):
@@ -124,14 +124,14 @@ def test_a_directory_in_use_is_refused(broker):
     broker.start()
     until(broker.is_ready)
     sentence = broker.refused(broker_id="7", listeners=f"GRPC://127.0.0.1:{broker.other_port}")
-    assert str(broker.folder / "data") in sentence
+    assert str(broker.directory / "data") in sentence
 
 
 def test_a_port_in_use_is_refused(broker):
     """gRPC would let two servers share one port; grpc.so_reuseport=0 forbids it."""
     broker.start()
     until(broker.is_ready)
-    sentence = broker.refused(broker_id="8", log_dirs=str(broker.folder / "other"))
+    sentence = broker.refused(broker_id="8", log_dirs=str(broker.directory / "other"))
     assert f"127.0.0.1:{broker.port}" in sentence
 
 
@@ -141,7 +141,7 @@ def test_an_address_that_another_broker_advertises_is_refused(broker):
     until(broker.is_ready)
     sentence = broker.refused(
         broker_id="8",
-        log_dirs=str(broker.folder / "other"),
+        log_dirs=str(broker.directory / "other"),
         listeners=f"GRPC://127.0.0.1:{broker.other_port}",
         advertised_listeners=f"GRPC://127.0.0.1:{broker.port}",
     )
@@ -153,7 +153,7 @@ def test_a_zookeeper_that_does_not_respond_is_reported(broker):
     no_broker = f"127.0.0.1:{broker.other_port}"
     sentence = broker.refused(zookeeper_connect=no_broker, zookeeper_connection_timeout_ms="1500")
     assert no_broker in sentence
-    assert not (broker.folder / "data").exists()
+    assert not (broker.directory / "data").exists()
 
 
 @pytest.mark.parametrize(

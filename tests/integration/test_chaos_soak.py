@@ -56,13 +56,13 @@ class Clients:
         deaths: how many of each kind were killed.
     """
 
-    def __init__(self, cluster: LocalCluster, topic: str, folder: Path, *, with_job: bool) -> None:
-        self.history = folder / "history"
+    def __init__(self, cluster: LocalCluster, topic: str, directory: Path, *, with_job: bool) -> None:
+        self.history = directory / "history"
         self.reads: list[Path] = []
-        self.job = Job(folder, cluster, topic) if with_job else None
+        self.job = Job(directory, cluster, topic) if with_job else None
         self._cluster = cluster
         self._topic = topic
-        self._folder = folder
+        self._directory = directory
         self._producers: list[subprocess.Popen[bytes]] = []
         self._consumers: list[subprocess.Popen[bytes]] = []
         self._turn = 0
@@ -143,7 +143,7 @@ class Clients:
         self._producers.append(self._start("produce", self._topic, *what))
 
     def _consume(self) -> None:
-        path = self._folder / f"reads-{len(self.reads)}"
+        path = self._directory / f"reads-{len(self.reads)}"
         self.reads.append(path)
         with path.open("wb") as file:
             self._consumers.append(
@@ -230,7 +230,7 @@ def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
     return holdings(cluster)
 
 
-def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with_job: bool) -> None:
+def soak(cluster: LocalCluster, directory: Path, seconds: float, seed: int, *, with_job: bool) -> None:
     """Let faults happen under load for so long, heal, and hold the accountant's verdict against it."""
     topic, warm = f"soak-{seed}", f"warm-{seed}"
     cluster.up(LIMIT_S)
@@ -240,7 +240,7 @@ def soak(cluster: LocalCluster, folder: Path, seconds: float, seed: int, *, with
             admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, configs=configs, timeout_ms=60_000)
             admin.wait_for_topic(name)
     before = warmed_up(cluster, warm)
-    clients = Clients(cluster, topic, folder, with_job=with_job)
+    clients = Clients(cluster, topic, directory, with_job=with_job)
     chaos = Chaos(cluster, [topic], seed, clients.kill_one, without=[DAMAGE])  # `consume` ends where it meets that
     with clients.at_work():
         end = time.monotonic() + seconds

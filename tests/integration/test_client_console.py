@@ -38,7 +38,7 @@ def create(cluster: LocalCluster, topic: str, partitions: int = 3) -> None:
     run(cluster, "create-topic", topic, "--partitions", str(partitions), "--replication-factor", "3")
 
 
-def answers(history: Path) -> Counter[str]:
+def responses(history: Path) -> Counter[str]:
     """Return how many lines about records there are of each kind."""
     lines = history.read_text(encoding="utf-8").splitlines()
     return Counter(kind for line in lines if (kind := json.loads(line)["type"]) != "begin")
@@ -162,7 +162,7 @@ def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
     assert producer.stdin is not None
     for line in range(10):
         producer.stdin.write(f"{line}\n")
-    until(lambda: history.exists() and answers(history)["ok"] == 10)
+    until(lambda: history.exists() and responses(history)["ok"] == 10)
     producer.send_signal(number)
     assert producer.wait(150) == code
     out, err = producer.communicate()
@@ -172,7 +172,7 @@ def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
         assert "Sent 10 records" in err
         assert "10 acknowledged, 0 failed" in err
         assert err.count("\n") == 1
-    assert answers(history) == {"invoke": 10, "ok": 10}
+    assert responses(history) == {"invoke": 10, "ok": 10}
 
 
 def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster
         producer = start(cluster, "produce", "console-frozen", "--history", str(interrupted))
         assert producer.stdin is not None
         producer.stdin.write("a line\n")
-        until(lambda: interrupted.exists() and answers(interrupted)["invoke"] == 1)
+        until(lambda: interrupted.exists() and responses(interrupted)["invoke"] == 1)
         producer.send_signal(signal.SIGINT)
         assert producer.wait(150) == 130
         _, err = producer.communicate()
@@ -196,5 +196,5 @@ def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster
     finally:
         cluster.resume(1)
     for history, count in ((expired, 3), (interrupted, 1)):
-        reported = answers(history)
+        reported = responses(history)
         assert (reported["invoke"], reported["ok"], reported["fail"] + reported["info"]) == (count, 0, count)

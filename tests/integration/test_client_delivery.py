@@ -99,12 +99,12 @@ async def test_a_frozen_bootstrap_server_costs_a_second_at_most(cluster: LocalCl
                 await admin.describe_topics([topic])
             assert time.monotonic() - begun < 25.0, "not a request's time of 30 s; the machine may be busy"
 
-            async def others_answer() -> bool:
+            async def others_respond() -> bool:
                 replicas = await admin.describe_replicas([topic])
                 assert replicas.get(0) is None
                 return all(replicas[broker] for broker in replicas if broker != 0)
 
-            await until_async(others_answer)
+            await until_async(others_respond)
     finally:
         cluster.resume(0)
 

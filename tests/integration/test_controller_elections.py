@@ -77,10 +77,10 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(make_cluster)
         story.until("alone", -1, [a], 1)
         line = f"\tTopic: clean\tPartition: 0\tLeader: none\tReplicas: {a},{b}\tIsr: {a}\tElr: N/A\tLastKnownElr: N/A"
 
-        async def told() -> bool:  # brokers hear of it after ZooKeeper
+        async def reported() -> bool:  # brokers hear of it after ZooKeeper
             return line in (await tidegauge(cluster, "describe-topic", "clean")).stdout.splitlines()
 
-        await until_async(told)
+        await until_async(reported)
 
         # b is no member: only where unclean elections are allowed does it lead.
         await asyncio.to_thread(cluster.start, b)

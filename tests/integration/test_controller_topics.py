@@ -31,7 +31,7 @@ async def admin(cluster: LocalCluster):
         yield made
 
 
-def folders(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
+def directories(cluster: LocalCluster, broker: int, topic: str) -> list[Path]:
     """The partition directories of a topic that a broker has and does not delete."""
     data = cluster.directory / f"broker-{broker}" / "data"
     return sorted(path for path in data.glob(f"{topic}-*") if not path.name.endswith("-delete"))
@@ -69,10 +69,10 @@ async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cl
     await admin.delete_topic("going")
     await admin.wait_for_topic_gone("going")
     assert "going" not in await admin.list_topics()
-    until(lambda: not folders(cluster, controller, "going") + folders(cluster, first, "going"))
+    until(lambda: not directories(cluster, controller, "going") + directories(cluster, first, "going"))
     assert view.exists("/admin/delete_topics/going")
     assert view.exists("/brokers/topics/going")
-    assert len(folders(cluster, stopped, "going")) == 1
+    assert len(directories(cluster, stopped, "going")) == 1
     with pytest.raises(TidegaugeError, match=r"Topic 'going' is marked for deletion\.") as refused:
         await admin.create_topic("going", partitions=1, replication_factor=1)
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -80,7 +80,7 @@ async def test_a_deletion_waits_for_the_broker_of_a_replica_and_then_finishes(cl
     await asyncio.to_thread(cluster.start, stopped)
     until(lambda: not view.exists("/admin/delete_topics/going"), timeout=150)
     assert not [path for path in view.tree() if "going" in path]
-    assert folders(cluster, stopped, "going") == []
+    assert directories(cluster, stopped, "going") == []
     await admin.create_topic("going", assignment=[[stopped, controller]])
     await admin.delete_topic("going")
 

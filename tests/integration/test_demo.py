@@ -55,18 +55,18 @@ def test_ctrl_c_leaves_nothing_running(tmp_path):
     until(lambda: processes_in(tmp_path) == [])  # Java ends some moments after the signal
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(directory: Path) -> dict[str, str]:
 
-    return os.environ | {"TMPDIR": str(folder)}
+    return os.environ | {"TMPDIR": str(directory)}
 
 
-def processes_in(folder: Path) -> list[str]:
+def processes_in(directory: Path) -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
         except OSError:
             continue
-        if f"{folder}/" in command:
+        if f"{directory}/" in command:
             found.append(command)
     return found

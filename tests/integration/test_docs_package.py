@@ -43,11 +43,11 @@ def run(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
-def new_environment(folder: Path, *packages: object) -> Path:
-    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+def new_environment(directory: Path, *packages: object) -> Path:
+    run(sys.executable, "-m", "venv", directory, cwd=directory.parent)
     quiet = ("--quiet", "--disable-pip-version-check")
-    run(folder / "bin/python", "-m", "pip", "install", *quiet, *packages, cwd=folder.parent)
-    return folder / "bin"
+    run(directory / "bin/python", "-m", "pip", "install", *quiet, *packages, cwd=directory.parent)
+    return directory / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +114,16 @@ def test_it_works_in_an_empty_environment(
 
 
 @contextlib.contextmanager
-def served_repository(folder: Path) -> Iterator[str]:
+def served_repository(directory: Path) -> Iterator[str]:
     """This repository by HTTP; gives its address."""
-    run("git", "clone", "--quiet", "--bare", ROOT, folder / "tidegauge.git", cwd=folder)
-    run("git", "update-server-info", cwd=folder / "tidegauge.git")
+    run("git", "clone", "--quiet", "--bare", ROOT, directory / "tidegauge.git", cwd=directory)
+    run("git", "update-server-info", cwd=directory / "tidegauge.git")
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *words: object) -> None:  # noqa: A002  (its name in the library)
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=directory)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -58,7 +58,7 @@ def make_topic(brokers: LocalCluster, name: str, assignment: str) -> None:
     tidegauge(brokers, "create-topic", name, "--replica-assignment", assignment)
 
 
-def told(brokers: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+def reported(brokers: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tidegauge(brokers, "timeline", "-o", "json", *arguments).splitlines()]
 
 
@@ -117,7 +117,7 @@ def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster
     tidegauge(brokers, "produce", "story", stdin="one\n")
 
     def story() -> list[tuple[str, str, Any]]:
-        events = told(brokers, "--partition", "story-0")
+        events = reported(brokers, "--partition", "story-0")
         return [
             (event["source"], event["kind"], event.get("new", event.get("leader_epoch", event.get("action"))))
             for event in events
@@ -168,7 +168,7 @@ def test_no_event_log_shows_a_high_watermark_above_a_log_end_offset(brokers: Loc
     ends: dict[str, int] = {}
     marks: dict[str, int] = {}
     both = 0
-    for event in told(brokers, "--partition", "rate-0"):
+    for event in reported(brokers, "--partition", "rate-0"):
         if event["kind"] == "log_end_offset":
             ends[event["source"]] = event["new"]
         elif event["kind"] == "high_watermark":

@@ -24,8 +24,8 @@ pytestmark = [
 ]
 
 
-def process_in(folder: Path, name: str) -> LabProcess:
-    return LabProcess(name, folder / name, folder / "logs" / f"{name}.log")
+def process_in(directory: Path, name: str) -> LabProcess:
+    return LabProcess(name, directory / name, directory / "logs" / f"{name}.log")
 
 
 def broker_command(config: Path) -> list[str]:

@@ -66,12 +66,12 @@ def make_batch(*pairs: tuple[bytes | None, bytes | None], time_ms: int, codec: i
     return bytes(builder.build())
 
 
-def write_log(folder: Path, *, compact: bool) -> Path:
+def write_log(directory: Path, *, compact: bool) -> Path:
     """A log of several segments: all codecs, two epochs, a producer, tombstones; the partition's directory."""
     given = {"log.segment.bytes": "1500", "log.index.interval.bytes": "100", "log.cleaner.min.cleanable.ratio": "0"}
     broker, _ = parse_broker_settings(given | ({"log.cleanup.policy": "compact"} if compact else {}))
     manager = LogManager.open(
-        [folder],
+        [directory],
         broker_id=1,
         cluster_id="abcdefghijklmnopqrstuv",
         broker=broker,
@@ -94,7 +94,7 @@ def write_log(folder: Path, *, compact: bool) -> Path:
         for group in cleaning.map_keys():
             assert cleaning.replace(group, cleaning.write(group))
     manager.close({})
-    return folder / str(AT)
+    return directory / str(AT)
 
 
 def files_of(directory: Path) -> list[str]:
@@ -196,13 +196,13 @@ def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, kafka_jars, t
         opened.close({}, clean=False)
 
 
-def open_kafkas(folder: Path, broker_id: int) -> LogManager:
+def open_kafkas(directory: Path, broker_id: int) -> LogManager:
     (cluster,) = (
-        line for line in (folder / "meta.properties").read_text().splitlines() if line.startswith("cluster.id")
+        line for line in (directory / "meta.properties").read_text().splitlines() if line.startswith("cluster.id")
     )
     broker, _ = parse_broker_settings({})
     return LogManager.open(
-        [folder],
+        [directory],
         broker_id=broker_id,
         cluster_id=cluster.partition("=")[2],
         broker=broker,

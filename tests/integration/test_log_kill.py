@@ -35,13 +35,13 @@ Record = tuple[int, int]
 """Offset, and the number of the step that wrote it; its key is the offset's remainder."""
 
 
-def open_manager(folder: Path, *, compact: bool) -> LogManager:
+def open_manager(directory: Path, *, compact: bool) -> LogManager:
     """Segments of a few batches, so that much is rolled; with compaction all is always dirty enough."""
     given = {"log.segment.bytes": "1200", "log.index.interval.bytes": "100", "log.segment.delete.delay.ms": "0"}
     given |= {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": "0"} if compact else {}
     broker, _ = parse_broker_settings(given)
     return LogManager.open(
-        [folder],
+        [directory],
         broker_id=1,
         cluster_id="abcdefghijklmnopqrstuv",
         broker=broker,
@@ -58,7 +58,7 @@ def steps(seed: int, *, compact: bool) -> Iterator[tuple[str, int]]:
         yield name, dice.randrange(1, 6)
 
 
-def told_by(records: list[Record], number: int, step: tuple[str, int]) -> list[Record]:
+def reported_by(records: list[Record], number: int, step: tuple[str, int]) -> list[Record]:
     """The records after a step. Compaction is not followed: what must stay is looked at in the end."""
     name, count = step
     end = records[-1][0] + 1 if records else 0
@@ -111,9 +111,9 @@ def held(log: PartitionLog) -> list[Record]:
     return found
 
 
-def killed(folder: Path, seed: int, at_least: int, *, compact: bool) -> list[list[Record]]:
+def killed(directory: Path, seed: int, at_least: int, *, compact: bool) -> list[list[Record]]:
     """Let the process run, kill it after so many steps or a little more; the records after each step it may be in."""
-    command = [sys.executable, __file__, str(folder), str(seed), str(int(compact))]
+    command = [sys.executable, __file__, str(directory), str(seed), str(int(compact))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         reported = sum(1 for _ in itertools.islice(process.stdout, at_least))
@@ -123,7 +123,7 @@ def killed(folder: Path, seed: int, at_least: int, *, compact: bool) -> list[lis
     records: list[Record] = []
     history = [records]
     for number, step in enumerate(itertools.islice(steps(seed, compact=compact), reported + 1)):
-        records = told_by(records, number, step)
+        records = reported_by(records, number, step)
         history.append(records)
     return history[-2:]
 
@@ -132,10 +132,10 @@ def newest_of_each_key(records: list[Record]) -> dict[int, Record]:
     return {record[0] % KEYS: record for record in records}
 
 
-def check(folder: Path, seed: int, at_least: int, *, compact: bool) -> None:
-    before, after = killed(folder, seed, at_least, compact=compact)
+def check(directory: Path, seed: int, at_least: int, *, compact: bool) -> None:
+    before, after = killed(directory, seed, at_least, compact=compact)
     longer, shorter = sorted((before, after), key=len, reverse=True)
-    manager = open_manager(folder, compact=compact)
+    manager = open_manager(directory, compact=compact)
     log = manager.get_or_create(AT, "topicidtopicidtopicidt", is_new=True)
     found = held(log)
     if compact:
@@ -162,10 +162,10 @@ def test_many_killed_processes(tmp_path: Path, compact: bool) -> None:
         check(tmp_path / str(seed), seed, random.Random(seed).randrange(1, 400), compact=compact)
 
 
-def main(folder: str, seed: str, compact: str) -> None:
+def main(directory: str, seed: str, compact: str) -> None:
     """The process."""
     is_compact = bool(int(compact))
-    manager = open_manager(Path(folder), compact=is_compact)
+    manager = open_manager(Path(directory), compact=is_compact)
     log = manager.get_or_create(AT, "topicidtopicidtopicidt", is_new=True)
     for number, step in enumerate(steps(int(seed), compact=is_compact)):
         do(manager, log, number, step)

@@ -22,18 +22,18 @@ filterwarnings =
 """
 
 
-def begin(folder: Path, tests: str, *options: str) -> subprocess.Popen[str]:
+def begin(directory: Path, tests: str, *options: str) -> subprocess.Popen[str]:
     """Run pytest on one file of tests."""
-    folder.mkdir()
-    (folder / "pytest.ini").write_text(INI)
-    (folder / "test_it.py").write_text(textwrap.dedent(tests))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")]
+    directory.mkdir()
+    (directory / "pytest.ini").write_text(INI)
+    (directory / "test_it.py").write_text(textwrap.dedent(tests))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(directory / "temp")]
     # Nothing of this session's pytest may reach that one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     environment["COLUMNS"] = "160"  # pytest shortens its summary lines at the width of the terminal
     return subprocess.Popen(
         [*command, "-rA", *options],
-        cwd=folder,
+        cwd=directory,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -41,9 +41,9 @@ BROKERS = (0, 1, 2, 3)
 class Movers(Stage):
     """Four brokers, load on a topic, and the verb."""
 
-    def __init__(self, folder: Path, zookeeper: str, base_port: int) -> None:
-        super().__init__(folder, zookeeper, base_port, brokers=len(BROKERS))
-        self.folder = folder
+    def __init__(self, directory: Path, zookeeper: str, base_port: int) -> None:
+        super().__init__(directory, zookeeper, base_port, brokers=len(BROKERS))
+        self.directory = directory
 
     def run(self, *arguments: object) -> Result:
         """``reassign-partitions``, in this process."""
@@ -59,7 +59,7 @@ class Movers(Stage):
     def file_of(self, topic: str, *replicas: Sequence[int]) -> Path:
         """A reassignment file: the replicas of partitions 0, 1, ..."""
         targets = {TopicPartition(topic, index): tuple(members) for index, members in enumerate(replicas)}
-        path = self.folder / f"{topic}.json"
+        path = self.directory / f"{topic}.json"
         path.write_text(plan.compact(plan.document_of(targets)))
         return path
 
@@ -88,14 +88,14 @@ class Movers(Stage):
 
         The body gets what waits until records have been acknowledged again.
         """
-        history = self.folder / f"{topic}.history"
+        history = self.directory / f"{topic}.history"
         where = ["--dir", str(self.cluster.directory)]
         command = [TIDEGAUGE, "produce", topic, "--acks", "all", "--history", str(history), *where]
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=PIPE)
         feeding = asyncio.ensure_future(_feed(process))
 
         async def flows() -> None:
-            await _acknowledged_anew(history)
+            await _acknowledged_again(history)
 
         try:
             await flows()
@@ -122,7 +122,7 @@ async def _feed(process: asyncio.subprocess.Process) -> None:
         await pace(0.005)
 
 
-async def _acknowledged_anew(history: Path) -> None:
+async def _acknowledged_again(history: Path) -> None:
     def count() -> int:
         return history.read_bytes().count(b'"type":"ok"') if history.exists() else 0
 

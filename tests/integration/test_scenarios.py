@@ -55,13 +55,13 @@ Story = dict[str, Any]
 Play = Callable[[str, int], Future[Story]]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(directory: Path) -> dict[str, str]:
     """All temporary directories inside this one, where leftovers are looked for; runs at one time must share it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return {**os.environ, "TMPDIR": str(folder), "NO_COLOR": "1"}
+    directory.mkdir(parents=True, exist_ok=True)
+    return {**os.environ, "TMPDIR": str(directory), "NO_COLOR": "1"}
 
 
-def play(name: str, folder: Path, zookeeper: str) -> Story:
+def play(name: str, directory: Path, zookeeper: str) -> Story:
     """Run a scenario as a user does; its JSON, with the exit code."""
     done = subprocess.run(
         [TIDEGAUGE, "scenario", "run", name, "-o", "json", "--zookeeper", zookeeper],
@@ -69,7 +69,7 @@ def play(name: str, folder: Path, zookeeper: str) -> Story:
         text=True,
         timeout=LIMIT_SECONDS,
         check=False,
-        env=environment(folder),
+        env=environment(directory),
     )
     assert done.stdout, f"{name} wrote nothing but: {done.stderr}"
     return {**json.loads(done.stdout), "exit_code": done.returncode, "stderr": done.stderr}

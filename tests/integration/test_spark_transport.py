@@ -497,7 +497,7 @@ def test_truncation_behind_a_restarted_query_is_found_by_epoch(cluster: Cluster,
     assert lenient.latestOffset(stored, ALL)["orders"] == {"0": 30}
 
 
-def make_anew(cluster: Cluster, *brokers: int, batches: int = 1) -> None:
+def make_again(cluster: Cluster, *brokers: int, batches: int = 1) -> None:
     """The topic is deleted and created again; its log begins at 0, under the same leader epoch."""
     for index in brokers or range(3):
         broker = cluster.brokers[index]
@@ -515,7 +515,7 @@ def test_a_topic_created_again_behind_the_reader_is_data_loss(
     reader = make_reader()
     stored = reader.latestOffset(START, ALL)
     reader.latestOffset(stored, ALL)
-    make_anew(cluster, batches=2)
+    make_again(cluster, batches=2)
     with pytest.raises(
         TidegaugeError, match=r"Topic orders was deleted and created again since .* offset 5 of orders-0"
     ):
@@ -534,7 +534,7 @@ def test_available_now_ends_where_the_new_topic_ends(cluster: Cluster, make_read
     reader = make_reader(failOnDataLoss="false")
     stored = reader.latestOffset(START, ALL)
     reader.prepareForTriggerAvailableNow()
-    make_anew(cluster)
+    make_again(cluster)
     assert reader.latestOffset(stored, ALL)["orders"] == {"0": 5}
 
 
@@ -548,7 +548,7 @@ def test_no_reader_waits_for_more_records_once_a_topic_is_created_again(
     stored = reader.latestOffset(START, limit)
     cluster.append(5)
     assert reader.latestOffset(stored, limit) == stored
-    make_anew(cluster)
+    make_again(cluster)
     assert reader.latestOffset(stored, limit)["__topic_ids"] == {"orders": OTHER_ID}
 
 
@@ -556,7 +556,7 @@ def test_a_planned_batch_of_a_topic_that_was_created_again_is_empty(cluster: Clu
     """A restarted query runs its last batch again; of the old topic nothing is left, of the new one nothing is its."""
     cluster.append(5)
     stored = make_reader().latestOffset(START, ALL)
-    make_anew(cluster)
+    make_again(cluster)
     with pytest.raises(TidegaugeError, match="created again since it was read up to offset 5"):
         make_reader().partitions(START, stored)
     assert make_reader(failOnDataLoss="false").partitions(START, stored) == []
@@ -565,7 +565,7 @@ def test_a_planned_batch_of_a_topic_that_was_created_again_is_empty(cluster: Clu
 def test_one_broker_that_knows_an_older_topic_is_outvoted(cluster: Cluster, make_reader: MakeReader) -> None:
     """A formerly partitioned broker serves old metadata for a while: that makes no query read everything again."""
     cluster.append(5)
-    make_anew(cluster, 1, 2)
+    make_again(cluster, 1, 2)
     cluster.elect(1)
     reader = make_reader()
     stored = {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}, "__topic_ids": {"orders": OTHER_ID}}

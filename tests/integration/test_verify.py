@@ -41,7 +41,7 @@ def shell(cluster: LocalCluster, tmp_path: Path) -> Shell:
 def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(shell: Shell) -> None:
     """With acks=all nothing is lost. The history holds all that was sent, though its writer died in mid-work."""
     topic = shell.topic("verify-kills", **{"min.insync.replicas": "2"})
-    history = shell.folder / "h"
+    history = shell.directory / "h"
     command = [TIDEGAUGE, "produce", topic, "--count", "1000000", "--rate", "2000", "--history", str(history)]
     producer = subprocess.Popen(
         [*command, "--dir", str(shell.cluster.directory)], stderr=subprocess.DEVNULL, env={**os.environ}
@@ -90,7 +90,7 @@ def test_what_only_the_dead_leader_had_is_lost_and_reported_by_its_level_of_acks
     assert (code, counts(document)) == (1, {"lost": 2, "phantom": 2, "duplicated": 1})
     code, document = shell.verify(topic, "h", "other", complete=True)
     assert (code, counts(document)) == (1, {"lost": 2}), "who else wrote is known now"
-    text = shell.run(verify, topic, "--history", shell.folder / "h").stdout
+    text = shell.run(verify, topic, "--history", shell.directory / "h").stdout
     assert "which holds 'e'" in text
     assert "The books do not balance: 2 lost, 1 duplicated." in text
 
@@ -139,7 +139,7 @@ def test_a_replica_that_holds_another_record_has_diverged_and_readers_see_it(she
     assert "broker 0 holds 'm2' of epoch 0, broker 1 'm3' of epoch 0" in example["message"]
 
     read = shell.run(consume, topic, "--from-beginning", "--max-messages", 2, "-o", "json")
-    (shell.folder / "reads").write_bytes(read.stdout_bytes)
+    (shell.directory / "reads").write_bytes(read.stdout_bytes)
     shell.cluster.stop(0)
     shell.wait("--leader", f"{topic}-0=1")
     code, document = shell.verify(topic, "h", reads="reads")
@@ -190,8 +190,8 @@ def test_a_damaged_replica_is_named_with_its_file_and_byte_and_the_others_are_co
 def test_the_history_distinguishes_definite_failures_from_unknown_ones(shell: Shell) -> None:
     topic = shell.topic("verify-failed", **{"max.message.bytes": "200"})
     given = b"small\n" + b"x" * 500 + b"\n"
-    assert shell.run(produce, topic, "--history", shell.folder / "h", given=given).exit_code == 1
-    records = read_history([shell.folder / "h"], topic).records
+    assert shell.run(produce, topic, "--history", shell.directory / "h", given=given).exit_code == 1
+    records = read_history([shell.directory / "h"], topic).records
     assert [(record.outcome, record.error) for record in records] == [("ok", ""), ("fail", "MESSAGE_TOO_LARGE")]
     code, document = shell.verify(topic, "h", complete=True)
     assert (code, counts(document)) == (0, {})

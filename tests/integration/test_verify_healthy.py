@@ -45,12 +45,12 @@ RETAINED = {"retention.bytes": "1500", "segment.bytes": "400", "min.insync.repli
 Row = tuple[bytes | None, bytes | None]
 
 
-class Life:
+class Story:
     """A topic's history on real brokers; ``look`` judges it."""
 
-    def __init__(self, brokers: LocalCluster, folder: Path, topic: str, settings: dict[str, str]) -> None:
+    def __init__(self, brokers: LocalCluster, directory: Path, topic: str, settings: dict[str, str]) -> None:
         self.cluster = brokers
-        self.shell = Shell(brokers, folder)
+        self.shell = Shell(brokers, directory)
         self.topic = topic
         self.settings = settings
         self.at = TopicPartition(topic, 0)
@@ -58,7 +58,7 @@ class Life:
         self.down: int | None = None
         self.looks = 0
         for name in ("h", "reads"):
-            (folder / name).touch()
+            (directory / name).touch()
         self.create()
 
     @property
@@ -104,7 +104,7 @@ class Life:
         async def send() -> None:
             async with Producer(self.cluster.bootstrap_servers, batch_size_bytes=200) as producer:
                 await producer.partitions_for(self.topic)
-                with HistoryWriter(self.shell.folder / "h", self.topic, "all", is_idempotent=True) as history:
+                with HistoryWriter(self.shell.directory / "h", self.topic, "all", is_idempotent=True) as history:
                     for number, (key, value) in enumerate(rows):
                         stamp = time.time_ns() // 1_000_000
                         history.sends_to(producer.topic_identity(self.topic))
@@ -135,7 +135,7 @@ class Life:
         read = self.shell.run(
             consume, self.topic, "--from-beginning", "--partition", 0, "--timeout-ms", 1500, "-o", "json"
         )
-        with (self.shell.folder / "reads").open("ab") as file:
+        with (self.shell.directory / "reads").open("ab") as file:
             file.write(read.stdout_bytes)
 
     def log_start(self) -> int:
@@ -157,20 +157,20 @@ class Life:
         assert (code, counts(document)) == (0, {}), document["findings"]
 
 
-MakeLife = Callable[[str, dict[str, str]], Life]
+MakeStory = Callable[[str, dict[str, str]], Story]
 
 
 @pytest.fixture
-def make_life(brokers: LocalCluster, tmp_path: Path) -> Iterator[MakeLife]:
+def make_story(brokers: LocalCluster, tmp_path: Path) -> Iterator[MakeStory]:
     """Makes topics whose brokers are all up again in the end, whatever failed."""
     brokers.up()
-    yield lambda topic, settings: Life(brokers, tmp_path, topic, settings)
+    yield lambda topic, settings: Story(brokers, tmp_path, topic, settings)
     brokers.up()
 
 
-def test_replicas_that_were_compacted_at_different_times_are_equal(make_life: MakeLife) -> None:
+def test_replicas_that_were_compacted_at_different_times_are_equal(make_story: MakeStory) -> None:
     """Each broker's cleaner goes its own way (KIP-58); tombstones vanish on one replica before the other."""
-    incarnation = make_life("healthy-compacted", COMPACTED)
+    incarnation = make_story("healthy-compacted", COMPACTED)
     incarnation.produce()
     incarnation.look()
     incarnation.stop(2)
@@ -185,9 +185,9 @@ def test_replicas_that_were_compacted_at_different_times_are_equal(make_life: Ma
     incarnation.look()
 
 
-def test_a_topic_created_again_owes_nothing_of_the_deleted_one(make_life: MakeLife) -> None:
+def test_a_topic_created_again_owes_nothing_of_the_deleted_one(make_story: MakeStory) -> None:
     """KIP-516: another id, another topic; the same history and reads go on."""
-    incarnation = make_life("healthy-again", {})
+    incarnation = make_story("healthy-again", {})
     for times in range(3):
         incarnation.produce()
         incarnation.consume()
@@ -199,10 +199,10 @@ def test_a_topic_created_again_owes_nothing_of_the_deleted_one(make_life: MakeLi
 
 
 def test_a_follower_that_begins_again_at_the_leaders_log_start_is_no_epoch_that_fell(
-    brokers: LocalCluster, make_life: MakeLife
+    brokers: LocalCluster, make_story: MakeStory
 ) -> None:
     """ReplicaFetcherThread truncates fully where its log ends below the leader's start, in the same leader epoch."""
-    incarnation = make_life("healthy-start", RETAINED)
+    incarnation = make_story("healthy-start", RETAINED)
     incarnation.produce()
     incarnation.shell.hold(incarnation.topic, 2)
     incarnation.produce()  # acks=all: until the follower that is held has left the ISR
@@ -223,7 +223,7 @@ def test_a_follower_that_begins_again_at_the_leaders_log_start_is_no_epoch_that_
     assert all(event["new"] == event["log_start_offset"] > 10 for event in truncated)
 
 
-def walk(life: Life, seed: int, steps: int) -> None:
+def walk(story: Story, seed: int, steps: int) -> None:
     dice = random.Random(seed)
     for _ in range(steps):
         name = dice.choices(["produce", "stop", "kill", "start", "delete", "again", "consume"], [6, 2, 2, 3, 1, 1, 2])[
@@ -231,27 +231,27 @@ def walk(life: Life, seed: int, steps: int) -> None:
         ]
         match name:
             case "produce":
-                life.produce()
+                story.produce()
             case "stop" | "kill":
-                life.stop(dice.randrange(3), kill=name == "kill")
+                story.stop(dice.randrange(3), kill=name == "kill")
             case "start":
-                life.start()
+                story.start()
             case "delete":
-                life.delete_records()
+                story.delete_records()
             case "again":
-                life.create_again()
+                story.create_again()
             case _:
-                life.consume()
-        life.look()
-    life.start()
-    life.look()
+                story.consume()
+        story.look()
+    story.start()
+    story.look()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("settings", [COMPACTED, RETAINED, COMPACTED | {"cleanup.policy": "compact,delete"}])
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_a_healthy_topic_goes_through_its_books_balance(
-    make_life: MakeLife, settings: dict[str, str], seed: int
+    make_story: MakeStory, settings: dict[str, str], seed: int
 ) -> None:
     policy = settings.get("cleanup.policy", "delete").replace(",", "-")
-    walk(make_life(f"healthy-{policy}-{seed}", settings), seed, 25)
+    walk(make_story(f"healthy-{policy}-{seed}", settings), seed, 25)

@@ -190,7 +190,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         page.open(watching.url)
         text = f"[...document.querySelectorAll('.group')].find(one => one.textContent.startsWith('{at}'))?.textContent"
         page.until(f"({text} || '').includes('leader 2')")
-        names_are_told(page, at)
+        names_are_shown(page, at)
         sizes_and_colours_fit(page)
         nothing_stands_in_anybodys_way(page)
         a_change_touches_only_its_row(page, cluster, at)
@@ -201,7 +201,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         the_page_finds_a_new_run_of_its_server(page, cluster, watching, text)
 
 
-def names_are_told(page: Page, at: str) -> None:
+def names_are_shown(page: Page, at: str) -> None:
     reported = page.accessible()
     assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(reported)
     heads = [name.split()[:2] for role, name in reported if role == "columnheader"]

@@ -31,12 +31,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 class Server:
     """A ZooKeeper process that can be killed and started again on its data."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, directory: Path, port: int) -> None:
         self.port = port
-        self.folder = folder
-        self.config = folder / "zoo.cfg"
+        self.directory = directory
+        self.config = directory / "zoo.cfg"
         self.config.write_text(
-            f"tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\ndataDir={folder / 'data'}\n"
+            f"tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\ndataDir={directory / 'data'}\n"
             f"clientPort={self.port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
         )
         self.process: subprocess.Popen[bytes] | None = None
@@ -45,7 +45,7 @@ class Server:
         jars = Path(sysconfig.get_paths()["purelib"]) / "pyspark" / "jars" / "*"
         flags = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        with (self.folder / "zookeeper.log").open("ab") as log:
+        with (self.directory / "zookeeper.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [java_program(), *flags, "-cp", str(jars), main, str(self.config)], stdout=log, stderr=log
             )

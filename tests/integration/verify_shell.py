@@ -22,9 +22,9 @@ from tidegauge_lab.switches import Switches
 class Shell:
     """Verbs on the shared cluster, run in this process: a start of Python for each would cost more than the work."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self.cluster = cluster
-        self.folder = folder
+        self.directory = directory
 
     def run(self, verb: click.Command, *arguments: object, given: bytes = b"") -> Result:
         where = ("--dir", str(self.cluster.directory))
@@ -32,14 +32,14 @@ class Shell:
 
     def produce(self, topic: str, *values: str, acks: str = "all", history: str = "h") -> None:
         given = "".join(f"{value}\n" for value in values).encode()
-        done = self.run(produce, topic, "--acks", acks, "--history", self.folder / history, given=given)
+        done = self.run(produce, topic, "--acks", acks, "--history", self.directory / history, given=given)
         assert done.exit_code == 0, done.stderr
 
     def verify(
         self, topic: str, *histories: str, reads: str = "", complete: bool = False
     ) -> tuple[int, dict[str, Any]]:
-        more = [word for name in histories for word in ("--history", self.folder / name)]
-        more += ["--reads", self.folder / reads] if reads else []
+        more = [word for name in histories for word in ("--history", self.directory / name)]
+        more += ["--reads", self.directory / reads] if reads else []
         done = self.run(verify, topic, *more, *(["--complete"] if complete else []), "-o", "json")
         assert done.stdout, done.stderr
         return done.exit_code, json.loads(done.stdout)

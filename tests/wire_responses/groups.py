@@ -66,7 +66,7 @@ def groups(probe: Probe) -> None:
     stranger = next(broker for broker in probe.brokers if broker != mine)
     _coordinators(probe)
     _refused_joins(probe, mine, stranger)
-    member = _life(probe, mine)
+    member = _membership(probe, mine)
     _offsets(probe, mine, stranger, member)
     if probe.serves(*ADMIN_APIS):
         _administration(probe, mine, stranger)
@@ -104,7 +104,7 @@ def _refused_joins(probe: Probe, mine: int, stranger: int) -> None:
             probe.case(f"JoinGroup v{version} {name}", mine, version, request)
 
 
-def _life(probe: Probe, mine: int) -> str:
+def _membership(probe: Probe, mine: int) -> str:
     member = str(probe.case("JoinGroup first", mine, 5, join()).member_id)
     probe.case("JoinGroup with the id", mine, 5, join(member=member))
     sync = {"group_id": GROUP, "member_id": member, "protocol_type": "consumer", "protocol_name": "range"}
@@ -165,16 +165,16 @@ def _administration(probe: Probe, mine: int, stranger: int) -> None:
     def describe(name: str) -> Any:
         return message("DescribeGroups", groups=[name])
 
-    def told(found: Any) -> Any:
+    def described(found: Any) -> Any:
         return [
             (one.error_code, one.group_state, one.protocol_type, one.protocol_data, len(one.members))
             for one in found.groups
         ]
 
-    probe.case("DescribeGroups", mine, 5, describe(GROUP), told)
+    probe.case("DescribeGroups", mine, 5, describe(GROUP), described)
     unknown = "probe-unknown"
-    probe.case("DescribeGroups unknown", coordinator(probe, unknown), 5, describe(unknown), told)
-    probe.case("DescribeGroups at another broker", stranger, 5, describe(GROUP), told)
+    probe.case("DescribeGroups unknown", coordinator(probe, unknown), 5, describe(unknown), described)
+    probe.case("DescribeGroups at another broker", stranger, 5, describe(GROUP), described)
     probe.case("DeleteGroups with members", mine, 2, message("DeleteGroups", groups_names=[GROUP]))
     items = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
     probe.case("OffsetDelete", mine, 0, message("OffsetDelete", group_id=GROUP, topics=items))

@@ -92,10 +92,10 @@ class Following:
         return out
 
     def epoch_ends_received(
-        self, leader: int, request_id: int, answers: Sequence[EpochEndResult], now_ms: int
+        self, leader: int, request_id: int, responses: Sequence[EpochEndResult], now_ms: int
     ) -> list[Effect]:
         """Apply the response to an EpochRound. A partition that it leaves out asks again later."""
         out: list[Effect] = []
-        for partition in self.rounds.epoch_ends_received(leader, request_id, answers, now_ms, out):
+        for partition in self.rounds.epoch_ends_received(leader, request_id, responses, now_ms, out):
             self._parked.settle(partition, out)
         return out

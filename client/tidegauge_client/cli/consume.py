@@ -69,8 +69,8 @@ class Printing:
         self.render = render
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
-        self._told: dict[TopicPartition, str] = {}
-        self._group_told = ""
+        self._shown: dict[TopicPartition, str] = {}
+        self._group_shown = ""
         self.count = 0
 
     async def run(self, consumer: Consumer) -> None:
@@ -95,20 +95,20 @@ class Printing:
             self._tell_group(consumer)
         if has_waited:
             for at, words in now.items():
-                if self._told.get(at) != words:
+                if self._shown.get(at) != words:
                     say(f"Nothing can be read from {at} at the moment, and it is retried: {words}")
-            self._told = now
+            self._shown = now
         else:
-            self._told = {at: words for at, words in self._told.items() if at in now}
+            self._shown = {at: words for at, words in self._shown.items() if at in now}
 
     def _tell_group(self, consumer: GroupConsumer) -> None:
         """Report, once for each reason, why the group cannot be joined."""
         trouble = consumer.group_trouble()
         words = "" if trouble is None else str(trouble)
-        if words and words != self._group_told:
+        if words and words != self._group_shown:
             group = consumer.group_metadata().group_id
             say(f"Group {group} cannot be joined at the moment, and it is retried: {words}")
-        self._group_told = words
+        self._group_shown = words
 
     def tell_count(self) -> None:
         """Print Kafka's last line."""

@@ -54,7 +54,7 @@ _TITLES = {
     "health": "Controller",
     "lab": "Lab",
 }
-Answers = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+Responses = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 
 
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
@@ -145,12 +145,16 @@ def lab_facts(at: TopicPartition, in_force: Mapping[int, lab_pb2.ListFaultsRespo
 
 
 def facts_of(
-    cluster: ClusterInfo, part: PartitionInfo, answers: Answers, configs: Mapping[str, str | None], lag_ms: int | None
+    cluster: ClusterInfo,
+    part: PartitionInfo,
+    responses: Responses,
+    configs: Mapping[str, str | None],
+    lag_ms: int | None,
 ) -> Facts:
     """Combine the responses of the brokers."""
     said = {
         broker: one
-        for broker, replicas in answers.items()
+        for broker, replicas in responses.items()
         for one in replicas or ()
         if (one.topic, one.partition) == part.topic_partition
     }
@@ -163,7 +167,7 @@ def facts_of(
         leader=part.leader_id,
         leader_epoch=part.leader_epoch,
         live=frozenset(cluster.brokers),
-        silent=frozenset(broker for broker, replicas in answers.items() if replicas is None),
+        silent=frozenset(broker for broker, replicas in responses.items() if replicas is None),
         offline=frozenset(part.offline_replicas) | directories,
         led=_led(leader) if leader is not None and _leads(leader, part) else None,
         own_hws={broker: one.high_watermark for broker, one in said.items() if one.role == "follower"},

@@ -49,13 +49,13 @@ from tidegauge_client.records import Headers
 from tidegauge_client.sender import Counters
 
 TOPIC_TIMEOUT_MS = 2_000
-LAST_ANSWERS_MS = 5_000
+LAST_RESPONSES_MS = 5_000
 LINGER_MS = 5
 REQUEST_TIMEOUT_MS = 30_000
 DELIVERY_TIMEOUT_MS = 120_000
 BATCH_SIZE_BYTES = 65_536
 NUMBERS_AT_ONCE = 1_000
-PROBLEMS_TOLD = 5
+PROBLEMS_REPORTED = 5
 ACKS: dict[str, Literal["all", 0, 1]] = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 
@@ -126,7 +126,7 @@ class Work:
         if self.history is not None:
             self.history.failed(index, problem, is_definite=is_definite)
 
-    def answered(self, index: int, future: asyncio.Future[RecordMetadata]) -> None:
+    def responded(self, index: int, future: asyncio.Future[RecordMetadata]) -> None:
         """Handle the acknowledgement, or why there is none."""
         if future.cancelled():
             return
@@ -175,7 +175,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                 if work.transactions is not None:
                     raise TransactionFailed(f"The transaction can't go on: {problem}") from None
             else:
-                future.add_done_callback(partial(work.answered, index))
+                future.add_done_callback(partial(work.responded, index))
             index += 1
             if work.transactions is not None:
                 await work.transactions.after_record()
@@ -361,8 +361,8 @@ async def _interrupt(producer: Producer, work: Work) -> None:
     """Abort the open transaction, or wait for the last acknowledgements; both only for a while."""
     if work.transactions is not None:
         with suppress(TransactionFailed, TimeoutError):
-            await asyncio.wait_for(work.transactions.give_up(), LAST_ANSWERS_MS / 1000)
-    await producer.stop(LAST_ANSWERS_MS)
+            await asyncio.wait_for(work.transactions.give_up(), LAST_RESPONSES_MS / 1000)
+    await producer.stop(LAST_RESPONSES_MS)
 
 
 def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
@@ -379,7 +379,7 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
         ends = {} if done is None else {"committed": done.committed, "aborted": done.aborted, "open": int(done.is_open)}
         print_json(summary | ({"transactions": ends} if ends else {}))
     else:
-        for (code, sentence), times in work.problems.most_common(PROBLEMS_TOLD):
+        for (code, sentence), times in work.problems.most_common(PROBLEMS_REPORTED):
             say(f"{times} records failed: {TidegaugeError(code, sentence)}")
         say(
             f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
@@ -392,6 +392,6 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
 
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:
     """Fail with one error document, with the code of most failed records."""
-    reported = problems.most_common(PROBLEMS_TOLD)
+    reported = problems.most_common(PROBLEMS_REPORTED)
     sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in reported)
     fail(sentence or "records failed", JSON, code=reported[0][0][0] if reported else None)

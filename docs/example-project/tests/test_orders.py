@@ -29,7 +29,7 @@ async def test_no_confirmed_order_is_lost_when_a_leader_dies(tidegauge_cluster, 
     assert set(orders.values()) == {1}, "and none is there twice"
 
 
-async def test_an_order_that_nobody_confirms_is_told_to_be_so(tidegauge_cluster, tidegauge_topic):
+async def test_an_order_without_confirmation_is_reported_so(tidegauge_cluster, tidegauge_topic):
     cluster = tidegauge_cluster.aio
     leader = await cluster.leader_of(tidegauge_topic)
     others = [broker for broker in tidegauge_cluster.brokers if broker != leader]

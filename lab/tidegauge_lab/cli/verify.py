@@ -23,7 +23,7 @@ from tidegauge_lab.accountant.books import MEANINGS, Kind
 from tidegauge_lab.accountant.ledger import Account
 from tidegauge_lab.accountant.reading.client_history import read_client_histories
 from tidegauge_lab.accountant.reading.final_poll import final_poll
-from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
 from tidegauge_lab.accountant.transactions.judging import Judgement, judge
 from tidegauge_lab.accountant.transactions.telling import judged_lines, to_json
 from tidegauge_lab.local import layout
@@ -87,7 +87,7 @@ def verify(
     if complete and not histories:
         raise click.UsageError("Option --complete says something of histories: give --history")
     bootstrap = servers(bootstrap_server, directory)
-    event_logs, log_directories = own_folders(bootstrap, directory)
+    event_logs, log_directories = own_directories(bootstrap, directory)
     sources = Sources(histories, reads, event_logs, log_directories, complete, timeout_ms)
     report = run(read_and_audit(bootstrap, topic, sources))
     judgement = None
@@ -110,14 +110,14 @@ def _tell(report: Report | None, judgement: Judgement | None, output: str) -> No
         raise SystemExit(EXIT_FAILED)
 
 
-def own_folders(bootstrap: list[str], directory: Path) -> tuple[Path | None, dict[int, Path]]:
+def own_directories(bootstrap: list[str], directory: Path) -> tuple[Path | None, dict[int, Path]]:
     """Return the directories of event logs and broker logs, if the cluster asked is the one in the directory."""
     if not (directory / FILE_NAME).exists():
         return None, {}
     file = load_cluster_file(directory)
     if not set(bootstrap) <= set(file.bootstrap_servers):
         return None, {}
-    return directory / layout.LOGS, folders_of(directory, file)
+    return directory / layout.LOGS, directories_of(directory, file)
 
 
 # Text

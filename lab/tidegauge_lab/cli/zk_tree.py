@@ -25,7 +25,7 @@ from tidegauge.znodes import BROKER_IDS
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.cli.common import lab_verb
 
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.25
 
 
@@ -57,7 +57,7 @@ class _Client:
 
     def __enter__(self) -> Self:
         try:
-            self._client.start(timeout=ANSWER_SECONDS)
+            self._client.start(timeout=RESPONSE_SECONDS)
         except self._problems:
             self.__exit__()
             raise self._unreachable() from None

@@ -41,12 +41,12 @@ class Account:
         return self.rows.total() - len(self.rows)
 
 
-def read_parquet(folder: Path) -> Account:
+def read_parquet(directory: Path) -> Account:
     """Return the account of a directory as any Parquet reader sees it: its files, in whatever order."""
     import pyarrow.parquet  # noqa: PLC0415 - heavy, and only the demo's end needs it
 
     account = Account()
-    for path in sorted(folder.glob("*.parquet")):
+    for path in sorted(directory.glob("*.parquet")):
         table = pyarrow.parquet.read_table(path, columns=["key", "value"])
         for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
             account.enter(key, value)

@@ -55,7 +55,7 @@ class Demo:
     """
 
     def __init__(self, directory: Path, rows: int | None = None, stream_seconds: float = STREAM_SECONDS) -> None:
-        self._folder = directory
+        self._directory = directory
         self._rows = rows
         self._stream_seconds = stream_seconds
         self._archive = find_archive()
@@ -66,12 +66,12 @@ class Demo:
     async def run(self) -> list[str]:
         """Tell the story; returns what was not as it should be, a sentence each."""
         began = time.monotonic()
-        cluster = await asyncio.to_thread(LocalCluster.create, self._folder / "cluster", REPLICATION_FACTOR)
+        cluster = await asyncio.to_thread(LocalCluster.create, self._directory / "cluster", REPLICATION_FACTOR)
         try:
             source = asyncio.get_running_loop().run_in_executor(None, self._read_source)
             await asyncio.to_thread(cluster.up)
             tell(f"Cluster: ZooKeeper and {REPLICATION_FACTOR} brokers, {time.monotonic() - began:.1f} s")
-            tell(f"  brokers {', '.join(cluster.bootstrap_servers)}; everything lies in {self._folder}")
+            tell(f"  brokers {', '.join(cluster.bootstrap_servers)}; everything lies in {self._directory}")
             await self._main_job(cluster, source)
         finally:
             self._query.abandon()

@@ -53,12 +53,12 @@ class Stream:
 
     async def _send(self, row: Flight) -> None:
         future = await self._producer.send(self._topic, row.value, row.key)
-        future.add_done_callback(lambda done: self._answered(row, done))
+        future.add_done_callback(lambda done: self._responded(row, done))
         self.sent += 1
         if self._marks and self.sent >= self._marks[0][0]:
             self._marks.pop(0)[1].set()
 
-    def _answered(self, row: Flight, done: asyncio.Future[RecordMetadata]) -> None:
+    def _responded(self, row: Flight, done: asyncio.Future[RecordMetadata]) -> None:
         if done.cancelled():
             self.failures.append("cancelled")
         elif (problem := done.exception()) is not None:

@@ -99,7 +99,7 @@ class LocalCluster:
             else:
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
-            layout.make_folders(directory, plan.file)
+            layout.make_directories(directory, plan.file)
             plan.file.save(directory)
         cluster = cls(directory)
         cluster.notes = plan.notes
@@ -223,7 +223,7 @@ class LocalCluster:
             TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's; or a process does not start.
             TimeLimitError: the cluster is not ready again in time.
         """
-        snapshots.folder_of(self.directory, name)
+        snapshots.directory_of(self.directory, name)
         snapshots.require_own_zookeeper(self.file)
         with self._alone():
             self._end_all(takedown.GRACE_SECONDS)
@@ -469,6 +469,6 @@ def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
     """Check what a new cluster needs of ZooKeeper before its directory is created."""
     if file.zookeeper_managed:
         zookeeper.java_command()
-        zookeeper.jars_folder()
+        zookeeper.jars_directory()
     else:
         startup.require_zookeeper(directory, file)

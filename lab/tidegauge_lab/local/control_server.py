@@ -33,7 +33,7 @@ def start(directory: Path, address: str, names: Sequence[str] = ()) -> str:
     """
     process = layout.control_process(directory)
     if process.pid is None:
-        process.make_folders()
+        process.make_directories()
         (process.directory / URL_FILE).unlink(missing_ok=True)
         since = process.log_size()
         command = [sys.executable, "-P", "-m", MODULE, "--dir", str(directory), "--listen", address]

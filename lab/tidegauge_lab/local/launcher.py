@@ -23,7 +23,7 @@ from typing import Self
 from tidegauge_lab.local.processes import LabProcess
 
 MODULE = "tidegauge_broker.server.launcher"
-_ANSWER_LIMIT_SECONDS = 60.0
+_RESPONSE_LIMIT_SECONDS = 60.0
 _END_LIMIT_SECONDS = 10.0
 _ROOM_FOR_COMMAND = " " * 4096
 """The brokers write their command lines over the launcher's: it must be long enough."""
@@ -76,7 +76,7 @@ class Launcher:
         """
         if self._process is None:
             return process.spawn(command, environment)
-        process.make_folders()
+        process.make_directories()
         variables = None if environment is None else dict(environment)
         pid = self._order(self._process, (command, str(process.directory), str(process.log_file), variables))
         if pid is None:
@@ -94,7 +94,7 @@ class Launcher:
             launcher.stdin.flush()
         except OSError:
             return None
-        responded, _, _ = select.select([launcher.stdout], [], [], _ANSWER_LIMIT_SECONDS)
+        responded, _, _ = select.select([launcher.stdout], [], [], _RESPONSE_LIMIT_SECONDS)
         line = launcher.stdout.readline() if responded else b""
         return int(line) if line else None
 

@@ -24,7 +24,7 @@ TALLIES = "tallies"
 SNAPSHOTS = "snapshots"
 BASELINE_FILE = "baseline.json"
 LOGS = "logs"
-_BROKER_FOLDER = re.compile(r"broker-\d+\Z")
+_BROKER_DIRECTORY = re.compile(r"broker-\d+\Z")
 
 
 def broker_process(directory: Path, broker_id: int) -> LabProcess:
@@ -62,7 +62,7 @@ def runs(directory: Path) -> bool:
     return any(_process(directory, path.parent.name).pid is not None for path in directory.glob("*/*.pid"))
 
 
-def make_folders(directory: Path, file: ClusterFile) -> None:
+def make_directories(directory: Path, file: ClusterFile) -> None:
     """Make the directories of a cluster that are missing."""
     names = [
         LOGS,
@@ -108,4 +108,4 @@ def _own_paths(directory: Path) -> Iterable[Path]:
     if not directory.is_dir():
         return []
     names = {ZOOKEEPER, CONTROL, SNAPSHOTS, LOGS, FILE_NAME, CLUSTER_LOCK}
-    return [path for path in directory.iterdir() if path.name in names or _BROKER_FOLDER.match(path.name)]
+    return [path for path in directory.iterdir() if path.name in names or _BROKER_DIRECTORY.match(path.name)]

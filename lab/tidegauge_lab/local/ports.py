@@ -159,7 +159,7 @@ def shortened(text: str) -> str:
     return f"{program} ... {text[len(program) + 5 - _COMMAND_LENGTH :]}"
 
 
-def shared_folder() -> Path:
+def shared_directory() -> Path:
     """Where runs on this machine meet, whatever TMPDIR says for each of them."""
     common = Path("/tmp")
     return common if os.access(common, os.W_OK) else Path(tempfile.gettempdir())
@@ -179,7 +179,7 @@ class Reservations:
         now_seconds: Callable[[], float] = time.time,
         runs: Callable[[Path], bool] = layout.runs,
     ) -> None:
-        self._path = path or shared_folder() / f"tidegauge-ports-{os.getuid()}.json"
+        self._path = path or shared_directory() / f"tidegauge-ports-{os.getuid()}.json"
         self._now_seconds = now_seconds
         self._runs = runs
 

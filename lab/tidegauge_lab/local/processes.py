@@ -127,7 +127,7 @@ class LabProcess:
             OSError: the command can't be run.
         """
         assert self.pid is None, f"{self.name} runs already"
-        self.make_folders()
+        self.make_directories()
         with self.log_file.open("ab") as log:
             child = subprocess.Popen(
                 command,
@@ -142,7 +142,7 @@ class LabProcess:
         self.note(child.pid)
         return child.pid
 
-    def make_folders(self) -> None:
+    def make_directories(self) -> None:
         """Make the directories of its files that are missing."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)

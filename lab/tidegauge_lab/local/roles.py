@@ -96,13 +96,13 @@ class PartitionView(NamedTuple):
     replicas: tuple[int, ...]
 
 
-def partition_view(answers: Iterable[metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
+def partition_view(responses: Iterable[metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
     """Return the newest state of the partition in these responses.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, there are no responses; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
     """
-    known = list(answers)
+    known = list(responses)
     if not known:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
@@ -145,13 +145,13 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
     return next((replica for replica in followers if fits(replica)), followers[0])
 
 
-def coordinator_of(answers: Iterable[metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
+def coordinator_of(responses: Iterable[metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
     """Return the broker that coordinates a group or transactional id: the leader of its partition of the kind's topic.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
     """
-    known = list(answers)
+    known = list(responses)
     kind, key = coordinated
     states = [at for at in newest_states(known) if at.topic == kind.topic]
     if known and not states:

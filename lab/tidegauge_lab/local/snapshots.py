@@ -24,7 +24,7 @@ _ABOUT = "snapshot.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def folder_of(directory: Path, name: str) -> Path:
+def directory_of(directory: Path, name: str) -> Path:
     """Return the directory of a snapshot.
 
     Raises:
@@ -57,7 +57,7 @@ def names(directory: Path) -> list[str]:
 
 def take(directory: Path, file: ClusterFile, name: str) -> None:
     """Copy the data of a cluster that is down."""
-    target = folder_of(directory, name)
+    target = directory_of(directory, name)
     temporary = target.with_name(f".{name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -75,7 +75,7 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
     Raises:
         TidegaugeError: INVALID_REQUEST.
     """
-    path = folder_of(directory, name) / _ABOUT
+    path = directory_of(directory, name) / _ABOUT
     if not path.exists():
         known = ", ".join(names(directory)) or "none"
         raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}; there is {known}")
@@ -89,7 +89,7 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
 
 def put_back(directory: Path, file: ClusterFile, name: str) -> None:
     """Replace the data of a cluster that is down by those of a snapshot."""
-    source = folder_of(directory, name)
+    source = directory_of(directory, name)
     for path in _data_of(directory, file):
         shutil.rmtree(path)
     for path in _data_of(source, file):

@@ -62,7 +62,7 @@ def start_zookeeper(directory: Path, file: ClusterFile) -> int:
     def serves() -> bool:
         if process.pid is None:
             raise ended(process, since)
-        return zookeeper.answers(file.zookeeper_address)
+        return zookeeper.responds(file.zookeeper_address)
 
     if not holds_within(serves, _ZOOKEEPER_LIMIT_SECONDS):
         raise TimeLimitError(

@@ -43,7 +43,7 @@ _CONNECTION_TIMEOUT_MS = 10_000
 _OTHERWISE = "give --zookeeper HOST:PORT of a ZooKeeper that runs"
 
 
-def jars_folder() -> Path:
+def jars_directory() -> Path:
     """Return the directory with ZooKeeper's jars: TIDEGAUGE_ZOOKEEPER_JARS, else PySpark's.
 
     PySpark is found without importing it: its import takes long and needs Java set up.
@@ -83,7 +83,7 @@ def server_command(config_file: Path) -> list[str]:
     Raises:
         TidegaugeError: INVALID_REQUEST, Java or PySpark is missing.
     """
-    java, directory = java_command(), jars_folder()
+    java, directory = java_command(), jars_directory()
     jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in directory.glob(pattern))
     return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), MAIN_CLASS, str(config_file)]
 
@@ -122,7 +122,7 @@ def split_address(address: str) -> list[tuple[str, int]]:
     return servers
 
 
-def answers(address: str, limit_seconds: float = 1.0) -> bool:
+def responds(address: str, limit_seconds: float = 1.0) -> bool:
     """Whether one of the servers serves requests (not merely accepts connections)."""
     return any(_serves(host, port, limit_seconds) for host, port in split_address(address))
 

@@ -26,7 +26,7 @@ def differences(
         *_cluster_differences(expect, facts),
         *_replica_differences(expect, facts),
         *_log_differences(expect, facts),
-        *_answer_differences(expect, responses),
+        *_response_differences(expect, responses),
         *_readable_differences(expect, readable),
     ]
 
@@ -115,9 +115,9 @@ def divergence(facts: Facts) -> str:
     return ""
 
 
-def _answer_differences(expect: Expect, answers: Mapping[str, str]) -> Iterator[str]:
+def _response_differences(expect: Expect, responses: Mapping[str, str]) -> Iterator[str]:
     for value, wanted in (expect.answers or {}).items():
-        found = answers.get(value, "none")
+        found = responses.get(value, "none")
         if found != wanted:
             yield f"the response to {value} is {found}, not {wanted}"
 

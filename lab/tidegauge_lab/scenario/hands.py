@@ -34,7 +34,7 @@ from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
 from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
-from tidegauge_lab.accountant.reading.topic_books import Sources, folders_of, read_and_audit
+from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
 from tidegauge_lab.group_conditions import GroupCondition, look_at_group
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
@@ -49,7 +49,7 @@ from tidegauge_lab.transaction_conditions import TransactionCondition, look_at_t
 Result = TypeVar("Result")
 
 ACKNOWLEDGED = "ack"
-NO_ANSWER = "none"
+NO_RESPONSE = "none"
 UNKNOWN = "unknown"
 _MARGIN_MS = 5_000.0
 _MAX_BYTES = 16 * 1024 * 1024
@@ -58,7 +58,7 @@ _CLOSE_LIMIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """The response that a producer got for one record.
 
     Attributes:
@@ -186,7 +186,7 @@ class Hands:
 
     def produce(
         self, at: TopicPartition, value: str, timestamp_ms: int, acks: int, broker_id: int, wait_ms: int
-    ) -> Future[Answer]:
+    ) -> Future[Response]:
         """Send one batch to a broker; the future is its response."""
         batch = encode_batch([NewRecord(value.encode(), None, timestamp_ms)])
         request = produce_pb2.ProduceRequest(
@@ -196,19 +196,19 @@ class Hands:
         )
         return self._loop.submit(self._produce(request, self._address(broker_id), wait_ms + _MARGIN_MS))
 
-    async def _produce(self, request: produce_pb2.ProduceRequest, address: str, limit_ms: float) -> Answer:
+    async def _produce(self, request: produce_pb2.ProduceRequest, address: str, limit_ms: float) -> Response:
         stub = self._channels.broker(address)
         try:
             response = await call(stub.Produce, request, timeout_ms=limit_ms, address=address)
         except TidegaugeError as problem:
-            return Answer(UNKNOWN, problem.message)
+            return Response(UNKNOWN, problem.message)
         if not response.partitions:  # acks=0: there is no response
-            return Answer(ACKNOWLEDGED)
+            return Response(ACKNOWLEDGED)
         [result] = response.partitions
         code = ErrorCode.of(result.error)
         if code is not ErrorCode.NONE:
-            return Answer(code.name, result.error_message)
-        return Answer(ACKNOWLEDGED, offset=result.base_offset)
+            return Response(code.name, result.error_message)
+        return Response(ACKNOWLEDGED, offset=result.base_offset)
 
     def readable(
         self, at: TopicPartition, leader: int, isolation_level: IsolationLevel = "read_uncommitted"
@@ -252,7 +252,7 @@ class Hands:
         sources = Sources(
             histories=histories,
             event_logs=self._cluster.logs,
-            log_folders=folders_of(self._cluster.directory, self._cluster.file),
+            log_directories=directories_of(self._cluster.directory, self._cluster.file),
             is_complete=self._is_complete,
         )
         addresses = [self._address(broker_id) for broker_id in self._running()]

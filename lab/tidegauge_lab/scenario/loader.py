@@ -363,7 +363,7 @@ class _Context:
                 if value in self._produced:
                     self._tell(step.line, f"{value!r} was produced before; values name records, so each is used once")
                 self._produced.add(value)
-        elif isinstance(step, steps.WaitAnswer):
+        elif isinstance(step, steps.WaitResponse):
             self._values(step.line, step.values)
         elif isinstance(step, steps.Expect) and step.answers is not None:
             self._values(step.line, step.answers)

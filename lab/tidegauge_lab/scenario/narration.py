@@ -94,7 +94,7 @@ def _(step: steps.Produce) -> str:
 
 
 @_sentence.register
-def _(step: steps.WaitAnswer) -> str:
+def _(step: steps.WaitResponse) -> str:
     how = "is acknowledged" if step.error is ErrorCode.NONE else f"is rejected with {step.error.name}"
     return f"Wait until {joined(step.values)} {how}"
 

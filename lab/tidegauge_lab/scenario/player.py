@@ -30,7 +30,7 @@ from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, nu
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Answer, Hands
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.producers import Producers
@@ -106,8 +106,8 @@ class Player:
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
-        self._told_state = ""
-        self._told_logs: list[str] = []
+        self._shown_state = ""
+        self._shown_logs: list[str] = []
 
     def play(self) -> None:
         """Create the topics and play all steps; the outcome is filled in."""
@@ -161,14 +161,14 @@ class Player:
         self._outcome.steps.append(played)
         for line in table.lines(self._rows) if self._rows else ():
             self._tell(f"         {line}")
-        logs = facts.log_lines if isinstance(step, steps.Expect) or self._outcome.failure else self._told_logs
-        if facts.line != self._told_state:
+        logs = facts.log_lines if isinstance(step, steps.Expect) or self._outcome.failure else self._shown_logs
+        if facts.line != self._shown_state:
             about = "" if at == self._scenario.first_partition else f"{at}   "
             self._tell(f"           {about}{facts.line}")
-        if logs != self._told_logs:
+        if logs != self._shown_logs:
             for line in logs:
                 self._tell(f"           log {line}")
-        self._told_state, self._told_logs = facts.line, logs
+        self._shown_state, self._shown_logs = facts.line, logs
 
     # What the steps share
 
@@ -239,9 +239,9 @@ class Player:
                     f"the response to {value} is {response.state}, not {wanted}. {response.message}".strip()
                 )
 
-    def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Answer:
+    def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Response:
         """Produce, again where the leader has moved; a broker that was named is asked once."""
-        responses: list[Answer] = []
+        responses: list[Response] = []
 
         def settled() -> bool:
             target = self._leader(at) if step.via is None else step.via
@@ -290,11 +290,11 @@ class Player:
         return found[0]
 
     @_do.register
-    def _wait_answer(self, step: steps.WaitAnswer) -> None:
+    def _wait_answer(self, step: steps.WaitResponse) -> None:
         wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
 
         def differing() -> list[str]:
-            found = self._senders.answers()
+            found = self._senders.responses()
             return [f"the response to {value} is {found[value]}" for value in step.values if found[value] != wanted]
 
         self._wait(differing)
@@ -326,7 +326,9 @@ class Player:
         said = done.response
         is_new = said.HasField("fetch") and (at, broker_id) not in self._kept_back
         offsets = (*rounds.offsets, said.fetch.fetch_offset) if is_new else rounds.offsets
-        reported = said.fetch_result.high_watermark if said.fetch_result.HasField("high_watermark") else rounds.told_hw
+        reported = (
+            said.fetch_result.high_watermark if said.fetch_result.HasField("high_watermark") else rounds.reported_hw
+        )
         self._rounds[at, broker_id] = table.Rounds(offsets, reported)
         self._kept_back.discard((at, broker_id))
         if done.response_withheld:
@@ -500,7 +502,7 @@ class Player:
         def differing() -> list[str]:
             facts = self._look(at)
             return checks.differences(
-                step, facts, self._senders.answers(), lambda: self._hands.readable(at, facts.leader)
+                step, facts, self._senders.responses(), lambda: self._hands.readable(at, facts.leader)
             )
 
         self._outcome.expectations += len(checks.expected(step))

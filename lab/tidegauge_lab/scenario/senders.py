@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_ANSWER, UNKNOWN, Answer, Hands
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Response, Hands
 from tidegauge_lab.scenario.steps import Produce
 
 HISTORY = "history.jsonl"
@@ -56,9 +56,9 @@ class Senders:
         self._hands = hands
         self._directory = directory
         self._producers: dict[tuple[str, str, int, bool], _Producer] = {}
-        self._futures: dict[str, Future[Answer]] = {}
+        self._futures: dict[str, Future[Response]] = {}
 
-    def send(self, step: Produce, at: TopicPartition, value: str, broker_id: int, wait_ms: int) -> Future[Answer]:
+    def send(self, step: Produce, at: TopicPartition, value: str, broker_id: int, wait_ms: int) -> Future[Response]:
         """Send one record to a broker; the future is its response, which is noted as well."""
         producer = self._producer(step.history or HISTORY, at.topic, step.acks)
         number = next(producer.numbers)
@@ -88,9 +88,9 @@ class Senders:
         history = self._producer(HISTORY, sent.at.topic, -1, is_idempotent=True).history
         history.failed(sent.number, problem, is_definite=problem.definite)
 
-    def answers(self) -> dict[str, str]:
+    def responses(self) -> dict[str, str]:
         """Return the responses so far, by value."""
-        return {value: future.result().state if future.done() else NO_ANSWER for value, future in self._futures.items()}
+        return {value: future.result().state if future.done() else NO_RESPONSE for value, future in self._futures.items()}
 
     def histories(self) -> list[Path]:
         """Return the history files."""
@@ -111,7 +111,7 @@ class Senders:
         return self._producers[key]
 
 
-def _note(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Answer]) -> None:
+def _note(history: HistoryWriter, number: int, at: TopicPartition, done: Future[Response]) -> None:
     """Write a response into the history of its record."""
     if done.cancelled() or done.exception() is not None:
         return

@@ -22,7 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, ports, startup, takedown
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.ports import shared_folder
+from tidegauge_lab.local.ports import shared_directory
 from tidegauge_lab.scenario.model import Scenario
 
 # Below the first port of a user's own cluster, and of the range that the system gives to outgoing connections.
@@ -66,7 +66,7 @@ def _ports() -> Iterator[int]:
     first = os.getpid() % _BLOCKS
     for place in range(_BLOCKS):
         base = _FIRST_PORT + (first + place) % _BLOCKS * _BLOCK
-        path = shared_folder() / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
+        path = shared_directory() / f"tidegauge-scenario-{os.getuid()}-{base}.lock"
         with path.open("w") as lock:
             if not _locked(path, lock):
                 continue

@@ -119,7 +119,7 @@ class Produce(PartitionStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitAnswer(Step):
+class WaitResponse(Step):
     """The response to an earlier produce."""
 
     verb = "wait_answer"
@@ -525,7 +525,7 @@ def _fault_step(kind: FaultKind) -> type[FaultStep]:
 _OWN_STEPS: tuple[type[Step], ...] = (
     CreateTopic,
     Produce,
-    WaitAnswer,
+    WaitResponse,
     HoldFetch,
     StepFetch,
     Kill,

@@ -35,7 +35,7 @@ class Rounds(NamedTuple):
     """A follower's rounds since the first hold: the offsets asked for, and the leader's HW in the last response."""
 
     offsets: tuple[int, ...] = ()
-    told_hw: int | None = None
+    reported_hw: int | None = None
 
 
 def rows(
@@ -68,7 +68,7 @@ def rows(
         found.append(Row(_named("Follower LEO", follower, several=several), phase, was, now, note))
     for follower in followers:
         replica = after.replicas[follower]
-        last_hw = done[follower].told_hw
+        last_hw = done[follower].reported_hw
         note = f"min(LeaderHW={replica.hw if last_hw is None else last_hw}, FollowerLEO={replica.leo})={replica.hw}"
         was = before.replicas[follower].hw
         found.append(Row(_named("Follower HW", follower, several=several), phase, was, replica.hw, note))

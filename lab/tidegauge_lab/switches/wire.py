@@ -107,10 +107,10 @@ def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFet
         return f"{asked}; {leader} has taken the request and withholds the response"
     if error is not ErrorCode.NONE:
         return f"{asked}: {error.name}: {response.error_message}"
-    return f"{asked}: {_describe_answer(response)}"
+    return f"{asked}: {_describe_response(response)}"
 
 
-def _describe_answer(response: lab_pb2.StepFetchResponse) -> str:
+def _describe_response(response: lab_pb2.StepFetchResponse) -> str:
     if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
         end = response.epoch_result
         if not end.HasField("end"):

@@ -162,7 +162,7 @@ class _Picture:
         for lane, x in self._x.items():
             alive, since = self._lived_before(lane), 66.0
             for row, step in enumerate(self._drawn):
-                lives = _life(step, lane)
+                lives = _is_alive(step, lane)
                 if lives is not None and lives != alive:
                     yield _lane_line(x, since, self._y(row), alive=alive)
                     alive, since = lives, self._y(row)
@@ -170,7 +170,7 @@ class _Picture:
 
     def _lived_before(self, lane: Lane) -> bool:
         """Return the state before a broker's first start or end: the other one."""
-        first = next((incarnation for step in self._drawn if (incarnation := _life(step, lane)) is not None), False)
+        first = next((incarnation for step in self._drawn if (incarnation := _is_alive(step, lane)) is not None), False)
         return not first
 
     def _leaders(self) -> Iterator[str]:
@@ -182,7 +182,7 @@ class _Picture:
             epoch = 0
             for row, step in enumerate(self._drawn):
                 begins = step.lane == lane and step.event.get("kind") == "role"
-                if since is not None and (begins or _life(step, lane) is False):
+                if since is not None and (begins or _is_alive(step, lane) is False):
                     yield _bar(x, since, self._y(row), epoch)
                     since = None
                 if begins and step.event.get("role") == "leader":
@@ -241,7 +241,7 @@ def _lanes(drawn: Sequence[Step]) -> list[Lane]:
     ]
 
 
-def _life(step: Step, lane: Lane) -> bool | None:
+def _is_alive(step: Step, lane: Lane) -> bool | None:
     """Whether a broker lives (True) or does not (False) from this step on; None: nothing changes."""
     if step.lane != lane:
         return None

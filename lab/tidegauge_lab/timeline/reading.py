@@ -82,8 +82,8 @@ class EventTail:
 class Timeline:
     """The event logs of a directory, as one stream."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._tails: dict[Path, EventTail] = {}
         self._waiting: list[tuple[_Key, int, dict[str, Any]]] = []
         self._read: list[tuple[float, _Key]] = []
@@ -91,7 +91,7 @@ class Timeline:
 
     def written(self) -> Iterator[dict[str, Any]]:
         """Return what has been written since the last call, in causal order."""
-        for path in sorted(self._folder.glob(_PATTERN)):
+        for path in sorted(self._directory.glob(_PATTERN)):
             self._tails.setdefault(path, EventTail(path))
         return heapq.merge(*(tail.new_events() for tail in self._tails.values()), key=causal_key)
 

@@ -36,14 +36,14 @@ class BrokerFacts:
     pid: int | None = None
     metadata: metadata_pb2.MetadataResponse | None = None
     replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
-    answered: bool = False
+    responded: bool = False
     faults: Sequence[str] = ()
     held: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     session: int | None = None
     session_state: str = ""
     session_left_ms: float | None = None
     groups: Sequence[lab_pb2.ObservedGroup] | None = None
-    groups_answered: bool = False
+    groups_responded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ZooKeeperFacts:
     address: str = ""
     state: str = "unknown"
     managed: bool = False
-    answers: bool = False
+    responds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

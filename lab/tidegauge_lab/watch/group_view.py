@@ -35,7 +35,7 @@ def groups_of(brokers: Sequence[BrokerFacts], partitions: Mapping[str, Json]) ->
     for broker in brokers:
         for group in broker.groups or ():
             held = partitions.get(f"{OFFSETS_TOPIC}-{group.partition}", {})
-            rank = (held.get("leader") == broker.id, broker.groups_answered, group.description.generation)
+            rank = (held.get("leader") == broker.id, broker.groups_responded, group.description.generation)
             if group.group_id not in chosen or chosen[group.group_id][0] < rank:
                 chosen[group.group_id] = rank, broker, group
     return {name: _group(broker, group, partitions) for name, (_, broker, group) in sorted(chosen.items())}
@@ -59,7 +59,7 @@ def _group(broker: BrokerFacts, group: lab_pb2.ObservedGroup, partitions: Mappin
         "protocol": said.protocol_name,
         "coordinator": broker.id,
         "offsetsPartition": group.partition,
-        "old": not broker.groups_answered,
+        "old": not broker.groups_responded,
         "reason": said.reason,
         "members": [_member(member, said, readers) for member in said.members],
         "partitions": rows,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegauge.znodes import BROKER_IDS
 
-_ANSWER_SECONDS = 1.0
+_RESPONSE_SECONDS = 1.0
 
 
 class Sessions:
@@ -39,7 +39,7 @@ class Sessions:
         with contextlib.suppress(Exception):
             names = self._names()
             asked = {name: self._client.exists_async(f"{BROKER_IDS}/{name}") for name in names if name.isdecimal()}
-            stats = {int(name): one.get(timeout=_ANSWER_SECONDS) for name, one in asked.items()}
+            stats = {int(name): one.get(timeout=_RESPONSE_SECONDS) for name, one in asked.items()}
             return {broker_id: stat.ephemeralOwner for broker_id, stat in stats.items() if stat is not None}
         return None
 
@@ -47,7 +47,7 @@ class Sessions:
         from kazoo.exceptions import NoNodeError  # noqa: PLC0415 - only this verb pays for it
 
         try:
-            names: list[str] = self._client.get_children_async(BROKER_IDS).get(timeout=_ANSWER_SECONDS)
+            names: list[str] = self._client.get_children_async(BROKER_IDS).get(timeout=_RESPONSE_SECONDS)
         except NoNodeError:  # a cluster that has never been up
             return []
         return names

@@ -27,7 +27,7 @@ from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sessions import Sessions
 from tidegauge_lab.watch.view import groups_view
 
-_NO_ANSWER = Observation()
+_NO_RESPONSE = Observation()
 
 
 class Source(Protocol):
@@ -103,7 +103,7 @@ class LabSource:
         brokers = [
             broker_facts(
                 BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
-                responses.get(broker.id, _NO_ANSWER),
+                responses.get(broker.id, _NO_RESPONSE),
                 last_said=self._last_said.get(broker.id),
                 last_groups=self._last_groups.get(broker.id),
                 session=owners.get(broker.id),
@@ -134,7 +134,7 @@ class LabSource:
         owners = self._sessions.owners() if state in {"up", "unknown"} else None
         if state == "unknown" and owners is not None:
             state = "up"
-        facts = ZooKeeperFacts(file.zookeeper_address, state, file.zookeeper_managed, answers=owners is not None)
+        facts = ZooKeeperFacts(file.zookeeper_address, state, file.zookeeper_managed, responds=owners is not None)
         return facts, owners or {}
 
     async def new_events(self) -> list[dict[str, Any]]:
@@ -191,7 +191,7 @@ class RemoteSource:
         brokers = [
             broker_facts(
                 BrokerFacts(broker_id, merged[broker_id], "up" if broker_id in addresses else "unknown"),
-                responses.get(broker_id, _NO_ANSWER),
+                responses.get(broker_id, _NO_RESPONSE),
                 last_said=self._last_said.get(broker_id),
                 last_groups=self._last_groups.get(broker_id),
             )
@@ -213,7 +213,7 @@ class RemoteSource:
 
 def broker_facts(
     known: BrokerFacts,
-    answer: Observation,
+    response: Observation,
     *,
     last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
     last_groups: Sequence[lab_pb2.ObservedGroup] | None = None,
@@ -227,16 +227,16 @@ def broker_facts(
         address=known.address,
         state=known.state,
         pid=known.pid,
-        metadata=answer.metadata,
+        metadata=response.metadata,
         replicas=last_said,
-        answered=answer.replicas is not None,
-        faults=[fault.text for fault in answer.switches.faults] if answer.switches is not None else (),
-        held=answer.held,
+        responded=response.replicas is not None,
+        faults=[fault.text for fault in response.switches.faults] if response.switches is not None else (),
+        held=response.held,
         session=session,
         session_state=session_state,
         session_left_ms=session_left_ms,
         groups=last_groups,
-        groups_answered=answer.groups is not None,
+        groups_responded=response.groups is not None,
     )
 
 

@@ -45,7 +45,7 @@ def view_of(facts: Facts) -> Json:
             "address": facts.zookeeper.address,
             "state": facts.zookeeper.state,
             "managed": facts.zookeeper.managed,
-            "answers": facts.zookeeper.answers,
+            "answers": facts.zookeeper.responds,
         },
         "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
         "partitions": partitions,
@@ -93,20 +93,20 @@ def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partition
         "address": broker.address,
         "state": broker.state,
         "pid": broker.pid,
-        "answers": broker.answered,
+        "answers": broker.responded,
         "controller": broker.id == controller,
         "leads": sum(1 for partition in mine if partition["leader"] == broker.id),
         "replicas": len(mine),
         "session": None if broker.session is None else f"0x{broker.session:x}",
-        "sessionText": session_text(broker, zookeeper_answers=facts.zookeeper.answers),
+        "sessionText": session_text(broker, zookeeper_responds=facts.zookeeper.responds),
         "faults": list(broker.faults),
         "held": len(broker.held),
     }
 
 
-def session_text(broker: BrokerFacts, *, zookeeper_answers: bool) -> str:
+def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
     """Its ZooKeeper session in words."""
-    if not zookeeper_answers:
+    if not zookeeper_responds:
         return f"session {broker.session_state}" if broker.session_state else "session not known"
     if broker.session is None:
         return "no session" if broker.state == "down" else "not registered"
@@ -122,7 +122,7 @@ def waiting_for_sessions(facts: Facts) -> str:
     A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else.
     """
     waited = [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
-    if not waited or not facts.zookeeper.answers:
+    if not waited or not facts.zookeeper.responds:
         return ""
     each = "; ".join(
         f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
@@ -196,7 +196,7 @@ def _leadership(
         age, isr, leader = age_of(state), list(state.isr), leader_in(state)
     for broker_id, one in zip(assigned, replicas, strict=True):
         broker = brokers.get(broker_id)
-        if one is None or one.role != "leader" or broker is None or not broker.answered:
+        if one is None or one.role != "leader" or broker is None or not broker.responded:
             continue
         if (own := (one.leader_epoch, one.partition_epoch)) > age:
             age, leader, isr = own, broker_id, list(one.isr)
@@ -210,7 +210,7 @@ def _replica(
         "isr": in_isr,
         "held": broker is not None and at in broker.held,
         "keptBy": None if broker is None else broker.held.get(at),
-        "old": broker is None or not broker.answered,
+        "old": broker is None or not broker.responded,
     }
     if said is None:
         return base | {"role": "unknown"}

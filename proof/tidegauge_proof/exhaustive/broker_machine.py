@@ -65,10 +65,10 @@ from tidegauge_broker.replica.snapshot import (
     snapshot_of_proposal,
 )
 from tidegauge_proof.exhaustive.frozen import (
-    Answer,
     BrokerState,
     Letter,
     Question,
+    Response,
     Verdict,
 )
 from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
@@ -113,7 +113,7 @@ class BrokerMachine:
         """
         self.now_ms += STEP_MS
         out = _EVENTS[event[0]](self, *event[1:])
-        self.broker.told.proposals.clear()
+        self.broker.reported.proposals.clear()
         return out
 
     # What the controller says
@@ -129,7 +129,7 @@ class BrokerMachine:
             letter.partition_epoch,
             self.setting.replicas,
         )
-        header = ControlHeader(0, CONTROLLER_EPOCH, letter.life)
+        header = ControlHeader(0, CONTROLLER_EPOCH, letter.incarnation)
         request = LeaderAndIsrRequest(header, [LeaderAndIsrPartition(state, is_new=False)], ())
         response = self.broker.leader_and_isr(request, self.now_ms)
         partition = self.broker.partition
@@ -156,8 +156,8 @@ class BrokerMachine:
         broker = self.broker
         request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(number))])
         broker.execute(broker.core.produce(request, number, self.now_ms))
-        ((_, (result,)),) = broker.told.produced
-        broker.told.produced.clear()
+        ((_, (result,)),) = broker.reported.produced
+        broker.reported.produced.clear()
         return result.error.name
 
     # Followers
@@ -182,15 +182,15 @@ class BrokerMachine:
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
         return Question("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
 
-    def _answer(self, leader: int, number: int, answer: Answer) -> None:
-        broker, error = self.broker, ErrorCode[answer.error]
-        end = None if answer.end is None else EpochEnd(*answer.end)
-        if answer.log_end == _OF_EPOCH:
+    def _respond(self, leader: int, number: int, response: Response) -> None:
+        broker, error = self.broker, ErrorCode[response.error]
+        end = None if response.end is None else EpochEnd(*response.end)
+        if response.log_end == _OF_EPOCH:
             assert end is not None
             effects = broker.core.epoch_ends_received(leader, number, [EpochEndResult(AT, error, end)], self.now_ms)
         else:
-            records = b"" if answer.record is None else batch_at(*answer.record)[1]
-            reported = FetchedPartition(AT, error, answer.high_watermark, 0, answer.log_end, end, None, records)
+            records = b"" if response.record is None else batch_at(*response.record)[1]
+            reported = FetchedPartition(AT, error, response.high_watermark, 0, response.log_end, end, None, records)
             effects = broker.core.fetch_response_received(leader, number, [reported], self.now_ms)
         broker.execute(effects)
 
@@ -199,7 +199,7 @@ class BrokerMachine:
 
     # Leaders
 
-    def _fetch(self, follower: int, question: Question, may_join: bool) -> Answer:
+    def _fetch(self, follower: int, question: Question, may_join: bool) -> Response:
         broker = self.broker
         if question.kind == "epoch":
             assert question.epoch is not None
@@ -207,21 +207,21 @@ class BrokerMachine:
         wanted = FetchPartition(AT, question.offset, 1, question.current_epoch, question.epoch, 0)
         broker.metadata.eligible = frozenset({follower} if may_join else ())
         broker.execute(
-            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.life), question, self.now_ms)
+            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.incarnation), question, self.now_ms)
         )
         broker.metadata.eligible = frozenset()
-        ((_, (reported,)),) = broker.told.fetched
-        broker.told.fetched.clear()
+        ((_, (reported,)),) = broker.reported.fetched
+        broker.reported.fetched.clear()
         record = None
         if reported.records:
             header = header_of(reported.records)
             record = (header.base_offset, header.leader_epoch, _NUMBERS[header.crc])
         end = None if reported.diverging is None else (reported.diverging.epoch, reported.diverging.end_offset)
-        return Answer(reported.error.name, reported.high_watermark, reported.log_end_offset, end, record)
+        return Response(reported.error.name, reported.high_watermark, reported.log_end_offset, end, record)
 
-    def _epoch_end(self, question: EpochLookup) -> Answer:
+    def _epoch_end(self, question: EpochLookup) -> Response:
         response = end_of_epoch(self.broker, question, self.setting.liberal)
-        return Answer(response.error.name, -1, _OF_EPOCH, (response.end.epoch, response.end.end_offset), None)
+        return Response(response.error.name, -1, _OF_EPOCH, (response.end.epoch, response.end.end_offset), None)
 
     def _shrink(self, spared: tuple[int, ...]) -> None:
         partition = self.broker.partition
@@ -246,12 +246,12 @@ class BrokerMachine:
         self.broker.kill()
         self.broker.replica.lose_beyond(keep)
 
-    def _start(self, life: int) -> None:
-        self.broker.start(life)
+    def _start(self, incarnation: int) -> None:
+        self.broker.start(incarnation)
 
-    def _register(self, life: int) -> None:
-        self.broker.broker_epoch = life
-        self.broker.core.set_broker_epoch(life)
+    def _register(self, incarnation: int) -> None:
+        self.broker.broker_epoch = incarnation
+        self.broker.core.set_broker_epoch(incarnation)
 
     # States
 
@@ -286,9 +286,9 @@ class BrokerMachine:
         broker.replica.flushed_epochs = [EpochEntry(*entry) for entry in state.safe_epochs]
         broker.replica.checkpoint = state.checkpoint
         broker.replica.reported, broker.replica.flushed = state.reported, state.safe_end
-        broker.broker_epoch = state.life
+        broker.broker_epoch = state.incarnation
         if state.running:
-            broker.start(state.life)
+            broker.start(state.incarnation)
             broker.replica.checkpoint = state.checkpoint
         if state.replica is not None:
             loaded = broker.log.loaded(state.checkpoint)
@@ -327,7 +327,7 @@ _EVENTS: dict[str, Callable[..., Any]] = {
     "verdict": BrokerMachine._verdict,  # noqa: SLF001 - the class's own table of events
     "produce": BrokerMachine._produce,  # noqa: SLF001 - the class's own table of events
     "ask": BrokerMachine._ask,  # noqa: SLF001 - the class's own table of events
-    "answer": BrokerMachine._answer,  # noqa: SLF001 - the class's own table of events
+    "answer": BrokerMachine._respond,  # noqa: SLF001 - the class's own table of events
     "fail": BrokerMachine._fail,  # noqa: SLF001 - the class's own table of events
     "fetch": BrokerMachine._fetch,  # noqa: SLF001 - the class's own table of events
     "shrink": BrokerMachine._shrink,  # noqa: SLF001 - the class's own table of events

@@ -229,7 +229,7 @@ class Cluster:
         return (False, True) if leads and leads.pending is None and follower not in leads.isr else (False,)
 
     def _of_message(self, state: ClusterState, exchange: Exchange) -> Iterator[Action]:
-        if exchange.answer is None:
+        if exchange.response is None:
             for may_join in self._join_choices(state, exchange.follower, exchange.question.leader):
                 yield ("arrive", exchange, may_join)
         else:
@@ -331,12 +331,12 @@ class Cluster:
         step.used = step.used._replace(records=step.used.records + 1)
         step.broker(leader, ("produce", step.used.records))
 
-    def _round(self, step: Step, follower: int, may_join: bool, answered: bool) -> None:
+    def _round(self, step: Step, follower: int, may_join: bool, responded: bool) -> None:
         question = step.broker(follower, ("ask", self._number(step, follower)))
         response = step.broker(question.leader, ("fetch", follower, question, may_join))
         if may_join:
             self._judged_at_once(step, question.leader)
-        if answered:
+        if responded:
             step.broker(follower, ("answer", question.leader, question.number, response))
         else:
             step.broker(follower, ("fail", question.leader, question.number))
@@ -356,14 +356,14 @@ class Cluster:
         if step.state(question.leader).running:
             response = step.broker(question.leader, ("fetch", exchange.follower, question, may_join))
             if not exchange.orphaned:
-                step.net.append(exchange._replace(answer=response))
+                step.net.append(exchange._replace(response=response))
         else:
             self._give_up(step, exchange)
 
     def _receive(self, step: Step, exchange: Exchange) -> None:
         step.net.remove(exchange)
         question = exchange.question
-        step.broker(exchange.follower, ("answer", question.leader, question.number, exchange.answer))
+        step.broker(exchange.follower, ("answer", question.leader, question.number, exchange.response))
 
     def _lose(self, step: Step, exchange: Exchange) -> None:
         step.net.remove(exchange)
@@ -382,15 +382,15 @@ class Cluster:
         """Where no message is on its way, a proposal and its verdict are one step, too."""
         replica = step.state(leader).replica
         if not self.bounds.messages and replica is not None and replica.leads is not None and replica.leads.pending:
-            self._alter(step, leader, told=True)
+            self._alter(step, leader, reported=True)
 
-    def _alter(self, step: Step, leader: int, told: bool) -> None:
+    def _alter(self, step: Step, leader: int, reported: bool) -> None:
         own = step.state(leader)
         assert own.replica is not None
         assert own.replica.leads is not None
         proposal = own.replica.leads.pending
-        verdict = step.decide(("alter", leader, own.life, proposal))
-        if told and verdict is not None:
+        verdict = step.decide(("alter", leader, own.incarnation, proposal))
+        if reported and verdict is not None:
             step.broker(leader, ("verdict", proposal, verdict))
 
     def _elect(self, step: Step, leader: int) -> None:
@@ -421,11 +421,11 @@ class Cluster:
         for exchange in list(step.net):
             if exchange.follower == broker:
                 step.net.remove(exchange)
-                if exchange.answer is None:
+                if exchange.response is None:
                     step.net.append(exchange._replace(orphaned=True))
 
     def _start(self, step: Step, broker: int) -> None:
-        incarnation = step.state(broker).life + 1
+        incarnation = step.state(broker).incarnation + 1
         step.broker(broker, ("start", incarnation))
         step.decide(("register", broker, incarnation))
         self._sort_out(step, broker)
@@ -436,7 +436,7 @@ class Cluster:
         step.decide(("unregister", broker))
 
     def _register(self, step: Step, broker: int) -> None:
-        incarnation = step.state(broker).life + 1
+        incarnation = step.state(broker).incarnation + 1
         step.broker(broker, ("register", incarnation))
         step.decide(("register", broker, incarnation))
         self._sort_out(step, broker)

@@ -105,10 +105,10 @@ class ModelController:
 class _Tree(MemoryZooKeeper):
     """ZooKeeper whose brokers' epochs are the numbers of their lives, and not of transactions."""
 
-    def register(self, broker_id: int, life: int) -> None:
+    def register(self, broker_id: int, incarnation: int) -> None:
         """Register a new session of the broker."""
         self.register_broker(broker_id)
-        self.nodes[f"/brokers/ids/{broker_id}"].czxid = life
+        self.nodes[f"/brokers/ids/{broker_id}"].czxid = incarnation
 
 
 class KafkaController:
@@ -139,11 +139,11 @@ class KafkaController:
             now.leader_epoch,
             tuple(sorted(now.isr)),
             self._tree.version(AT),
-            tuple(self._life(broker) for broker in self.replicas),
+            tuple(self._incarnation(broker) for broker in self.replicas),
             tuple(known[broker].epoch if broker in known else 0 for broker in self.replicas),
         )
 
-    def _life(self, broker: int) -> int:
+    def _incarnation(self, broker: int) -> int:
         node = self._tree.nodes.get(f"/brokers/ids/{broker}")
         return 0 if node is None else node.czxid
 
@@ -152,16 +152,16 @@ class KafkaController:
         self.events = (*self.events, event)
         verdict: list[Verdict | None] = [None]
         match event:
-            case ("register", broker, life):
-                self._tree.register(broker, life)
+            case ("register", broker, incarnation):
+                self._tree.register(broker, incarnation)
             case ("unregister", broker):
                 self._tree.unregister_broker(broker)
             case ("look",):
                 self._term.brokers_changed = True
             case ("rebalance",):
                 self._term.add(rebalance_leaders)
-            case ("alter", broker, life, proposal):
-                request = self._request(broker, life, proposal)
+            case ("alter", broker, incarnation, proposal):
+                request = self._request(broker, incarnation, proposal)
 
                 def done(response: AlterPartitionResponse | None) -> None:
                     verdict[0] = _verdict_of(response)
@@ -172,8 +172,8 @@ class KafkaController:
         letters = self._run()
         return verdict[0], letters
 
-    def _request(self, broker: int, life: int, proposal: ProposalSnapshot) -> AlterPartitionRequest:
-        return AlterPartitionRequest(broker, life, [proposal_from(proposal, self._topic_id)])
+    def _request(self, broker: int, incarnation: int, proposal: ProposalSnapshot) -> AlterPartitionRequest:
+        return AlterPartitionRequest(broker, incarnation, [proposal_from(proposal, self._topic_id)])
 
     def _run(self) -> tuple[Letter, ...]:
         """Decide all there is to decide; what was sent to brokers of the partition."""

@@ -37,7 +37,7 @@ class BrokerState(NamedTuple):
         rounds: requests that are in flight or whose responses are: (number, leader).
     """
 
-    life: int
+    incarnation: int
     running: bool
     records: tuple[tuple[int, int], ...]
     epochs: tuple[tuple[int, int], ...]
@@ -53,7 +53,7 @@ class Letter(NamedTuple):
     """A LeaderAndIsr request that a broker may get: written for that incarnation of it."""
 
     broker: int
-    life: int
+    incarnation: int
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
@@ -77,13 +77,13 @@ class Question(NamedTuple):
     kind: str
     leader: int
     number: int
-    life: int
+    incarnation: int
     offset: int
     epoch: int | None
     current_epoch: int | None
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What a leader says. ``end``: where logs part, or the asked epoch ends; ``record``: offset, epoch and number."""
 
     error: str
@@ -99,7 +99,7 @@ class Exchange(NamedTuple):
     follower: int
     orphaned: bool
     question: Question
-    answer: Answer | None
+    response: Response | None
 
 
 class Verdict(NamedTuple):

@@ -154,9 +154,9 @@ def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     return act("arrive", broker=follower, leader=leader)
 
 
-def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
+def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Deliver a response, perhaps once more later, or lose it."""
-    responses = world.traffic.answers
+    responses = world.traffic.responses
     if not responses:
         return None
     place = dice.below(len(responses))
@@ -168,7 +168,7 @@ def answer(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         del responses[place]
     if dice.happens(swarm.loss):
         return act("lose_answer", broker=follower, leader=leader)
-    world.answer(exchange)
+    world.deliver_response(exchange)
     return act("answer", broker=follower, leader=leader)
 
 
@@ -538,7 +538,7 @@ ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (consume, 2, False),
     (ask, 14, False),
     (arrive, 14, False),
-    (answer, 16, False),
+    (deliver_response, 16, False),
     (give_up, 4, False),
     (deliver, 26, False),
     (deliver_stray, 1, False),

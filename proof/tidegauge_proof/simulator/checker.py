@@ -106,7 +106,7 @@ class Checker:
         leads = partition.leader_role is not None
         log, high_watermark = broker.log, partition.high_watermark
         seen = (
-            broker.life,
+            broker.incarnation,
             high_watermark,
             partition.log_end_offset,
             partition.leader_epoch,
@@ -121,7 +121,13 @@ class Checker:
         name = f"broker {broker.broker_id}"
         if partition.log_end_offset != log.log_end_offset or not 0 <= high_watermark <= log.log_end_offset:
             raise Violation("HwLeLeo", f"{name} has high watermark {high_watermark} and ends at {log.log_end_offset}")
-        if before is not None and before[0] == broker.life and before[5] and leads and high_watermark < before[1]:
+        if (
+            before is not None
+            and before[0] == broker.incarnation
+            and before[5]
+            and leads
+            and high_watermark < before[1]
+        ):
             raise Violation("HwMonotone", f"leader {name} went back from {before[1]} to {high_watermark}")
         if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
             other = self._leaders[partition.leader_epoch]
@@ -170,7 +176,7 @@ class Checker:
             return
         if log.chain[common] != chain[common]:
             offset = self._first_difference(broker)
-            if self._may_lose and self._stands_on_a_former_life(broker, offset):
+            if self._may_lose and self._stands_on_a_former_incarnation(broker, offset):
                 self._lose_beside(broker, offset, high_watermark)
                 return
             raise Violation(
@@ -195,7 +201,7 @@ class Checker:
                     f"{self.min_insync_replicas} disks",
                 )
 
-    def _stands_on_a_former_life(self, broker: StoredReplica, offset: int) -> bool:
+    def _stands_on_a_former_incarnation(self, broker: StoredReplica, offset: int) -> bool:
         """Whether a leader of a former epoch hears only now of a replica whose record a power loss has taken since.
 
         The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
@@ -251,12 +257,12 @@ class Checker:
         isr = self.world.state_now.isr
         keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
         loss = self._newest_loss = _Loss(keep, self.committed[keep:], isr, len(self.lost))
-        self.lost.append(self._told(loss))
+        self.lost.append(self._described(loss))
         self._are_lost(loss.names)
         del self.committed[keep:]
         del self.chain[keep + 1 :]
 
-    def _told(self, loss: _Loss) -> str:
+    def _described(self, loss: _Loss) -> str:
         acknowledged = [str(self._number(name)) for name in loss.names if name in self._acknowledged]
         return (
             f"{len(loss.names)} from offset {loss.begin} on, with the last in-sync copy, on broker "
@@ -282,7 +288,7 @@ class Checker:
             del self.lost[loss.place]
             self._newest_loss = None
         elif loss.begin != begin:
-            self.lost[loss.place] = self._told(loss)
+            self.lost[loss.place] = self._described(loss)
 
     def _are_lost(self, names: Sequence[RecordName]) -> None:
         self._lost_names.update(names)
@@ -349,9 +355,9 @@ class Checker:
             f"broker {broker.broker_id} acknowledged offset {base}, where something else or nothing is committed",
         )
 
-    def consumed(self, broker: StoredReplica, offset: int, answer: FetchedPartition) -> None:
+    def consumed(self, broker: StoredReplica, offset: int, response: FetchedPartition) -> None:
         """Note the response to a consumer that asked from an offset."""
-        for header in iterate_headers(answer.records):
+        for header in iterate_headers(response.records):
             end = header.next_offset
             expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
             self._note_read(header)

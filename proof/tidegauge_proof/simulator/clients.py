@@ -43,7 +43,7 @@ class Produced:
     invoked: int
     first_sequence: int = -1
     outcome: str = INFO
-    answered: int = -1
+    responded: int = -1
     base_offset: int = -1
     error: str = ""
 
@@ -91,7 +91,7 @@ class Clients:
         self._sent.append(produced)
         return produced
 
-    def answered(self, produced: Produced, error: ErrorCode, base_offset: int, *, at_once: bool) -> None:
+    def responded(self, produced: Produced, error: ErrorCode, base_offset: int, *, at_once: bool) -> None:
         """Note a response. The first acknowledgement counts; an error that came at once says that nothing was written.
 
         But for KAFKA_STORAGE_ERROR: what a failed disk holds is known when it works again.
@@ -100,7 +100,7 @@ class Clients:
             return
         self.now += 1
         if error is ErrorCode.NONE:
-            produced.outcome, produced.answered, produced.base_offset = OK, self.now, base_offset
+            produced.outcome, produced.responded, produced.base_offset = OK, self.now, base_offset
             self.acknowledged += 1
             if self.under_way is produced:
                 self.under_way = None
@@ -156,7 +156,7 @@ def _records(produced: Produced, lost: Collection[int]) -> list[SentRecord]:
             is_idempotent,
             produced.invoked,
             outcome,
-            produced.answered if outcome == OK else -1,
+            produced.responded if outcome == OK else -1,
             0,
             produced.base_offset + place if outcome == OK else -1,
             produced.error,

@@ -53,7 +53,7 @@ class Process(Generic[CoordinatorT]):
     """
 
     broker: MemoryBroker
-    life: int
+    incarnation: int
     coordinator: CoordinatorT
     paused_ms: int
     load: ReadLog | None = None
@@ -160,7 +160,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         """Keep the outcome of an append until the event is over."""
         assert isinstance(token, _Appending)
         process = token.process
-        if process.life == broker.life and self.processes.get(broker.broker_id) is process:
+        if process.incarnation == broker.incarnation and self.processes.get(broker.broker_id) is process:
             result = results[0]
             self._checker.appended(broker, token.batch, result)
             process.events.append(Appended(token.append_id, result.error, result.base_offset))
@@ -172,12 +172,14 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         world = self.world
         for broker_id, broker in world.brokers.items():
             process = self.processes.get(broker_id)
-            if process is not None and (not broker.is_running or process.life != broker.life):
+            if process is not None and (not broker.is_running or process.incarnation != broker.incarnation):
                 del self.processes[broker_id]
                 self._checker.process_ended(process)
                 process = None
             if process is None and broker.is_running:
-                process = self.processes[broker_id] = Process(broker, broker.life, self.new_coordinator(), world.now_ms)
+                process = self.processes[broker_id] = Process(
+                    broker, broker.incarnation, self.new_coordinator(), world.now_ms
+                )
             if process is not None and broker_id in world.paused:
                 process.paused_ms = world.now_ms
 

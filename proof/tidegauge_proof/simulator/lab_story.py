@@ -143,13 +143,13 @@ def _round(world: World, broker_id: int) -> bool:
     asked = world.ask(broker_id)
     for exchange in asked:
         world.arrive(exchange)
-        if exchange.answer is None:
+        if exchange.response is None:
             world.pass_time(FETCH_WAIT_MS)
-        if exchange.answer is not None:
-            world.traffic.answers.remove(exchange)
-            world.answer(exchange)
+        if exchange.response is not None:
+            world.traffic.responses.remove(exchange)
+            world.deliver_response(exchange)
         _rest(world)
-    return any(exchange.answer is not None for exchange in asked)
+    return any(exchange.response is not None for exchange in asked)
 
 
 def _rest(world: World) -> None:

@@ -96,7 +96,7 @@ class MemoryMetadata:
 
 
 @dataclass(slots=True)
-class Told:
+class Reported:
     """What a broker's core responded and asked for, until the driver takes it.
 
     ``has_failures`` says that replicas are offline and the controller must be notified.
@@ -149,11 +149,11 @@ class MemoryBroker:
         self.failing: dict[int, int] = {}
         self.failed_directories: set[int] = set()
         self.offline_directories: set[int] = set()
-        self.life = 0
+        self.incarnation = 0
         self.flushes = False
         self.is_running = False
         self.broker_epoch = -1
-        self.told = Told()
+        self.reported = Reported()
         self.lines: list[str] = []
         self.inputs = 0
         self._keeps_lines = keeps_lines
@@ -180,13 +180,13 @@ class MemoryBroker:
             replica.recover()
         self.offline_directories = set(self.failed_directories)
         self.is_running = True
-        self.life += 1
+        self.incarnation += 1
         self.broker_epoch = broker_epoch
         self.metadata = self._make_metadata()
         self._new_core()
         self.core.set_broker_epoch(broker_epoch)
         self.core.configure_topic(AT.topic, self.rules)
-        self.told = Told()
+        self.reported = Reported()
 
     def kill(self) -> None:
         """End the process; the disks and the last checkpoints stay."""
@@ -291,7 +291,7 @@ class MemoryBroker:
 
     def leadership_changed(self, change: LeadershipChanged) -> None:
         """Keep a leadership that was gained or lost, for the checker."""
-        self.told.leaderships.append(change)
+        self.reported.leaderships.append(change)
         self._reported.add(change.topic_partition)
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
@@ -320,7 +320,7 @@ class MemoryBroker:
     def replicas_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Note that the controller must hear of it."""
         del topic_partitions
-        self.told.has_failures = True
+        self.reported.has_failures = True
 
     # The logs
 
@@ -424,12 +424,12 @@ class MemoryBroker:
                 assert result.base_offset < self.replicas[at].log.log_end_offset, (
                     f"I8: {at} is responded to, not written"
                 )
-        self.told.produced.append((token, results))
+        self.reported.produced.append((token, results))
 
-    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
+    def respond_to_fetch(self, token: object, response: FetchResults) -> None:
         """Keep the response until the driver takes it."""
         fetched: list[FetchedPartition] = []
-        for result, records in answer:
+        for result, records in response:
             at = result.topic_partition
             self._reported.add(at)
             assert result.log_end_offset <= self.replicas[at].log.log_end_offset, f"I8: {at} is reported, not written"
@@ -445,7 +445,7 @@ class MemoryBroker:
                     records,
                 )
             )
-        self.told.fetched.append((token, fetched))
+        self.reported.fetched.append((token, fetched))
 
     def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         """Do nothing: the simulator deletes no records."""
@@ -454,4 +454,4 @@ class MemoryBroker:
     def propose_isr(self, proposal: IsrProposal) -> None:
         """Keep the proposal until the driver takes it."""
         self._reported.add(proposal.topic_partition)
-        self.told.proposals.append(proposal)
+        self.reported.proposals.append(proposal)

@@ -266,8 +266,8 @@ class Replay:
         self.appended += 1
         request = ProduceRequest(1, 0, [ProducePartition(AT, batch_of(self.appended))])
         broker.execute(broker.core.produce(request, self.appended, self._now_ms))
-        ((_, (result,)),) = broker.told.produced
-        broker.told.produced.clear()
+        ((_, (result,)),) = broker.reported.produced
+        broker.reported.produced.clear()
         if result.error is not ErrorCode.NONE:
             raise Refused(f"{result.error.name}: {result.message}")
 
@@ -283,8 +283,8 @@ class Replay:
         leader = self.brokers[chosen.leader]
         request = FetchRequest(follower.broker_id, 0, 1, max_bytes, list(chosen.partitions))
         leader.execute(leader.core.fetch(request, chosen, self._now_ms))
-        ((_, (response,)),) = leader.told.fetched
-        leader.told.fetched.clear()
+        ((_, (response,)),) = leader.reported.fetched
+        leader.reported.fetched.clear()
         return response
 
     def _settle_epochs(self, broker: MemoryBroker, partition: Partition) -> None:
@@ -387,7 +387,7 @@ class Replay:
                 out: list[Any] = []
                 role.maybe_shrink(self._now_ms, out)
                 broker.execute(out)
-        proposals, broker.told.proposals = broker.told.proposals, []
+        proposals, broker.reported.proposals = broker.reported.proposals, []
         if not proposals:
             raise Refused(f"{self._name(step['leader'])} proposes nothing: {self._why_not(role, joining)}")
         if not step["accepted"]:
@@ -401,7 +401,7 @@ class Replay:
             now = self.current
             verdict = IsrVerdict(AT, error, now.leader, now.leader_epoch, now.isr, now.partition_epoch)
         broker.execute(broker.core.isr_verdict(proposal, verdict, self._now_ms))
-        broker.told.proposals.clear()
+        broker.reported.proposals.clear()
         if error is not ErrorCode.NONE:
             raise Refused(f"{error.name}: the controller refuses the ISR {self._names(proposal.new_isr)}")
 

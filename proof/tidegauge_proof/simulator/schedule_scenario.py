@@ -142,7 +142,7 @@ def _ask(stage: _Stage, done: Act) -> None:
     stage.do(f"step_fetch: {{broker: {broker_id}, until: request}}")
 
 
-def _answered(stage: _Stage, done: Act) -> None:
+def _responded(stage: _Stage, done: Act) -> None:
     broker_id = done["broker"]
     if broker_id in stage.taken and stage.reaches_the_leader(broker_id):
         stage.taken.discard(broker_id)
@@ -250,7 +250,7 @@ _TRANSLATIONS: dict[str, Callable[[_Stage, Act], None]] = {
     "produce_idempotently": _idempotent,
     "whole_round": _round,
     "ask": _ask,
-    "answer": _answered,
+    "answer": _responded,
     "decide": _decides,
     "kill": _kill,
     "cut_power": _power_cut,

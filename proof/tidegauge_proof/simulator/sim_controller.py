@@ -95,7 +95,7 @@ class SimController:
                     break
                 request = steps.send(self._reply)
                 self._reply = None
-                self._reply = self._answer(request, has_session=has_session, reads=reads)
+                self._reply = self._respond(request, has_session=has_session, reads=reads)
         except StopIteration as end:
             done, self._done = self._done, _nothing
             self._steps, self._reply = None, None
@@ -131,7 +131,7 @@ class SimController:
     def _is_elected(self) -> bool:
         return self.zookeeper.controller_epoch_version == self.context.epoch_version
 
-    def _answer(self, request: Request, *, has_session: bool, reads: bool) -> Any:
+    def _respond(self, request: Request, *, has_session: bool, reads: bool) -> Any:
         kind = type(request)
         if kind is Send:
             for broker_id, message in request.messages:  # type: ignore[union-attr]  # narrowed by ``kind``, for speed

@@ -212,7 +212,7 @@ def end_faults(world: World) -> None:
     if world.elected is None:
         world.elect(min(world.brokers))
     world.traffic.requests.clear()
-    world.traffic.answers.clear()
+    world.traffic.responses.clear()
     for rounds in world.open_rounds.values():
         for exchange in [*rounds]:
             world.give_up(exchange)

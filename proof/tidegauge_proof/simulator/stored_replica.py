@@ -74,9 +74,9 @@ class StoredReplica:
         self.led_epoch: int | None = None
 
     @property
-    def life(self) -> int:
+    def incarnation(self) -> int:
         """The number of the broker's process."""
-        return self.broker.life
+        return self.broker.incarnation
 
     @property
     def core(self) -> Any:

@@ -71,10 +71,10 @@ class Exchange:
     """One round of a follower, from the request to the response. It is its own token at the leader."""
 
     follower: MemoryBroker
-    life: int
+    incarnation: int
     broker_epoch: int
     chosen: FetchRound | EpochRound
-    answer: list[FetchedPartition] | list[EpochEndResult] | None = None
+    response: list[FetchedPartition] | list[EpochEndResult] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +155,7 @@ class Traffic:
     """What is on its way."""
 
     requests: list[Exchange] = field(default_factory=list)
-    answers: list[Exchange] = field(default_factory=list)
+    responses: list[Exchange] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     strays: list[tuple[int, Any]] = field(default_factory=list)
     """Control requests of controllers that have resigned, or to brokers that were dead."""
@@ -255,12 +255,12 @@ class World:
 
     def _look_at(self, broker: MemoryBroker) -> None:
         """After each event of a broker: take what its core responded, then check."""
-        reported = broker.told
+        reported = broker.reported
         if reported.fetched:
             for token, responses in reported.fetched:
                 if isinstance(token, Exchange):
-                    token.answer = responses
-                    self.traffic.answers.append(token)
+                    token.response = responses
+                    self.traffic.responses.append(token)
                 elif isinstance(token, Consumed):
                     for response in responses:
                         at = response.topic_partition
@@ -300,7 +300,7 @@ class World:
 
     def _produced(self, broker_id: int, produced: Produced, result: ProduceResult, *, at_once: bool) -> None:
         partition = self._by_name[result.topic_partition]
-        partition.clients.answered(produced, result.error, result.base_offset, at_once=at_once)
+        partition.clients.responded(produced, result.error, result.base_offset, at_once=at_once)
         if result.error is ErrorCode.NONE:
             partition.checker.acknowledged(partition.brokers[broker_id], produced, result)
 
@@ -411,7 +411,7 @@ class World:
         for leader in sorted(followed) if len(followed) > 1 else followed:
             chosen = broker.core.next_round(leader, self.now_ms)
             if not isinstance(chosen, Wait):
-                exchange = Exchange(broker, broker.life, broker.broker_epoch, chosen)
+                exchange = Exchange(broker, broker.incarnation, broker.broker_epoch, chosen)
                 if isinstance(chosen, FetchRound):
                     for wanted in chosen.partitions:
                         replica = broker.replicas[wanted.topic_partition]
@@ -429,8 +429,8 @@ class World:
             self.give_up(exchange)
         elif isinstance(chosen, EpochRound):
             leader.inputs += 1
-            exchange.answer = [leader.core.offset_for_leader_epoch(question) for question in chosen.partitions]
-            self.traffic.answers.append(exchange)
+            exchange.response = [leader.core.offset_for_leader_epoch(question) for question in chosen.partitions]
+            self.traffic.responses.append(exchange)
         else:
             wanted = list(chosen.partitions)
             request = FetchRequest(
@@ -438,10 +438,10 @@ class World:
             )
             leader.execute(leader.core.fetch(request, exchange, self.now_ms))
 
-    def answer(self, exchange: Exchange) -> None:
+    def deliver_response(self, exchange: Exchange) -> None:
         """Deliver the response to the follower, if that is still the process that asked."""
-        broker, chosen, response = exchange.follower, exchange.chosen, exchange.answer
-        if not broker.is_running or broker.life != exchange.life:
+        broker, chosen, response = exchange.follower, exchange.chosen, exchange.response
+        if not broker.is_running or broker.incarnation != exchange.incarnation:
             return
         self._close(exchange)
         if isinstance(chosen, FetchRound):
@@ -455,7 +455,7 @@ class World:
     def give_up(self, exchange: Exchange) -> None:
         """Time the round out at the follower; the request or its response may still arrive."""
         broker = exchange.follower
-        if broker.is_running and broker.life == exchange.life:
+        if broker.is_running and broker.incarnation == exchange.incarnation:
             self._close(exchange)
             chosen = exchange.chosen
             broker.execute(broker.core.round_failed(chosen.leader, chosen.request_id, self.now_ms))
@@ -474,9 +474,9 @@ class World:
                 self.traffic.requests.append(exchange)
                 continue
             self.arrive(exchange, wait_ms=0)
-            if exchange.answer is not None:
-                self.traffic.answers.remove(exchange)
-                self.answer(exchange)
+            if exchange.response is not None:
+                self.traffic.responses.remove(exchange)
+                self.deliver_response(exchange)
         return bool(asked)
 
     # The controller
@@ -624,7 +624,7 @@ class World:
         """Followers' requests that the dead process had taken: the connection breaks."""
         for rounds in list(self.open_rounds.values()):
             for exchange in list(rounds):
-                is_parked = exchange.answer is None and exchange not in self.traffic.requests
+                is_parked = exchange.response is None and exchange not in self.traffic.requests
                 if is_parked and exchange.chosen.leader == broker_id:
                     self.give_up(exchange)
 
@@ -710,10 +710,10 @@ class World:
         can't stay as it is: its replicas may have been stopped, and no request restarts them in the same leader epoch.
         """
         broker = self.brokers[broker_id]
-        broker_epoch, incarnation = broker.broker_epoch, broker.life
+        broker_epoch, incarnation = broker.broker_epoch, broker.incarnation
 
         def done(outcome: tuple[ErrorCode, list[Any]] | None) -> None:
-            if broker.is_running and broker.life == incarnation:
+            if broker.is_running and broker.incarnation == incarnation:
                 is_done = outcome is not None and outcome[0] is ErrorCode.NONE
                 (self.leaving if is_done else self.unheard).add(broker_id)
 

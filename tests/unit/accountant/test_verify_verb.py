@@ -14,7 +14,7 @@ from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind, ReadRecord, show
 from tidegauge_lab.accountant.reading.topic_books import read_consumed
-from tidegauge_lab.cli.verify import own_folders, text_lines, verify
+from tidegauge_lab.cli.verify import own_directories, text_lines, verify
 
 
 def text_of(result: Report) -> str:
@@ -70,12 +70,12 @@ def test_without_a_cluster_it_fails_in_a_sentence(tmp_path: Path, monkeypatch: p
 
 
 def test_event_logs_and_log_directories_are_those_of_the_cluster_that_is_asked(tmp_path: Path) -> None:
-    assert own_folders(["127.0.0.1:1"], tmp_path) == (None, {})
+    assert own_directories(["127.0.0.1:1"], tmp_path) == (None, {})
     broker = BrokerEntry(0, "127.0.0.1", 1, str(tmp_path / "broker-0"))
     ClusterFile("127.0.0.1:2", zookeeper_managed=True, profile="fast", brokers=[broker]).save(tmp_path)
-    own = own_folders(["127.0.0.1:1"], tmp_path)
+    own = own_directories(["127.0.0.1:1"], tmp_path)
     assert own == (tmp_path / "logs", {0: tmp_path / "broker-0" / "data"})
-    assert own_folders(["127.0.0.1:9"], tmp_path) == (None, {}), "another cluster than the one in the folder"
+    assert own_directories(["127.0.0.1:9"], tmp_path) == (None, {}), "another cluster than the one in the folder"
 
 
 def test_what_consumers_have_read_is_what_consume_prints(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class FakeConnection:
     world: World
     address: str
     requests: deque[produce_pb2.ProduceRequest] = field(default_factory=deque)
-    answers: list[produce_pb2.ProduceResponse] = field(default_factory=list)
+    responses: list[produce_pb2.ProduceResponse] = field(default_factory=list)
     is_open: bool = True
 
     def send(self, request: produce_pb2.ProduceRequest) -> None:
@@ -108,11 +108,11 @@ class FakeConnection:
             result = response.partitions.add(topic=tp.topic, partition=tp.partition, error=int(code))
             if code is ErrorCode.NONE:
                 result.base_offset = offset
-        self.answers.append(response)
+        self.responses.append(response)
 
     def deliver(self, index: int = 0) -> None:
         """Deliver a response to the producer; a later one may overtake."""
-        self.world.sender.responded(self.address, self.answers.pop(index), self.world.now_ms)
+        self.world.sender.responded(self.address, self.responses.pop(index), self.world.now_ms)
 
     def break_(self) -> None:
         """The connection breaks; what the broker took stays taken."""
@@ -219,7 +219,7 @@ class World:
             for connection in list(self.connections.values()):
                 while connection.requests:
                     connection.take()
-                while connection.answers:
+                while connection.responses:
                     connection.deliver()
         raise AssertionError(f"{len(self.accumulator.incomplete)} batches never came to an end")
 

@@ -256,7 +256,7 @@ def test_json_has_the_fixed_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "reported"),
     [
         (ErrorCode.REQUEST_TIMED_OUT, True),
         (ErrorCode.NETWORK_EXCEPTION, True),
@@ -264,12 +264,12 @@ def test_json_has_the_fixed_shape() -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     ],
 )
-async def test_unreadable_settings_are_a_problem_and_no_failure(code: ErrorCode, told: bool) -> None:
+async def test_unreadable_settings_are_a_problem_and_no_failure(code: ErrorCode, reported: bool) -> None:
     class Silent:
         async def describe_topic_config(self, _: str) -> list[TopicConfig]:
             raise TidegaugeError(code, "no")
 
-    if told:
+    if reported:
         configs, problem = await settings_of(cast("Admin", Silent()), "t")
         assert (configs, "in ZooKeeper" in problem) == ((), True)
     else:
@@ -505,19 +505,19 @@ def test_consume_says_once_what_it_cannot_read_and_why(capsys: pytest.CaptureFix
     consumer = Silent()
     printing = consume.Printing(lambda _: b"", None, None)
 
-    def told(*, has_waited: bool) -> list[str]:
+    def reported(*, has_waited: bool) -> list[str]:
         printing.tell_news(cast("consume.Consumer", consumer), has_waited=has_waited)
         return capsys.readouterr().err.splitlines()
 
-    (notice,) = told(has_waited=False)
+    (notice,) = reported(has_waited=False)
     assert notice.endswith("reading continues at offset 5")
-    (trouble,) = told(has_waited=True)
+    (trouble,) = reported(has_waited=True)
     assert trouble.startswith("Nothing can be read from t-0 at the moment, and it is retried: LEADER_NOT_AVAILABLE")
-    assert told(has_waited=True) == []
+    assert reported(has_waited=True) == []
     consumer.trouble = {}
-    assert told(has_waited=False) == []
+    assert reported(has_waited=False) == []
     consumer.trouble = Silent().trouble
-    assert len(told(has_waited=True)) == 1, "it was read again meanwhile"
+    assert len(reported(has_waited=True)) == 1, "it was read again meanwhile"
 
 
 def test_a_line_begins_with_headers_then_a_key() -> None:

@@ -131,9 +131,9 @@ class Model:
         """Closed connections have requests and responses, too: late ones."""
         places: dict[str, Callable[[FakeConnection], object]] = {
             "break": lambda connection: connection.is_open,
-            "deliver": lambda connection: connection.answers,
-            "repeat": lambda connection: connection.answers,
-            "lose": lambda connection: connection.answers,
+            "deliver": lambda connection: connection.responses,
+            "repeat": lambda connection: connection.responses,
+            "lose": lambda connection: connection.responses,
         }
         is_place = places.get(what, lambda connection: connection.requests)
         connections = [connection for connection in self.world.all_connections if is_place(connection)]
@@ -148,11 +148,11 @@ class Model:
             self._request(connection, what)
 
     def _response(self, connection: FakeConnection, what: str, number: int) -> None:
-        at = number % len(connection.answers)
+        at = number % len(connection.responses)
         if what == "repeat":
-            connection.answers.insert(at, connection.answers[at])
+            connection.responses.insert(at, connection.responses[at])
         if what == "lose":
-            connection.answers.pop(at)
+            connection.responses.pop(at)
         else:
             connection.deliver(at)
 
@@ -161,7 +161,7 @@ class Model:
             connection.take(refuse_after=ErrorCode.REQUEST_TIMED_OUT)
             return
         connection.take(refuse=REFUSALS.get(what))
-        if any(result.error == 0 for result in connection.answers[-1].partitions):
+        if any(result.error == 0 for result in connection.responses[-1].partitions):
             self.log.commit()
 
     def check(self) -> None:
@@ -181,7 +181,7 @@ class Model:
             for connection in self.world.all_connections:
                 while connection.requests:
                     self._request(connection, "take")
-                while connection.answers:
+                while connection.responses:
                     connection.deliver()
             if not self.world.accumulator.incomplete:
                 break

@@ -236,7 +236,7 @@ def test_responses_may_overtake_each_other() -> None:
     for _ in range(3):
         connection.take()
     for _ in range(3):
-        connection.deliver(len(connection.answers) - 1)
+        connection.deliver(len(connection.responses) - 1)
 
     assert [p.result.offset for p in promises if p.result] == [1, 2, 3]
     assert world.accumulator.queue(TP).last_acked_sequence == 3
@@ -357,7 +357,7 @@ def test_a_hint_on_the_leader_is_taken_without_waiting() -> None:
     world.leaders[TP] = Leader(1, "b1", 1)
     connection.take()
     world.leaders[TP] = Leader(0, "b0", 0)
-    response = connection.answers[0]
+    response = connection.responses[0]
     response.partitions[0].current_leader.leader_id = 1
     response.partitions[0].current_leader.leader_epoch = 1
     connection.deliver()
@@ -578,7 +578,7 @@ def test_no_batch_runs_five_ahead_of_one_without_a_response() -> None:
     world.step()
     connection = world.connections["b0"]
     connection.take()
-    connection.answers.pop()
+    connection.responses.pop()
     while connection.requests:
         connection.take()
         connection.deliver()
@@ -623,10 +623,10 @@ def act(what: str, number: int, connection: FakeConnection) -> None:
         connection.take()
     elif what == "refuse" and connection.requests:
         connection.take(refuse=REFUSALS[number % 3])
-    elif what == "deliver" and connection.answers:
-        connection.deliver(number % len(connection.answers))
-    elif what == "lose" and connection.answers:
-        connection.answers.pop(number % len(connection.answers))
+    elif what == "deliver" and connection.responses:
+        connection.deliver(number % len(connection.responses))
+    elif what == "lose" and connection.responses:
+        connection.responses.pop(number % len(connection.responses))
     elif what == "break":
         connection.break_()
 

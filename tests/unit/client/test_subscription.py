@@ -29,7 +29,7 @@ def batch(offset: int, count: int, *, epoch: int = 0) -> bytes:
     )
 
 
-def answer(
+def respond(
     subscription: Subscription, *, asked: int | None = None, records: bytes = b"", error: int = 0, **fields: object
 ) -> bool:
     position = Position(asked) if asked is not None else subscription.fetch_position(TP)
@@ -69,7 +69,7 @@ def test_without_a_committed_offset_and_a_policy_poll_raises() -> None:
 
 def test_records_are_given_from_the_position_on_and_move_it() -> None:
     subscription = at(2)
-    answer(subscription, records=batch(0, 5), high_watermark=5)
+    respond(subscription, records=batch(0, 5), high_watermark=5)
 
     assert offsets(subscription, 2) == [2, 3]
     assert subscription.position(TP) == 4
@@ -86,7 +86,7 @@ def test_gaps_of_compaction_and_control_batches_are_passed_over() -> None:
     subscription = Subscription(Reset.EARLIEST, check_crcs=False)
     subscription.assign([TP])
     subscription.seek(TP, Position(0))
-    answer(subscription, records=batch(0, 2) + bytes(control))
+    respond(subscription, records=batch(0, 2) + bytes(control))
 
     assert offsets(subscription) == [0, 1]
     assert subscription.position(TP) == 5
@@ -95,7 +95,7 @@ def test_gaps_of_compaction_and_control_batches_are_passed_over() -> None:
 def test_a_response_for_an_older_position_is_ignored() -> None:
     """Rule 1: the application has sought elsewhere since."""
     subscription = at(3)
-    answer(subscription, asked=0, records=batch(0, 5))
+    respond(subscription, asked=0, records=batch(0, 5))
     assert not subscription.has_records(TP)
 
 
@@ -115,7 +115,7 @@ def test_a_response_for_an_older_position_is_ignored() -> None:
 def test_errors_that_pass_are_waited_out(code: ErrorCode, refreshes: bool) -> None:
     subscription = at(0)
 
-    assert answer(subscription, error=int(code)) is refreshes
+    assert respond(subscription, error=int(code)) is refreshes
     subscription.raise_problem()
     assert subscription.due(Phase.FETCHING, now_ms=RETRY_MS - 1) == []
     assert subscription.next_due_ms(0) == RETRY_MS
@@ -124,7 +124,7 @@ def test_errors_that_pass_are_waited_out(code: ErrorCode, refreshes: bool) -> No
 
 def test_out_of_range_resets_by_the_policy() -> None:
     subscription = at(99, Reset.LATEST)
-    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    respond(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
 
     assert subscription.due(Phase.RESETTING, now_ms=0) == [TP]
     assert subscription.reset_wanted(TP) is Reset.LATEST
@@ -134,7 +134,7 @@ def test_out_of_range_resets_by_the_policy() -> None:
 def test_a_reset_by_the_policy_is_noted_with_where_reading_goes_on() -> None:
     """Rule 6. Kafka's consumer logs it; without a word, a reader of ``--offset 99`` waits for nothing."""
     subscription = at(99, Reset.LATEST)
-    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    respond(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
     assert subscription.take_notices() == []
     found = offsets_pb2.ListOffsetsResult(topic=TP.topic, partition=TP.partition, offset=5)
     subscription.offset_found(TP, Reset.LATEST, found, retry_at_ms=RETRY_MS)
@@ -147,19 +147,19 @@ def test_a_reset_by_the_policy_is_noted_with_where_reading_goes_on() -> None:
 def test_a_partition_that_can_not_be_read_is_in_trouble_until_it_is() -> None:
     """Rule 6."""
     subscription = at(0)
-    answer(subscription, error=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    respond(subscription, error=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert [(tp, problem.code) for tp, problem in subscription.troubles().items()] == [
         (TP, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     ]
     subscription.back_off(TP, RETRY_MS, TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0 has no leader"))
     assert subscription.troubles()[TP].code is ErrorCode.LEADER_NOT_AVAILABLE
-    answer(subscription)
+    respond(subscription)
     assert subscription.troubles() == {}
 
 
 def test_out_of_range_is_raised_without_a_policy() -> None:
     subscription = at(99, Reset.NONE)
-    answer(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    respond(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
 
     with pytest.raises(TidegaugeError, match="The fetch offset 99 is out of range for partition t-0") as caught:
         subscription.raise_problem()
@@ -179,7 +179,7 @@ def test_a_corrupt_batch_is_raised_after_what_stands_before_it() -> None:
     broken = bytearray(batch(2, 2))
     broken[-1] ^= 1
     subscription = at(0)
-    answer(subscription, records=batch(0, 2) + bytes(broken))
+    respond(subscription, records=batch(0, 2) + bytes(broken))
 
     assert offsets(subscription) == [0, 1]
     with pytest.raises(TidegaugeError) as caught:
@@ -192,7 +192,7 @@ def test_the_last_epoch_read_is_sent_with_the_next_fetch() -> None:
     subscription = at(0)
     subscription.leader_epoch_seen(TP, 4)
     assert subscription.fetch_position(TP) == Position(0, None, 4)
-    answer(subscription, records=batch(0, 2, epoch=4))
+    respond(subscription, records=batch(0, 2, epoch=4))
     offsets(subscription)
     assert subscription.fetch_position(TP) == Position(2, 4, 4)
 
@@ -200,7 +200,7 @@ def test_the_last_epoch_read_is_sent_with_the_next_fetch() -> None:
 def read_two_then_new_leader(policy: Reset = Reset.EARLIEST) -> Subscription:
     subscription = at(0, policy)
     subscription.leader_epoch_seen(TP, 0)
-    answer(subscription, records=batch(0, 2, epoch=0))
+    respond(subscription, records=batch(0, 2, epoch=0))
     offsets(subscription)
     subscription.leader_epoch_seen(TP, 1)
     return subscription
@@ -267,7 +267,7 @@ def test_an_undefined_end_resets() -> None:
 
 def test_a_diverging_fetch_goes_on_where_the_logs_part() -> None:
     subscription = at(5)
-    answer(subscription, diverging_epoch={"leader_epoch": 0, "end_offset": 3})
+    respond(subscription, diverging_epoch={"leader_epoch": 0, "end_offset": 3})
     assert subscription.position(TP) == 3
 
 
@@ -295,7 +295,7 @@ def test_a_partition_just_read_is_asked_for_last() -> None:
     other = TopicPartition("t", 1)
     subscription.assign([TP, other])
     subscription.seek(other, Position(0))
-    answer(subscription, records=batch(0, 1))
+    respond(subscription, records=batch(0, 1))
     offsets(subscription)
     assert subscription.due(Phase.FETCHING, now_ms=0) == [other, TP]
 
@@ -319,7 +319,7 @@ def both_at_zero() -> Subscription:
 def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
     """SubscriptionState.movePartitionToEnd: a full response must not starve the partitions behind."""
     subscription = both_at_zero()
-    answer(subscription, records=batch(0, 3))
+    respond(subscription, records=batch(0, 3))
     assert offsets(subscription, 3) == [0, 1, 2]
 
     assert subscription.due(Phase.FETCHING, now_ms=0) == [OTHER, TP]
@@ -328,7 +328,7 @@ def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
 def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
     """CompletedFetch.initialize: so do those whose response was an error."""
     subscription = both_at_zero()
-    answer(subscription, error=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
+    respond(subscription, error=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
 
     assert subscription.due(Phase.FETCHING, now_ms=RETRY_MS) == [OTHER, TP]
 
@@ -336,7 +336,7 @@ def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
 def test_what_is_taken_last_frees_the_partition_at_once() -> None:
     """A poll that takes exactly what is there leaves nothing behind that would hold the next fetch back."""
     subscription = at(0)
-    answer(subscription, records=batch(0, 3))
+    respond(subscription, records=batch(0, 3))
 
     assert offsets(subscription, 3) == [0, 1, 2]
     assert not subscription.has_records(TP)
@@ -344,7 +344,7 @@ def test_what_is_taken_last_frees_the_partition_at_once() -> None:
 
 def test_a_batch_is_given_in_portions_that_join() -> None:
     subscription = at(1)
-    answer(subscription, records=batch(0, 4) + batch(4, 3))
+    respond(subscription, records=batch(0, 4) + batch(4, 3))
 
     assert [offsets(subscription, 2) for _ in range(4)] == [[1, 2], [3, 4], [5, 6], []]
 
@@ -355,11 +355,11 @@ def test_batches_before_a_damaged_length_are_given_first(length: int) -> None:
     damaged = bytearray(batch(2, 2))
     struct.pack_into(">i", damaged, 8, length)
     subscription = at(0)
-    answer(subscription, records=batch(0, 2) + bytes(damaged))
+    respond(subscription, records=batch(0, 2) + bytes(damaged))
     assert offsets(subscription) == [0, 1]
     subscription.raise_problem()
     assert subscription.position(TP) == 2
-    answer(subscription, records=bytes(damaged))
+    respond(subscription, records=bytes(damaged))
     with pytest.raises(TidegaugeError) as caught:
         subscription.raise_problem()
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -373,7 +373,7 @@ def test_records_before_a_malformed_one_are_given_first() -> None:
     subscription.assign([TP])
     subscription.seek(TP, Position(0))
     data[-8] = 0xFE  # the length of the last record: 8 bytes, of which the first says how many follow
-    answer(subscription, records=bytes(data))
+    respond(subscription, records=bytes(data))
 
     assert offsets(subscription) == [0, 1, 2, 3]
     with pytest.raises(TidegaugeError) as caught:

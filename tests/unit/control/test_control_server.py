@@ -44,7 +44,7 @@ class FakeControl:
 
 
 @dataclass
-class Answer:
+class Response:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -56,9 +56,9 @@ class Answer:
 
 async def ask(
     app: Starlette, method: str, path: str, body: bytes | dict[str, Any] = b"", query: str = "", **headers: str
-) -> Answer:
+) -> Response:
     """One request as a server hands it in."""
-    response = Answer()
+    response = Response()
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
 
     async def receive() -> dict[str, Any]:

@@ -154,7 +154,7 @@ class World:
         for broker_id in BROKERS:
             self.register(broker_id)
         self.queues: dict[int, deque[ControlRequest]] = {}
-        self.answers: deque[tuple[int, ControlRequest, PartitionsResponse]] = deque()
+        self.responses: deque[tuple[int, ControlRequest, PartitionsResponse]] = deque()
         self.may_keep: set[tuple[int, TopicPartition]] = set()
         self.mortal = False
         self.elect(CONTROLLER)
@@ -178,7 +178,7 @@ class World:
             if self.steps == self.lives:
                 raise Died
 
-    def loses_answers(self) -> bool:
+    def loses_responses(self) -> bool:
         """Whether ZooKeeper's response to a write gets lost now."""
         return False
 
@@ -187,7 +187,7 @@ class World:
     def elect(self, broker_id: int) -> None:
         self.term = MortalTerm(self, broker_id)
         self.queues = {broker_id: deque() for broker_id in BROKERS}
-        self.answers.clear()
+        self.responses.clear()
         self.term.start()
 
     def send(self, broker_id: int, request: ControlRequest, _sender: MortalTerm) -> None:
@@ -199,7 +199,7 @@ class World:
     def deliver(self, broker_id: int) -> None:
         request = self.queues[broker_id].popleft()
         if broker_path(broker_id) in self.zookeeper.nodes:
-            self.answers.append((broker_id, request, self.brokers[broker_id].take(request)))
+            self.responses.append((broker_id, request, self.brokers[broker_id].take(request)))
             self.step()
 
     def settle(self) -> None:
@@ -211,9 +211,9 @@ class World:
             for broker_id, queue in self.queues.items():
                 while queue:
                     self.deliver(broker_id)
-            while self.answers:
+            while self.responses:
                 quiet = False
-                self.answered(*self.answers.popleft())
+                self.responded(*self.responses.popleft())
 
     def look(self) -> None:
         """What watches would make the controller look at."""
@@ -226,7 +226,7 @@ class World:
         self.term.run(process_legacy_reassignments(context))
         self.term.run(complete_reassignments(context))
 
-    def answered(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
+    def responded(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         context = self.term.context
         if not is_of_current_incarnation(context, broker_id, request):
             return
@@ -301,7 +301,7 @@ class MortalTerm(Term):
         super().__init__(world.zookeeper, controller_id)
         self.world = world
 
-    def answer(self, request: Request) -> Any:
+    def respond(self, request: Request) -> Any:
         match request:
             case Send():
                 for broker_id, message in request.messages:
@@ -310,12 +310,12 @@ class MortalTerm(Term):
             case Write():
                 responses = []
                 for operation in request.operations:
-                    response = super().answer(Write((operation,)))
-                    if self.world.loses_answers():  # with the connection: the write is sent once more
-                        response = super().answer(Write((operation,)))
+                    response = super().respond(Write((operation,)))
+                    if self.world.loses_responses():  # with the connection: the write is sent once more
+                        response = super().respond(Write((operation,)))
                     responses += response
                     self.world.step()
                 return responses
             case RemoveBroker(broker_id=broker_id) if self is self.world.term:
                 self.world.queues[broker_id].clear()
-        return super().answer(request)
+        return super().respond(request)

@@ -63,14 +63,14 @@ class Term:
         return self
 
     def run(self, steps: Steps[Any]) -> Any:
-        return run(steps, self.answer)
+        return run(steps, self.respond)
 
     def take_sent(self) -> list[tuple[int, Any]]:
         """What was sent since the last call."""
         sent, self.sent = self.sent, []
         return sent
 
-    def answer(self, request: Request) -> Any:
+    def respond(self, request: Request) -> Any:
         match request:
             case Read():
                 return [self.zookeeper.read(path) for path in request.paths]

@@ -85,7 +85,7 @@ def row(term: Term, at: TopicPartition = AT) -> tuple[int, tuple[int, ...], int]
     return node.leader, node.isr, node.leader_epoch
 
 
-def told(sent: Sequence[tuple[int, Any]]) -> list[str]:
+def reported(sent: Sequence[tuple[int, Any]]) -> list[str]:
     """Requests in a short form: kind, receiver, what it says of AT."""
     lines: list[str] = []
     for broker_id, message in sent:
@@ -115,7 +115,7 @@ def test_a_new_topic_gets_its_first_leaders_in_epoch_0():
     term.run(process_topic_change(term.context))
     assert row(term) == (2, (2, 3), 0)
     assert zookeeper.version(AT) == 0
-    assert told(term.sent) == [
+    assert reported(term.sent) == [
         "leader-and-isr>2: 2e0 new",
         "leader-and-isr>3: 2e0 new",
         "metadata>1: 2e0 live 1,2,3",
@@ -202,7 +202,7 @@ def test_a_fail_over_that_finds_all_alive_costs_nothing():
 def test_a_leaders_death():
     term = term_of()
     die(term, 1)
-    assert told(term.sent) == [
+    assert reported(term.sent) == [
         "leader-and-isr>2: 2e1",
         "leader-and-isr>3: 2e1",
         "metadata>2: 2e1 live 2,3",
@@ -224,7 +224,7 @@ def test_a_followers_death_is_sent_to_all_that_are_left():
     """The header comment speaks of the leader only; the code sends to every assigned replica but the dead one."""
     term = term_of()
     die(term, 3)
-    assert told(term.sent) == [
+    assert reported(term.sent) == [
         "leader-and-isr>1: 1e1",
         "leader-and-isr>2: 1e1",
         "metadata>1: 1e1 live 1,2",
@@ -237,7 +237,7 @@ def test_a_followers_death_is_sent_to_all_that_are_left():
 def test_a_death_without_replicas_is_sent_as_plain_metadata():
     term = term_of(brokers=(1, 2, 3, 4))
     die(term, 4)
-    assert told(term.sent) == [f"metadata>{i}: - live 1,2,3" for i in (1, 2, 3)]
+    assert reported(term.sent) == [f"metadata>{i}: - live 1,2,3" for i in (1, 2, 3)]
 
 
 def test_a_start_up():
@@ -246,7 +246,7 @@ def test_a_start_up():
     die(term, 3)
     term.take_sent()
     come(term, 3)
-    assert told(term.sent) == [
+    assert reported(term.sent) == [
         "metadata>1: - live 1,2,3",
         "metadata>2: - live 1,2,3",
         "metadata>3: 1e1 live 1,2,3",
@@ -269,7 +269,7 @@ def test_a_bounce_is_a_failure_and_a_start_up():
     assert term.queues == {1, 2, 3}
     to_one = [message for broker_id, message in term.sent if broker_id == 1]
     assert {message.header.broker_epoch for message in to_one} == {term.context.live[1].epoch}
-    assert [line for line in told(term.sent) if line.startswith("leader-and-isr>1")] == ["leader-and-isr>1: 2e1"]
+    assert [line for line in reported(term.sent) if line.startswith("leader-and-isr>1")] == ["leader-and-isr>1: 2e1"]
 
 
 def test_a_bounce_of_the_last_member_costs_two_epochs():
@@ -416,7 +416,7 @@ def test_a_failover_sends_the_live_brokers_first_then_each_replica_its_state():
     term = term_of()
     die(term, 3)
     successor = Term(term.zookeeper, 9).start()
-    assert told(successor.sent) == [
+    assert reported(successor.sent) == [
         "metadata>1: - live 1,2",
         "metadata>2: - live 1,2",
         "leader-and-isr>1: 1e1",
@@ -465,11 +465,11 @@ def test_a_failed_directory_takes_its_replicas_offline():
     path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
     term.zookeeper.create(path, encode_log_dir_event(1))
     term.run(process_log_dir_notifications(term.context))
-    assert [line for line in told(term.take_sent()) if "leader-and-isr" in line] == ["leader-and-isr>1: 1e0"]
+    assert [line for line in reported(term.take_sent()) if "leader-and-isr" in line] == ["leader-and-isr>1: 1e0"]
     assert path not in term.zookeeper.nodes
     term.run(process_leader_and_isr_response(term.context, 1, PartitionsResponse(partitions={AT: STORAGE})))
     assert row(term) == (2, (2, 3), 1)
-    assert "stop>1: e1" in told(term.sent)
+    assert "stop>1: e1" in reported(term.sent)
     assert term.sent[-1][1].partitions[0].topic_partition == AT
     # Known already: nothing more; another partition's response does not make it healthy.
     term.take_sent()
@@ -535,7 +535,7 @@ def test_a_broker_is_notified_once_that_its_start_is_over_after_all_that_it_brin
     """No Kafka rule: what ``tidegauge.ready`` waits for. A bounce, or another controller, tells it again."""
     term = term_of({0: (1, 2)}, brokers=(1, 2))
     requests, known = startups_complete(term.context, {})
-    assert told(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
+    assert reported(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
     assert all(message.startup_complete for _, message in requests)
     assert {message.header.broker_epoch for _, message in requests} == set(known.values())
     assert startups_complete(term.context, known) == ([], known)
@@ -547,6 +547,6 @@ def test_a_broker_is_notified_once_that_its_start_is_over_after_all_that_it_brin
     term.run(process_broker_change(term.context))
     assert not [message for _, message in term.take_sent() if getattr(message, "startup_complete", False)]
     requests, known = startups_complete(term.context, known)
-    assert told(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
+    assert reported(requests) == ["metadata>1: - live 1,2", "metadata>2: - live 1,2"]
     assert known[1] == bounced
     assert len(startups_complete(term.context, {})[0]) == 2

@@ -33,7 +33,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
-        self.answered: list[tuple[int, int]] = []
+        self.responded: list[tuple[int, int]] = []
         self.down: set[str] = set()
         self.hold = asyncio.Event()
         self.hold.set()
@@ -51,8 +51,8 @@ class Wire:
         self.in_flight -= 1
         return PartitionsResponse(ErrorCode.NONE)
 
-    def answer(self, broker_id: int, message: ControlRequest, _response: PartitionsResponse) -> None:
-        self.answered.append((broker_id, message.header.broker_epoch))
+    def respond(self, broker_id: int, message: ControlRequest, _response: PartitionsResponse) -> None:
+        self.responded.append((broker_id, message.header.broker_epoch))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 
 @pytest.fixture
 async def queues(wire: Wire) -> AsyncIterator[Channels]:
-    made = Channels(1000, wire.answer)
+    made = Channels(1000, wire.respond)
     yield made
     await made.close()
 
@@ -86,10 +86,10 @@ async def test_a_broker_gets_its_requests_one_after_the_other_in_order(queues: C
     await until_async(first_is_out)
     wire.hold.set()
 
-    async def all_are_answered() -> bool:
-        return wire.answered == [(7, number) for number in range(5)]
+    async def all_are_acknowledged() -> bool:
+        return wire.responded == [(7, number) for number in range(5)]
 
-    await until_async(all_are_answered)
+    await until_async(all_are_acknowledged)
     assert [number for _, number in wire.sent] == [0, 1, 2, 3, 4]
 
 
@@ -102,15 +102,15 @@ async def test_what_does_not_arrive_is_sent_again_and_nothing_overtakes_it(queue
     queues.send(8, request(3))
 
     async def the_other_is_served() -> bool:
-        return wire.answered == [(8, 3)]
+        return wire.responded == [(8, 3)]
 
     await until_async(the_other_is_served)
     wire.down.clear()
 
-    async def all_are_answered() -> bool:
-        return wire.answered == [(8, 3), (7, 1), (7, 2)]
+    async def all_are_acknowledged() -> bool:
+        return wire.responded == [(8, 3), (7, 1), (7, 2)]
 
-    await until_async(all_are_answered)
+    await until_async(all_are_acknowledged)
 
 
 async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:
@@ -125,7 +125,7 @@ async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wir
     queues.send(7, StopReplicaRequest(ControlHeader(0, 1, 3), ()))
 
     async def only_the_last() -> bool:
-        return wire.answered == [(7, 3)]
+        return wire.responded == [(7, 3)]
 
     await until_async(only_the_last)
     queues.clear()

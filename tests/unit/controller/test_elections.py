@@ -31,14 +31,14 @@ def context_of(
     *,
     replicas: tuple[int, ...] = AR,
     shutting_down: tuple[int, ...] = (),
-    failed_folders: tuple[int, ...] = (),
+    failed_directories: tuple[int, ...] = (),
     adding: tuple[int, ...] = (),
     removing: tuple[int, ...] = (),
 ) -> ControllerContext:
     context = ControllerContext(9, epoch=7)
     context.live = {i: LiveBroker(Endpoint(i, "127.0.0.1", 19000 + i), 100 + i) for i in live}
     context.shutting_down = set(shutting_down)
-    context.offline_directories = {i: {AT} for i in failed_folders}
+    context.offline_directories = {i: {AT} for i in failed_directories}
     context.topics = {AT.topic}
     context.set_assignment(AT, Assignment(replicas, adding, removing))
     return context
@@ -90,9 +90,9 @@ def test_offline_keeps_a_recovery_that_is_not_over():
 
 @pytest.mark.parametrize(("shutting_down", "failed_folders"), [((2,), ()), ((), (2,))])
 def test_online_means_neither_shutting_down_nor_with_a_failed_directory(
-    shutting_down: tuple[int, ...], failed_folders: tuple[int, ...]
+    shutting_down: tuple[int, ...], failed_directories: tuple[int, ...]
 ):
-    context = context_of((2, 3), shutting_down=shutting_down, failed_folders=failed_folders)
+    context = context_of((2, 3), shutting_down=shutting_down, failed_directories=failed_directories)
     assert outcome(elect_offline(context, AT, old(1, (1, 2, 3)), unclean=False)) == (3, (3,), False)
     assert outcome(elect_offline(context, AT, old(1, (1, 2)), unclean=False)) is None
     assert outcome(elect_offline(context, AT, old(1, (1, 2)), unclean=True)) == (3, (3,), True)

@@ -68,7 +68,7 @@ class Walk(World):
                 assert new.leader in {NO_LEADER, *old.isr}, f"{path}: unclean: {old} -> {new}"
         return self._set(path, data)
 
-    def loses_answers(self) -> bool:
+    def loses_responses(self) -> bool:
         return hasattr(self, "restless") and self.restless.random() < 0.05
 
     # Requests on their way
@@ -84,10 +84,10 @@ class Walk(World):
             for _ in range(self.random.randint(0, len(queue))):
                 self.deliver(broker_id)
 
-    def answer_some(self) -> None:
-        waiting: deque[tuple[int, ControlRequest, PartitionsResponse]] = self.answers
+    def respond_to_some(self) -> None:
+        waiting: deque[tuple[int, ControlRequest, PartitionsResponse]] = self.responses
         for _ in range(self.random.randint(0, len(waiting))):
-            self.answered(*waiting.popleft())
+            self.responded(*waiting.popleft())
 
     # Brokers
 
@@ -229,7 +229,7 @@ class Walk(World):
         self.term.run(process_delete_markers(self.term.context))
 
     def go(self) -> None:
-        often: list[Callable[[], None]] = [self.deliver_some, self.answer_some, self.see_brokers, self.propose]
+        often: list[Callable[[], None]] = [self.deliver_some, self.respond_to_some, self.see_brokers, self.propose]
         seldom: list[Callable[[], None]] = [
             self.see_topics,
             self.see_markers,

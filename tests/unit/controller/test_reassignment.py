@@ -95,7 +95,7 @@ def grow_isr(term: Term, isr: tuple[int, ...], at: TopicPartition = AT) -> None:
     term.run(complete_reassignments(term.context))
 
 
-def answer_deletions(term: Term) -> None:
+def respond_to_deletions(term: Term) -> None:
     """All brokers that were asked to delete a replica of the partition respond that they did."""
     for broker_id, message in term.take_sent():
         if isinstance(message, StopReplicaRequest) and message.partitions[0].delete:
@@ -208,7 +208,7 @@ def test_the_last_znode_does_not_wait_for_a_dead_broker():
     term.run(process_broker_change(term.context))
     grow_isr(term, (1, 3, 4, 5))
     assert entry(term)[2] == (1, 2)
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert entry(term) == ((4, 5, 3), (), ())
 
 
@@ -244,7 +244,7 @@ def test_the_replication_factor_may_change(target: tuple[int, ...], isr_at_last:
     """More replicas, fewer, only another order: what is in the ISR already ends at once."""
     term = term_of()
     assert alter(term, target) == IN_PLACE
-    answer_deletions(term)
+    respond_to_deletions(term)
     if set(target) - {1, 2, 3}:
         assert list_reassignments(term.context)
         grow_isr(term, isr_at_last)
@@ -263,7 +263,7 @@ def test_a_dead_leader_among_the_targets_is_replaced():
     term.zookeeper.register_broker(1)
     term.run(process_broker_change(term.context))
     grow_isr(term, (2, 3, 4, 1))
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert entry(term) == ((1, 4), (), ())
     assert term.context.leadership[AT].leader == 1
 
@@ -377,10 +377,10 @@ def test_a_deletion_waits_for_the_reassignment():
     term.run(process_delete_markers(term.context))
     assert "orders" not in term.context.topics_deletion_started
     grow_isr(term, (1, 2, 3, 4, 5))
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert "orders" not in term.context.topics_deletion_started, "the other partition is not done"
     grow_isr(term, (1, 2, 3, 4, 5), NEXT)
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert "orders" in term.context.topics_deletion_started
 
 
@@ -394,7 +394,7 @@ def test_the_next_controller_goes_on_from_the_topic_znode():
     assert successor.context.reassigning == {AT}
     assert successor.zookeeper.state(AT).leader_epoch == 2, "A1 again"
     grow_isr(successor, (1, 2, 3, 4, 5))
-    answer_deletions(successor)
+    respond_to_deletions(successor)
     assert entry(successor) == ((4, 5, 3), (), ())
 
 
@@ -404,7 +404,7 @@ def test_the_next_controller_ends_what_was_in_sync_when_the_last_one_died():
     state = term.zookeeper.state(AT)
     term.zookeeper.write_state(AT, PartitionStateNode(state.leader, state.leader_epoch, (1, 2, 3, 4, 5), 1))
     successor = Term(term.zookeeper, 2).start()
-    answer_deletions(successor)
+    respond_to_deletions(successor)
     assert entry(successor) == ((4, 5, 3), (), ())
 
 
@@ -434,7 +434,7 @@ def test_the_znode_of_older_tools_begins_reassignments_and_goes_with_the_last_on
     term = term_of()
     ask_by_znode(term, p0=(4, 5, 3), p1=(1, 2))
     assert entry(term) == ((4, 5, 3, 1, 2), (4, 5), (1, 2))
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert entry(term, 1) == ((1, 2), (), ())
     left = term.zookeeper.nodes[REASSIGN_PARTITIONS].data
     assert left == encode_reassignments({AT: (4, 5, 3)})
@@ -442,7 +442,7 @@ def test_the_znode_of_older_tools_begins_reassignments_and_goes_with_the_last_on
     term.run(process_legacy_reassignments(term.context))
     assert term.zookeeper.state(AT).leader_epoch == epoch, "what the controller itself wrote there is no news"
     grow_isr(term, (1, 2, 3, 4, 5))
-    answer_deletions(term)
+    respond_to_deletions(term)
     assert REASSIGN_PARTITIONS not in term.zookeeper.nodes
 
 

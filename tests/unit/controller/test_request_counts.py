@@ -66,7 +66,7 @@ class Term:
     """A controller's term, driven as in a broker, and what it asked since ``take_asked``."""
 
     tree: MemoryZooKeeper
-    told: Counter[int] = field(default_factory=Counter)
+    reported: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         epoch, version = self.tree.next_controller_epoch()
@@ -76,7 +76,7 @@ class Term:
         self.driver = Driver(
             anything,
             version,
-            send=lambda broker_id, _request: self.told.update([broker_id]),
+            send=lambda broker_id, _request: self.reported.update([broker_id]),
             add_broker=lambda _endpoint: None,
             remove_broker=lambda _broker_id: None,
             changed=lambda _name, _subject: None,
@@ -88,9 +88,9 @@ class Term:
     async def asks(self, decide: Callable[[ControllerContext], Steps[None]]) -> dict[str, int]:
         """What a decision costs: requests to ZooKeeper by kind, and the most that any one broker gets."""
         self.zookeeper.asked.clear()
-        self.told.clear()
+        self.reported.clear()
         await self.driver.run("event", decide(self.context))
-        return {**self.zookeeper.asked, "requests to a broker": max(self.told.values())}
+        return {**self.zookeeper.asked, "requests to a broker": max(self.reported.values())}
 
 
 async def cluster_of(partitions: int) -> tuple[Term, dict[str, int]]:

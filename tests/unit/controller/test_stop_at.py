@@ -44,8 +44,8 @@ class NamedTerm(Term):
         self.steps: list[str] = []
         self.names = StepNames("ControllerFailover")
 
-    def answer(self, request: Request) -> Any:
-        response = super().answer(request)
+    def respond(self, request: Request) -> Any:
+        response = super().respond(request)
         self.steps += [self.names.of(what) for what in what_was_done(request)]
         return response
 

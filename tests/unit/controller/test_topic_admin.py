@@ -35,7 +35,7 @@ class Session:
 
     def __init__(self, zookeeper: MemoryZooKeeper) -> None:
         self.zookeeper = zookeeper
-        self.lost_answers = 0
+        self.lost_responses = 0
 
     def _node(self, path: str) -> Any:
         if path not in self.zookeeper.nodes:
@@ -65,8 +65,8 @@ class Session:
         await self._maybe_again(self.set, path, data, version)
 
     async def _maybe_again(self, request: Any, *arguments: Any) -> Any:
-        if self.lost_answers > 0:
-            self.lost_answers -= 1
+        if self.lost_responses > 0:
+            self.lost_responses -= 1
             return await request(*arguments)
         return None
 
@@ -133,17 +133,17 @@ async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it
 
 
 @pytest.mark.parametrize("lost_answers", [0, 1])
-async def test_a_creation_whose_responses_get_lost_succeeds_all_the_same(lost_answers: int) -> None:
+async def test_a_creation_whose_responses_get_lost_succeeds_all_the_same(lost_responses: int) -> None:
     stage = Stage()
     stage.cache.leaders = {TopicPartition("orders", 0): 0}
     stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # notified while the request ran
-    stage.session.lost_answers = lost_answers  # of the settings' creation
+    stage.session.lost_responses = lost_responses  # of the settings' creation
     assert (await stage.create(NewTopic("orders", assignment=[[0, 1]]))).error is NONE
     stage = Stage()
     stage.cache.leaders = {TopicPartition("orders", 0): 0}
     stage.cache.knows_topic = lambda _topic: False  # type: ignore[method-assign]  # the same
     stage.zookeeper.create(topic_config_path("orders"), b"left by a controller that died")
-    stage.session.lost_answers = 2 * lost_answers  # of the settings, and of the topic itself
+    stage.session.lost_responses = 2 * lost_responses  # of the settings, and of the topic itself
     assert (await stage.create(NewTopic("orders", assignment=[[0, 1]]))).error is NONE
     assert decode_config(stage.zookeeper.nodes[topic_config_path("orders")].data) == {}
 
@@ -160,10 +160,10 @@ async def test_what_exists_or_goes_is_not_created_again() -> None:
 
 
 @pytest.mark.parametrize("lost_answers", [0, 1])
-async def test_partitions_are_added_once_even_if_the_response_gets_lost(lost_answers: int) -> None:
+async def test_partitions_are_added_once_even_if_the_response_gets_lost(lost_responses: int) -> None:
     stage = Stage()
     await stage.create(NewTopic("orders", assignment=[[0, 1]]))
-    stage.session.lost_answers = lost_answers
+    stage.session.lost_responses = lost_responses
     outcome = await stage.grow(NewPartitions("orders", 3, assignment=[[1, 2], [2, 0]]))
     assert outcome.error is ErrorCode.REQUEST_TIMED_OUT, "written; nobody has told of leaders yet"
     assert dict(stage.topic("orders").assignment) == {0: (0, 1), 1: (1, 2), 2: (2, 0)}

@@ -28,7 +28,7 @@ class Driven:
         self.now_ms = now_ms
         self.log = list(log)
         self.end_offset = sum(read_header(batch).record_count for batch in self.log)
-        self.answers: dict[object, list[Any]] = {}
+        self.responses: dict[object, list[Any]] = {}
         self.notes: list[Note] = []
         self.lines: list[LogLine] = []
         self.held: list[tuple[int, int]] = []
@@ -67,7 +67,7 @@ class Driven:
     def carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Respond):
-                self.answers.setdefault(effect.token, []).append(effect.result)
+                self.responses.setdefault(effect.token, []).append(effect.result)
             elif isinstance(effect, Append):
                 self._append(effect)
             elif isinstance(effect, ReadLog):
@@ -123,11 +123,11 @@ class Driven:
         self._tokens += 1
         return self._tokens
 
-    def answer(self, token: int) -> Any:
+    def response_to(self, token: int) -> Any:
         """The one response to a request."""
-        results = self.answers.get(token, [])
+        results = self.responses.get(token, [])
         assert len(results) == 1, f"{len(results)} responses"
         return results[0]
 
     def is_parked(self, token: int) -> bool:
-        return token not in self.answers
+        return token not in self.responses

@@ -100,7 +100,7 @@ class Harness(Driven):
         return token
 
     def ask(self, request: GroupRequest):
-        return self.answer(self.send(request))
+        return self.response_to(self.send(request))
 
     def join(self, member_id: str = "", group: str = "g", **changes) -> int:
         fields = {
@@ -115,7 +115,7 @@ class Harness(Driven):
         return self.send(JoinGroup(group_id=group, member_id=member_id, **fields))
 
     def joined(self, token: int) -> JoinGroupResult:
-        result = self.answer(token)
+        result = self.response_to(token)
         assert isinstance(result, JoinGroupResult)
         return result
 
@@ -123,7 +123,7 @@ class Harness(Driven):
         return self.send(SyncGroup(group, generation, member_id, assignments=tuple(assignments), **changes))
 
     def synced(self, token: int) -> SyncGroupResult:
-        result = self.answer(token)
+        result = self.response_to(token)
         assert isinstance(result, SyncGroupResult)
         return result
 
@@ -141,7 +141,7 @@ class Harness(Driven):
         return self.send(OffsetCommit(group, (OffsetToCommit(partition, offset, metadata=metadata),), **fields))
 
     def committed(self, token: int) -> ErrorCode:
-        (error,) = self.answer(token).partitions.values()
+        (error,) = self.response_to(token).partitions.values()
         return error
 
     def offset(self, partition: TopicPartition = T0, group: str = "g", *, stable: bool = False):

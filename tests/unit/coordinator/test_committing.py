@@ -71,14 +71,14 @@ def test_metadata_that_is_too_long_fails_its_partition_alone_and_leaves_nothing_
     token = broker.send(
         OffsetCommit("g", (OffsetToCommit(T0, 1, metadata="😀😀!"), OffsetToCommit(T1, 2, metadata="😀😀")))
     )
-    assert broker.answer(token).partitions == {T0: E.OFFSET_METADATA_TOO_LARGE, T1: E.NONE}
+    assert broker.response_to(token).partitions == {T0: E.OFFSET_METADATA_TOO_LARGE, T1: E.NONE}
     assert broker.offset(T0, stable=True) == FetchedOffset()
     assert broker.offset(T1, stable=True) == FetchedOffset(2, -1, "😀😀")
     assert commit(broker, metadata="12345") is E.OFFSET_METADATA_TOO_LARGE
     assert len(broker.log) == 1
 
 
-def test_one_request_is_one_batch_and_is_answered_when_it_is_committed():
+def test_one_request_is_one_batch_and_is_acknowledged_when_it_is_committed():
     broker = Harness()
     broker.holds = True
     token = broker.send(OffsetCommit("g", (OffsetToCommit(T0, 1), OffsetToCommit(T1, 2))))
@@ -86,7 +86,7 @@ def test_one_request_is_one_batch_and_is_answered_when_it_is_committed():
     assert broker.is_parked(token)
     assert broker.offset(T0) == FetchedOffset()
     broker.release()
-    assert broker.answer(token).partitions == {T0: E.NONE, T1: E.NONE}
+    assert broker.response_to(token).partitions == {T0: E.NONE, T1: E.NONE}
     assert [broker.offset(T0).offset, broker.offset(T1).offset] == [1, 2]
 
 
@@ -126,7 +126,7 @@ def test_a_commit_that_fails_takes_none_with_it_that_is_in_flight():
 
 
 @pytest.mark.parametrize(
-    ("append_error", "answer"),
+    ("append_error", "response"),
     [
         (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -138,10 +138,10 @@ def test_a_commit_that_fails_takes_none_with_it_that_is_in_flight():
         (E.REQUEST_TIMED_OUT, E.REQUEST_TIMED_OUT),
     ],
 )
-def test_errors_of_the_append(append_error, answer):
+def test_errors_of_the_append(append_error, response):
     broker = Harness()
     broker.append_error = append_error
-    assert commit(broker) is answer
+    assert commit(broker) is response
     assert broker.offset(stable=True) == FetchedOffset()
     assert broker.group().pending_offsets == ()
 
@@ -165,7 +165,7 @@ def test_what_a_commit_stores():
     assert broker.successor().group().offsets == broker.group().offsets
 
 
-def test_a_fetch_is_answered_in_every_state_to_anybody():
+def test_offsets_are_fetched_in_every_state_by_any_client():
     broker = Harness()
     assert broker.offset() == FetchedOffset()
     assert broker.ask(OffsetFetch("g")).offsets == {}

@@ -70,7 +70,9 @@ def test_partitions_whose_record_failed_are_not_in_the_transaction():
 def test_every_partition_gets_the_error_of_the_request():
     harness = TransactionHarness()
     harness.init()
-    assert harness.answer(harness.send_add(T0, T1, epoch=5)).partitions == dict.fromkeys((T0, T1), E.PRODUCER_FENCED)
+    assert harness.response_to(harness.send_add(T0, T1, epoch=5)).partitions == dict.fromkeys(
+        (T0, T1), E.PRODUCER_FENCED
+    )
 
 
 @pytest.mark.parametrize("name", ["", None])

@@ -62,13 +62,13 @@ def test_without_a_block_of_producer_ids_the_client_comes_again():
     assert harness.init().producer_epoch == 0
 
 
-def test_nothing_is_answered_before_the_record_is_committed():
+def test_there_is_no_response_before_the_record_is_committed():
     harness = TransactionHarness()
     harness.holds = True
     token = harness.send_init()
     assert harness.is_parked(token)
     harness.release()
-    assert harness.answer(token).producer_epoch == 0
+    assert harness.response_to(token).producer_epoch == 0
 
 
 def test_two_first_requests_at_once_give_one_producer():
@@ -80,7 +80,7 @@ def test_two_first_requests_at_once_give_one_producer():
     harness.allocate()
     assert harness.error(second) is E.CONCURRENT_TRANSACTIONS
     harness.release()
-    assert harness.answer(first).producer_id == 0
+    assert harness.response_to(first).producer_id == 0
 
 
 def test_the_leadership_may_be_lost_while_a_producer_id_is_allocated():

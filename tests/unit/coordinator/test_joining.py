@@ -112,7 +112,7 @@ def test_only_the_leader_is_shown_the_members():
     assert not leader.skip_assignment
 
 
-def test_a_repeated_join_replaces_the_parked_one_which_is_never_answered():
+def test_a_repeated_join_replaces_the_parked_one_which_gets_no_response():
     broker = Harness()
     ids = broker.stable_group(2)
     first = broker.join(ids[0])

@@ -174,7 +174,7 @@ def test_a_static_member_expires_with_its_session_like_others():
     assert broker.group().state is GroupState.EMPTY
 
 
-def test_joining_is_no_sign_of_life_but_parked_requests_stand_for_it():
+def test_joining_is_no_heartbeat_but_parked_requests_stand_for_one():
     broker = Harness()
     ids = broker.stable_group(2)
     broker.after(SESSION_MS - 1)
@@ -190,7 +190,7 @@ def test_joining_is_no_sign_of_life_but_parked_requests_stand_for_it():
     assert broker.group().members[0].session_deadline_ms == broker.now_ms + SESSION_MS
 
 
-def test_a_new_member_expires_after_five_minutes_in_its_first_join_and_is_told():
+def test_a_new_member_expires_after_five_minutes_in_its_first_join_with_a_response():
     """KAFKA-9752: a member whose client has disconnected does not stay."""
     broker = Harness()
     ids = broker.stable_group(rebalance_timeout_ms=1_000_000, session_timeout_ms=1_000_000)

@@ -179,7 +179,7 @@ def test_the_same_story_gives_the_same_bytes():
     assert [batch.hex() for batch in written] == [batch.hex() for batch in kafka]
 
 
-def test_the_same_questions_get_the_same_answers():  # noqa: PLR0915 - one script, in its order
+def test_the_same_requests_get_the_same_responses():  # noqa: PLR0915 - one script, in its order
     """The errors of Apache Kafka 3.9.1 to the same script, in its order."""
     e = ErrorCode
     broker = Harness(group_initial_rebalance_delay_ms=500)

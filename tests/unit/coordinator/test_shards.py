@@ -31,10 +31,10 @@ from tidegauge_broker.coordinator.records import offset_key, offset_value
 E = ErrorCode
 
 
-def every_answer(broker: Harness) -> list[object]:
+def every_response(broker: Harness) -> list[object]:
     return [
-        broker.answer(broker.join("m")),
-        broker.answer(broker.sync("m")),
+        broker.response_to(broker.join("m")),
+        broker.response_to(broker.sync("m")),
         broker.heartbeat("m"),
         broker.leave("m"),
         broker.committed(broker.commit()),
@@ -63,7 +63,7 @@ def all_of(error: ErrorCode, **others: ErrorCode) -> list[object]:
 
 def test_a_broker_that_does_not_lead_the_partition_sends_every_request_away():
     broker = Harness(elected=False)
-    responses = every_answer(broker)
+    responses = every_response(broker)
     assert responses == all_of(E.NOT_COORDINATOR, listing=E.NONE)
 
 
@@ -71,7 +71,7 @@ def test_while_it_loads_heartbeats_succeed_blindly_and_syncs_start_over():
     broker = Harness(elected=False)
     broker.loads = False
     broker.elect(0)
-    responses = every_answer(broker)
+    responses = every_response(broker)
     assert responses == all_of(E.COORDINATOR_LOAD_IN_PROGRESS, sync=E.REBALANCE_IN_PROGRESS, heartbeat=E.NONE)
     broker.event(LoadCompleted(0, 0))
     assert broker.offset() == FetchedOffset()
@@ -80,7 +80,7 @@ def test_while_it_loads_heartbeats_succeed_blindly_and_syncs_start_over():
 def test_after_the_shutdown_began_there_is_no_coordinator():
     broker = Harness()
     broker.event(ShutDown())
-    responses = every_answer(broker)
+    responses = every_response(broker)
     assert responses[:-1] == all_of(E.COORDINATOR_NOT_AVAILABLE)[:-1]
     assert responses[-1].error is E.COORDINATOR_NOT_AVAILABLE
     assert broker.coordinator.next_deadline_ms() is None
@@ -172,7 +172,7 @@ def test_unloading_sends_parked_syncs_away():
     assert len(broker.coordinator._runtime.timers) == 1
 
 
-def test_an_append_that_ends_after_the_unload_answers_and_changes_nothing():
+def test_an_append_that_ends_after_the_unload_responds_and_changes_nothing():
     broker = Harness()
     broker.holds = True
     committed, failed = broker.commit(1), broker.commit(2)

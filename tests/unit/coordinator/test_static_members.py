@@ -60,7 +60,7 @@ def test_before_version_9_a_restarted_leader_is_shown_its_old_id_so_that_it_does
     assert broker.group().leader == result.member_id
 
 
-def test_the_replacement_is_committed_before_it_is_answered_and_survives_a_failover():
+def test_the_replacement_is_committed_before_its_response_and_survives_a_failover():
     broker, ids = static_group()
     broker.holds = True
     token = broker.join(group_instance_id="i2")
@@ -97,7 +97,7 @@ def test_a_second_restart_while_the_first_is_written_gets_its_own_id():
     assert broker.heartbeat("i2-two", instance="i2") is E.NONE
 
 
-def test_a_join_phase_that_ends_first_answers_the_restarted_member():
+def test_a_join_phase_that_ends_first_responds_to_the_restarted_member():
     broker, ids = static_group()
     broker.holds = True
     restarted = broker.join(group_instance_id="i2")
@@ -108,7 +108,7 @@ def test_a_join_phase_that_ends_first_answers_the_restarted_member():
     assert broker.heartbeat(new.member_id, 2, instance="i2") is E.NONE
 
 
-def test_a_join_phase_in_progress_answers_a_restarted_leader_later():
+def test_a_join_phase_in_progress_responds_to_a_restarted_leader_later():
     broker, ids = static_group()
     broker.holds = True
     restarted = broker.join(group_instance_id="i1")

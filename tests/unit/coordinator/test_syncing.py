@@ -30,7 +30,7 @@ def test_the_checks_of_sync_in_their_order():
     assert broker.synced(broker.sync(ids[0], 1)).error is E.REBALANCE_IN_PROGRESS
 
 
-def test_assignments_are_answered_after_the_record_is_committed():
+def test_assignments_are_sent_after_the_record_is_committed():
     broker, ids = completing()
     broker.holds = True
     follower = broker.sync(ids[1])
@@ -69,7 +69,7 @@ def test_a_repeated_sync_replaces_the_parked_one():
 
 
 @pytest.mark.parametrize(
-    ("append_error", "answer"),
+    ("append_error", "response"),
     [
         (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -82,11 +82,11 @@ def test_a_repeated_sync_replaces_the_parked_one():
         (E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE),
     ],
 )
-def test_a_failed_write_fails_all_parked_syncs_and_rebalances(append_error, answer):
+def test_a_failed_write_fails_all_parked_syncs_and_rebalances(append_error, response):
     broker, ids = completing()
     broker.append_error = append_error
     tokens = [broker.sync(ids[1]), broker.sync(ids[0], 1, [(ids[0], b"a")])]
-    assert [broker.synced(token) for token in tokens] == [SyncGroupResult(answer)] * 2
+    assert [broker.synced(token) for token in tokens] == [SyncGroupResult(response)] * 2
     assert broker.group().state is GroupState.PREPARING_REBALANCE
     assert {member.assignment for member in broker.group().members} == {b""}
 
@@ -103,14 +103,14 @@ def test_a_late_outcome_of_an_older_generation_is_ignored():
     assert (broker.group().state, broker.group().members[0].assignment) == (GroupState.COMPLETING_REBALANCE, b"")
 
 
-def test_a_rebalance_answers_parked_syncs():
+def test_a_rebalance_completes_parked_syncs():
     broker, ids = completing()
     parked = broker.sync(ids[1])
     broker.leave(ids[0])
     assert broker.synced(parked).error is E.REBALANCE_IN_PROGRESS
 
 
-def test_a_sync_restarts_the_session_when_it_is_answered_not_when_it_is_parked():
+def test_a_sync_restarts_the_session_with_its_response_not_when_it_is_parked():
     broker, ids = completing()
     broker.after(SESSION_MS - 1)
     broker.heartbeat(ids[0])
@@ -173,7 +173,7 @@ def test_a_static_member_leaves_by_its_instance_id_or_by_both_ids():
         assert broker.leave(LeavingMember(member_id, leaving[1])).members[0].error is error
 
 
-def test_leaving_answers_a_parked_join_and_may_end_the_join_phase():
+def test_leaving_completes_a_parked_join_and_may_end_the_join_phase():
     broker = Harness()
     ids = broker.stable_group(3)
     first = broker.join(ids[0])

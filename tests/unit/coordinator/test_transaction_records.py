@@ -82,7 +82,7 @@ def ask(harness: TransactionHarness, name: str, wanted, old) -> None:
         repeats = old is not None and old.producer_epoch == wanted.producer_epoch
         expected = (wanted.producer_id, wanted.producer_epoch - 1) if old is not None or repeats else (-1, -1)
         token = harness.send_init(*expected, name=name, timeout_ms=wanted.timeout_ms)
-        assert harness.is_parked(token), harness.answer(token)
+        assert harness.is_parked(token), harness.response_to(token)
     elif wanted.state is S.ONGOING:
         harness.send_add(
             *(one for one in wanted.partitions if old.state is not S.ONGOING or one not in old.partitions), **producer

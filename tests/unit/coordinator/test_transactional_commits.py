@@ -174,7 +174,7 @@ def test_offsets_are_taken_while_the_group_completes_a_rebalance():
     assert harness.committed(harness.commit_transactional(generation=1, member_id=member)) is E.NONE
 
 
-def test_a_transactional_commit_is_no_sign_of_life():
+def test_a_transactional_commit_is_no_heartbeat():
     """Only OffsetCommit restarts the session timer."""
     harness = Harness()
     (member,) = harness.stable_group()
@@ -198,7 +198,7 @@ def test_one_partition_with_too_much_metadata_does_not_hold_up_the_others():
     """KAFKA-16371: nothing of the refused partition stays pending, so that no fetch is unstable for ever."""
     harness = Harness()
     offsets = (OffsetToCommit(T0, 5, metadata="x" * 4097), OffsetToCommit(T1, 6))
-    result = harness.answer(harness.commit_transactional(offsets=offsets))
+    result = harness.response_to(harness.commit_transactional(offsets=offsets))
     assert result.partitions == {T0: E.OFFSET_METADATA_TOO_LARGE, T1: E.NONE}
     harness.complete_transaction(COMMIT)
     assert (harness.offset(T0, stable=True).error, harness.offset(T1, stable=True).offset) == (E.NONE, 6)

@@ -141,11 +141,11 @@ class TransactionHarness(Driven):
         return token
 
     def ask(self, request: TransactionRequest):
-        return self.answer(self.send(request))
+        return self.response_to(self.send(request))
 
     def error(self, token: int) -> ErrorCode:
         """The error of a response; of one with partitions the same for all."""
-        result = self.answer(token)
+        result = self.response_to(token)
         if hasattr(result, "error"):
             return result.error
         (error,) = set(result.partitions.values())
@@ -157,7 +157,7 @@ class TransactionHarness(Driven):
         return self.send(InitProducerId(name, timeout_ms, producer_id, epoch))
 
     def init(self, producer_id: int = -1, epoch: int = -1, **fields) -> InitProducerIdResult:
-        result = self.answer(self.send_init(producer_id, epoch, **fields))
+        result = self.response_to(self.send_init(producer_id, epoch, **fields))
         assert isinstance(result, InitProducerIdResult)
         return result
 

@@ -107,7 +107,7 @@ class Exchange:
         return self in self.box
 
     @property
-    def answer(self) -> FetchedPartition:
+    def response(self) -> FetchedPartition:
         """The leader's response to a fetch of the only partition."""
         (response,) = self.box[self]
         assert isinstance(response, FetchedPartition)
@@ -329,7 +329,7 @@ class Cluster:
         target.execute(target.core.fetch(request, exchange, self.now_ms))
         return exchange
 
-    def answer(self, exchange: Exchange) -> list[Effect]:
+    def deliver_response(self, exchange: Exchange) -> list[Effect]:
         """The leader's response reaches the follower; nothing where the follower's process is another."""
         broker = self.brokers[exchange.follower.broker_id]
         if not broker.is_running or broker.core is not exchange.follower:
@@ -362,7 +362,7 @@ class Cluster:
             self.lose(exchange)
             return None
         self.arrive(exchange, wait_ms=0)
-        self.answer(exchange)
+        self.deliver_response(exchange)
         responses: list[FetchedPartition | EpochEndResult] = exchange.box[exchange]
         return responses[0]
 

@@ -189,7 +189,7 @@ class Broker:
         self.leaderships: list[LeadershipChanged] = []
         self.notes: list[Note] = []
         self.lines: list[str] = []
-        self.told: set[TopicPartition] = set()
+        self.reported: set[TopicPartition] = set()
         self.failures: list[tuple[str, TopicPartition | None, Exception]] = []
         self.lost: list[TopicPartition] = []
         self._last_seen: dict[TopicPartition, tuple[bool, int, int, int]] = {}
@@ -235,7 +235,7 @@ class Broker:
     def execute(self, effects: Iterable[Effect]) -> list[Effect]:
         """Do what the core wants done, in its order, then look whether all holds."""
         done = list(effects)
-        self.told = set()
+        self.reported = set()
         self.executor.execute(done)
         self.check()
         return done
@@ -267,25 +267,25 @@ class Broker:
 
     def leadership_changed(self, change: LeadershipChanged) -> None:
         self.leaderships.append(change)
-        self.told.add(change.topic_partition)
+        self.reported.add(change.topic_partition)
 
     def propose_isr(self, proposal: IsrProposal) -> None:
         self.proposals.append(proposal)
-        self.told.add(proposal.topic_partition)
+        self.reported.add(proposal.topic_partition)
 
     def respond_to_produce(self, token: object, results: Sequence[ProduceResult]) -> None:
         assert token not in self.produced, "a produce was answered twice"
         self.produced[token] = results
-        self.told |= {result.topic_partition for result in results}
+        self.reported |= {result.topic_partition for result in results}
 
     def respond_to_delete_records(self, token: object, results: Sequence[DeleteRecordsResult]) -> None:
         assert token not in self.deleted, "a DeleteRecords was answered twice"
         self.deleted[token] = results
-        self.told |= {result.topic_partition for result in results}
+        self.reported |= {result.topic_partition for result in results}
 
-    def respond_to_fetch(self, token: object, answer: FetchResults) -> None:
+    def respond_to_fetch(self, token: object, response: FetchResults) -> None:
         assert token not in self.fetched, "a fetch was answered twice"
-        self.told |= {result.topic_partition for result, _ in answer}
+        self.reported |= {result.topic_partition for result, _ in response}
         self.fetched[token] = [
             FetchedPartition(
                 result.topic_partition,
@@ -297,7 +297,7 @@ class Broker:
                 result.leader_hint,
                 records,
             )
-            for result, records in answer
+            for result, records in response
         ]
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
@@ -321,7 +321,7 @@ class Broker:
         self.lost += topic_partitions
 
     def _change(self, at: TopicPartition, effect: Effect) -> MemoryLog:
-        assert at not in self.told, f"I8: {effect} after it was told"
+        assert at not in self.reported, f"I8: {effect} after it was told"
         self.faulty(effect, at)
         return self.disk[at]
 

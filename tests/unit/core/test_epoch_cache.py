@@ -83,7 +83,7 @@ def test_negative_values_are_illegal(illegal: tuple[int, int]):
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("asked", "response"),
     [
         (-1, (-1, -1)),  # case 1: no epoch
         (7, (7, 30)),  # case 2: the latest goes to the log's end
@@ -95,8 +95,8 @@ def test_negative_values_are_illegal(illegal: tuple[int, int]):
         (6, (5, 25)),
     ],
 )
-def test_end_offset_for(asked: int, answer: tuple[int, int]):
-    assert cache_of((2, 10), (5, 20), (7, 25)).end_offset_for(asked, 30) == answer
+def test_end_offset_for(asked: int, response: tuple[int, int]):
+    assert cache_of((2, 10), (5, 20), (7, 25)).end_offset_for(asked, 30) == response
 
 
 def test_an_empty_cache_knows_no_end():

@@ -288,7 +288,7 @@ def verdicts(broker: LoneBroker) -> None:
         broker.execute(broker.core.isr_verdict(one, verdict, broker.now_ms))
 
 
-def answer_round(broker: LoneBroker) -> None:
+def respond_to_round(broker: LoneBroker) -> None:
     role(broker, OTHER, 1)
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     responses = [FetchedPartition(at, diverging=EpochEnd(-1, 0)) for at in (A, B)]
@@ -303,7 +303,7 @@ DEFECTS = {
     "delete_records": (Leader, delete_records),
     "isr_verdict": (Leader, verdicts),
     "begin_epoch": (Leader, lambda broker: role(broker, ME, 1)),
-    "fetch_response_received": (Follower, answer_round),
+    "fetch_response_received": (Follower, respond_to_round),
     "advance_log_start": (Partition, lambda broker: broker.execute(broker.core.log_start_advanced(A, 1))),
 }
 

@@ -116,7 +116,7 @@ def test_a_follower_under_load_stays_in_the_isr():
         for follower in (2, 3):
             exchange = cluster.park(follower)
             cluster.produce(1, "b", acks=1)  # the end has moved on before the response is there
-            cluster.answer(exchange)
+            cluster.deliver_response(exchange)
         cluster.advance(15_000)
     assert cluster.brokers[1].proposals == []
 
@@ -300,11 +300,11 @@ def test_a_broker_without_a_replica_may_not_fetch():
     assert exchange is not None
     exchange.follower = cluster.brokers[4].core
     cluster.arrive(exchange)
-    assert exchange.answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert exchange.response.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     exchange.round.partitions[0].current_leader_epoch = None
     exchange.box.clear()
     cluster.arrive(exchange)
-    assert exchange.answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert exchange.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # Verdicts (Partition.submitAlterPartition)

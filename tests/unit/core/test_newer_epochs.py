@@ -11,7 +11,7 @@ from lone_broker import OTHER, A, B, broker_of, led, role
 from tidegauge_broker.replica.messages import CoreSettings, FetchedPartition
 
 
-def answered(broker, records: bytes, high_watermark: int) -> None:
+def responded(broker, records: bytes, high_watermark: int) -> None:
     chosen = broker.core.next_round(OTHER, broker.now_ms)
     response = FetchedPartition(A, high_watermark=high_watermark, log_start_offset=0, records=records)
     broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, [response], broker.now_ms))
@@ -21,7 +21,7 @@ def test_the_rest_of_a_fetch_is_skipped_from_the_first_batch_of_a_higher_epoch()
     broker = broker_of(A, B)
     role(broker, OTHER, 3)
     set_of_four = b"".join(led("x", epoch=epoch, offset=at) for at, epoch in enumerate([2, 3, 4, 3]))
-    answered(broker, set_of_four, 4)
+    responded(broker, set_of_four, 4)
     assert [epoch for _, epoch, _ in broker.disk[A].content()] == [2, 3]
     assert broker.disk[A].epochs == [(2, 0), (3, 1)]
     assert broker.core.partition(A).high_watermark == 2, "the leader's, as far as the log goes"
@@ -32,18 +32,18 @@ def test_the_rest_of_a_fetch_is_skipped_from_the_first_batch_of_a_higher_epoch()
 def test_a_fetch_of_nothing_but_higher_epochs_appends_nothing() -> None:
     broker = broker_of(A)
     role(broker, OTHER, 3)
-    answered(broker, led("x", epoch=4), 1)
+    responded(broker, led("x", epoch=4), 1)
     assert broker.disk[A].log_end_offset == 0
     assert broker.disk[A].epochs == []
     role(broker, OTHER, 4)
-    answered(broker, led("x", epoch=4), 1)
+    responded(broker, led("x", epoch=4), 1)
     assert broker.disk[A].log_end_offset == 1
 
 
 def test_a_damaged_batch_among_the_skipped_ones_is_not_looked_at() -> None:
     broker = broker_of(A)
     role(broker, OTHER, 3)
-    answered(broker, led("x", epoch=3) + led("y", epoch=4, offset=1) + b"\0" * 100, 0)
+    responded(broker, led("x", epoch=3) + led("y", epoch=4, offset=1) + b"\0" * 100, 0)
     assert broker.disk[A].log_end_offset == 1
 
 
@@ -55,5 +55,5 @@ def test_the_older_rules_take_them(rule: str) -> None:
     broker.start(1)
     broker.metadata.live = broker_of(A).metadata.live
     role(broker, OTHER, 3)
-    answered(broker, led("x", epoch=3) + led("y", epoch=4, offset=1), 0)
+    responded(broker, led("x", epoch=3) + led("y", epoch=4, offset=1), 0)
     assert broker.disk[A].log_end_offset == 2

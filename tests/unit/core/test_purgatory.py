@@ -48,17 +48,17 @@ class Waiter:
     deadline_ms: int
     keys: tuple[TopicPartition, ...]
     is_ready: bool = False
-    answers: list[str] = field(default_factory=list)
+    responses: list[str] = field(default_factory=list)
     tried: int = 0
 
     def try_complete(self, out: list[Effect]) -> bool:
         self.tried += 1
         if self.is_ready:
-            self.answers.append("completed")
+            self.responses.append("completed")
         return self.is_ready
 
     def expire(self, out: list[Effect]) -> None:
-        self.answers.append("expired")
+        self.responses.append("expired")
 
 
 def test_what_is_ready_never_waits():
@@ -67,7 +67,7 @@ def test_what_is_ready_never_waits():
     assert purgatory.try_or_watch(waiter, [])
     assert (len(purgatory), purgatory.next_deadline_ms()) == (0, None)
     assert (purgatory.check(AT, []), purgatory.expire(99, [])) == (0, 0)
-    assert waiter.answers == ["completed"]
+    assert waiter.responses == ["completed"]
 
 
 def test_only_those_who_watch_a_key_are_tried_and_the_oldest_first():
@@ -93,7 +93,7 @@ def test_deadlines_come_in_order_and_stale_ones_do_not_count():
     assert purgatory.expire(19, []) == 0
     assert purgatory.expire(20, []) == 1
     assert purgatory.expire(99, []) == 1
-    assert (late.answers, early.answers, gone.answers) == (["expired"], ["expired"], [])
+    assert (late.responses, early.responses, gone.responses) == (["expired"], ["expired"], [])
 
 
 def test_stale_deadlines_do_not_pile_up():
@@ -110,7 +110,7 @@ def test_stale_deadlines_do_not_pile_up():
     assert len(purgatory) == 1
     assert purgatory.next_deadline_ms() == 10**6
     assert purgatory.expire(10**6, []) == 1
-    assert stays.answers == ["expired"]
+    assert stays.responses == ["expired"]
 
 
 def test_what_was_tried_for_one_key_of_a_step_is_not_tried_again_for_the_next():
@@ -181,20 +181,20 @@ def test_each_operation_responds_exactly_once_unless_cancelled(steps: list[tuple
             case "check":
                 key = (AT, OTHER)[number]
                 purgatory.check(key, [])
-                waiting = [w for w in waiters if not w.answers and w.token not in cancelled]
+                waiting = [w for w in waiters if not w.responses and w.token not in cancelled]
                 assert not [w for w in waiting if w.is_ready and key in w.keys]
             case "expire":
                 now_ms += number
                 purgatory.expire(now_ms, [])
-                waiting = [w for w in waiters if not w.answers and w.token not in cancelled]
+                waiting = [w for w in waiters if not w.responses and w.token not in cancelled]
                 assert not [w for w in waiting if w.deadline_ms <= now_ms]
             case "cancel" if purgatory.cancel(number):
                 cancelled.add(number)
-        waiting = [w for w in waiters if not w.answers and w.token not in cancelled]
+        waiting = [w for w in waiters if not w.responses and w.token not in cancelled]
         assert len(purgatory) == len(waiting)
         assert purgatory.next_deadline_ms() == min((w.deadline_ms for w in waiting), default=None)
     purgatory.expire(10**6, [])
-    assert [len(w.answers) for w in waiters] == [0 if w.token in cancelled else 1 for w in waiters]
+    assert [len(w.responses) for w in waiters] == [0 if w.token in cancelled else 1 for w in waiters]
 
 
 # Produce: when it completes
@@ -300,14 +300,14 @@ def test_a_leader_that_stays_leader_in_a_new_epoch_goes_on_waiting():
     assert (produce.error, produce.result.base_offset) == (NONE, 0)
 
 
-@pytest.mark.parametrize(("delete", "answer"), [(False, None), (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)])
-def test_a_stopped_replica(delete: bool, answer: ErrorCode | None):
+@pytest.mark.parametrize(("delete", "response"), [(False, None), (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)])
+def test_a_stopped_replica(delete: bool, response: ErrorCode | None):
     """StopReplica makes the purgatories look; a deleted partition is not hosted any more."""
     cluster = quiet()
     produce = cluster.produce(1, "a")
     header = cluster.request_of().header
     cluster.hand_over(1, StopReplicaRequest(header, [StopReplicaPartition(AT, None, delete)]))
-    assert produce.error is answer
+    assert produce.error is response
 
 
 def test_a_failed_directory_completes_parked_requests():
@@ -316,11 +316,11 @@ def test_a_failed_directory_completes_parked_requests():
     consumer = cluster.consume(1, 0, wait_ms=10_000)
     follower = cluster.park(2)
     broker = cluster.brokers[1]
-    cluster.answer(follower)
+    cluster.deliver_response(follower)
     follower = cluster.park(2)
     broker.execute(broker.core.log_dir_failed([AT], cluster.now_ms))
     storage = ErrorCode.KAFKA_STORAGE_ERROR
-    assert [produce.error, consumer.error, follower.answer.error] == [storage] * 3
+    assert [produce.error, consumer.error, follower.response.error] == [storage] * 3
     assert cluster.produce(1, "b").error is storage
     assert broker.core.high_watermarks() == {}
 
@@ -481,7 +481,7 @@ def test_an_append_wakes_followers_a_commit_wakes_consumers():
     follower, consumer = cluster.park(2), cluster.consume(1, 0, wait_ms=10_000)
     cluster.produce(1, "a", acks=1)
     assert (follower.is_completed, consumer.is_completed) == (True, False)
-    cluster.answer(follower)
+    cluster.deliver_response(follower)
     cluster.fetch(3)
     cluster.fetch(2)
     assert not consumer.is_completed
@@ -568,7 +568,7 @@ def test_a_parked_fetch_of_an_older_epoch_hears_it_when_it_is_looked_at():
     cluster.impose(1, [1, 2, 3])
     cluster.deliver(1)
     cluster.produce(1, "a", acks=1)
-    assert follower.answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    assert follower.response.error is ErrorCode.FENCED_LEADER_EPOCH
 
 
 # Cancel

@@ -119,7 +119,7 @@ def test_aborted_transactions_are_named_and_their_records_given(broker_id):
     assert result.last_stable_offset == 4
 
 
-def answered(cluster: Cluster, records: bytes, high_watermark: int) -> None:
+def responded(cluster: Cluster, records: bytes, high_watermark: int) -> None:
     """Broker 2's next round gets these records, and this high watermark of the leader's."""
     exchange = cluster.ask(2)
     assert exchange is not None
@@ -139,9 +139,9 @@ def test_data_become_readable_when_the_marker_itself_is_replicated():
     """ProducerStateManager.firstUnstableOffset: a completed transaction is unstable until the watermark passed it."""
     cluster = copied(data(1))
     partition = cluster.brokers[2].core.partition(AT)
-    answered(cluster, at_offset(marker(1, COMMIT), 1), high_watermark=1)
+    responded(cluster, at_offset(marker(1, COMMIT), 1), high_watermark=1)
     assert (partition.log_end_offset, partition.high_watermark, partition.last_stable_offset) == (2, 1, 0)
-    answered(cluster, b"", high_watermark=2)
+    responded(cluster, b"", high_watermark=2)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
@@ -175,6 +175,6 @@ def test_a_follower_refuses_a_marker_that_it_can_not_read():
     """A control batch that ends within its record is corrupt: nothing is appended, and the round is tried again."""
     cluster = copied(data(1))
     whole = marker(1, COMMIT)
-    answered(cluster, at_offset(seal(read_header(whole), whole[61:-9]), 1), high_watermark=1)
+    responded(cluster, at_offset(seal(read_header(whole), whole[61:-9]), 1), high_watermark=1)
     assert cluster.ends(2) == [(1, 1)]
     assert any("Found invalid records" in line for line in cluster.brokers[2].lines)

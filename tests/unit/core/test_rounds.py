@@ -28,7 +28,7 @@ def asked(cluster: Cluster, follower: int = 2) -> list[int]:
     exchange = cluster.ask(follower)
     assert exchange is not None
     cluster.arrive(exchange, wait_ms=0)
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     return [wanted.topic_partition.partition for wanted in exchange.round.partitions]
 
 
@@ -79,7 +79,7 @@ def test_a_lost_round_pauses_its_partitions():
     cluster.arrive(exchange)
     cluster.lose(exchange)
     assert next_round(cluster) == Wait(cluster.now_ms + 1000)
-    assert cluster.answer(exchange) == []
+    assert cluster.deliver_response(exchange) == []
     assert cluster.ends(2) == [(0, 0)]
     cluster.advance(1000)
     assert asked(cluster) == [0, 1]
@@ -131,9 +131,9 @@ def test_records_that_are_unsound_are_not_appended(position: int, fails: bool):
     cluster.produce(1, "b", acks=1)
     exchange = cluster.ask(2)
     cluster.arrive(exchange)
-    sound = exchange.answer.records
-    exchange.answer.records = damaged(sound, position)
-    cluster.answer(exchange)
+    sound = exchange.response.records
+    exchange.response.records = damaged(sound, position)
+    cluster.deliver_response(exchange)
     assert cluster.ends(2) == [(1, 0)]
     cluster.advance(1000)
     if fails:

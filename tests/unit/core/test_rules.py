@@ -78,7 +78,7 @@ def test_what_a_leader_responds(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kip_101", "kip_279"),
+    ("response", "kip_101", "kip_279"),
     [
         ((-1, -1), (4, True), (4, True)),  # undefined: the high watermark
         ((-1, 6), (6, True), (6, True)),  # an offset alone
@@ -87,11 +87,11 @@ def test_what_a_leader_responds(
         ((3, 12), (9, True), (7, True)),  # the own end of that epoch comes first
     ],
 )
-def test_where_a_follower_truncates(answer: tuple[int, int], kip_101: tuple[int, bool], kip_279: tuple[int, bool]):
-    assert rule_named("high-watermark").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == (4, True)
-    assert rule_named("kip-101").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_101
-    assert rule_named("kip-279").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_279
-    assert rule_named("kip-320").truncation_offset(EpochEnd(*answer), cache(), 9, 4) == kip_279
+def test_where_a_follower_truncates(response: tuple[int, int], kip_101: tuple[int, bool], kip_279: tuple[int, bool]):
+    assert rule_named("high-watermark").truncation_offset(EpochEnd(*response), cache(), 9, 4) == (4, True)
+    assert rule_named("kip-101").truncation_offset(EpochEnd(*response), cache(), 9, 4) == kip_101
+    assert rule_named("kip-279").truncation_offset(EpochEnd(*response), cache(), 9, 4) == kip_279
+    assert rule_named("kip-320").truncation_offset(EpochEnd(*response), cache(), 9, 4) == kip_279
 
 
 def test_who_may_join_the_isr():
@@ -136,7 +136,7 @@ def test_the_question_comes_before_the_first_fetch_in_a_round_of_its_own():
     assert isinstance(exchange.round, EpochRound)
     assert exchange.round.partitions == [EpochLookup(AT, 0)]
     assert cluster.ask(1) is None  # one round at a time
-    cluster.answer(cluster.arrive(exchange))
+    cluster.deliver_response(cluster.arrive(exchange))
     assert cluster.ends(1) == [(2, 0)]
     then = cluster.ask(1)
     assert then is not None
@@ -162,7 +162,7 @@ def test_an_error_a_lost_round_and_a_missing_response_ask_again_after_the_backof
         assert again is not None
         assert isinstance(again.round, EpochRound)
         again.box[again] = responses
-        cluster.answer(again)
+        cluster.deliver_response(again)
         assert cluster.ends(1) == [(2, 0)]
 
 
@@ -173,10 +173,10 @@ def test_a_late_or_repeated_response_about_epochs_changes_nothing():
     cluster.deliver()
     # By these rules the same leader in a new epoch is nothing new: the round still waits. Another leader ends it.
     exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 1))]
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     assert cluster.ends(1) == [(1, 0)]
     exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 0))]
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     assert cluster.ends(1) == [(1, 0)]
 
 
@@ -185,7 +185,7 @@ def test_a_response_about_epochs_to_a_replica_that_leads_by_now_changes_nothing(
     cluster.impose(1, (1, 2))
     cluster.deliver()
     exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 1))]
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     assert cluster.ends(1) == [(2, 0)]
 
 
@@ -211,11 +211,11 @@ def test_beyond_the_leaders_end_the_older_rules_truncate_only_where_elections_ma
     if isinstance(exchange.round, EpochRound):
         # The leader would say so; a response from before it lost its record does not.
         exchange.box[exchange] = [EpochEndResult(AT, ErrorCode.NONE, EpochEnd(0, 2))]
-        cluster.answer(exchange)
+        cluster.deliver_response(exchange)
         exchange = cluster.ask(2)
         assert exchange is not None
-    cluster.answer(cluster.arrive(exchange))
-    assert exchange.answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
+    cluster.deliver_response(cluster.arrive(exchange))
+    assert exchange.response.error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert cluster.ends(2)[0][0] == (1 if unclean else 2)
     follower = cluster.partition(2).follower_role
     assert follower is not None

@@ -47,7 +47,7 @@ def wait_until_known(cluster: Cluster, follower: int) -> None:
     """A fetch that reaches the end, and its response when the wait is over, with the high watermark of then."""
     exchange = cluster.park(follower)
     cluster.advance(500)
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
 
 
 # S1: data loss by a change of leader

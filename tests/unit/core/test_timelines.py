@@ -36,16 +36,16 @@ def test_acks_all_on_an_idle_partition():
     produce = cluster.produce(1, "k")
     assert cluster.ends(1) == [(11, 10)]
     assert (two.is_completed, three.is_completed) == (True, True)
-    assert (two.answer.high_watermark, len(two.answer.records)) == (10, len(make_batch("k")))
+    assert (two.response.high_watermark, len(two.response.records)) == (10, len(make_batch("k")))
     assert (produce.is_completed, consumer.is_completed) == (False, False)
     # t2: follower 2 appends, HW min(10, 11) = 10; its next fetch is parked, HW still waits for 3.
-    cluster.answer(two)
+    cluster.deliver_response(two)
     assert cluster.ends(2) == [(11, 10)]
     two = cluster.park(2)
     assert cluster.ends(1) == [(11, 10)]
     assert (two.is_completed, produce.is_completed) == (False, False)
     # t3: with follower 3 likewise HW is 11: producer and consumer have responses, parked follower fetches are not.
-    cluster.answer(three)
+    cluster.deliver_response(three)
     three = cluster.park(3)
     assert cluster.ends(1, 2, 3) == [(11, 11), (11, 10), (11, 10)]
     assert (produce.error, produce.result.base_offset) == (NONE, 10)
@@ -54,9 +54,9 @@ def test_acks_all_on_an_idle_partition():
     assert (two.is_completed, three.is_completed) == (False, False)
     # t4: they learn HW 11 when their wait is over, with an empty response.
     cluster.advance(FETCH_WAIT_MS)
-    assert (two.answer.high_watermark, two.answer.records) == (11, b"")
-    cluster.answer(two)
-    cluster.answer(three)
+    assert (two.response.high_watermark, two.response.records) == (11, b"")
+    cluster.deliver_response(two)
+    cluster.deliver_response(three)
     assert cluster.ends(1, 2, 3) == [(11, 11)] * 3
     assert cluster.state == (1, (1, 2, 3), 0, 0)
 
@@ -97,7 +97,7 @@ def test_a_follower_stalls_under_load():
     cluster.alter_partition(1)
     assert cluster.state == (1, (1, 2, 3), 0, 2)
     assert cluster.ends(1) == [(15, 14)]
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     cluster.fetch(3)
     assert cluster.ends(1, 3) == [(15, 15), (15, 14)]
 
@@ -140,10 +140,10 @@ def test_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     assert cluster.ends(1) == [(11, 11 if kafkas_rule else 10)]
     assert waiting.is_completed == kafkas_rule
     cluster.advance(100)
-    assert parked.answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    assert parked.response.error is ErrorCode.FENCED_LEADER_EPOCH
     # 2 follows in the new epoch; the late response to its fetch of the old one changes nothing.
     cluster.deliver(2)
-    cluster.answer(parked)
+    cluster.deliver_response(parked)
     cluster.fetch(2)
     assert cluster.ends(1) == [(11, 11)]
     assert waiting.error is NONE
@@ -372,16 +372,16 @@ def test_the_example_of_kip_279():
     exchange = cluster.ask(2)
     assert (exchange.round.partitions[0].fetch_offset, exchange.round.partitions[0].last_fetched_epoch) == (9, 3)
     cluster.arrive(exchange)
-    assert exchange.answer.diverging == (1, 8)
+    assert exchange.response.diverging == (1, 8)
     # The follower never saw epoch 1; below it is epoch 0, which ends at 5.
-    cluster.answer(exchange)
+    cluster.deliver_response(exchange)
     assert cluster.ends(2) == [(5, 5)]
     assert cluster.epochs(2) == [(0, 0)]
     # Fetch(5, epoch 0): no divergence, it copies from 5 on.
     exchange = cluster.ask(2)
     assert (exchange.round.partitions[0].fetch_offset, exchange.round.partitions[0].last_fetched_epoch) == (5, 0)
     cluster.arrive(exchange)
-    assert exchange.answer.diverging is None
-    cluster.answer(exchange)
+    assert exchange.response.diverging is None
+    cluster.deliver_response(exchange)
     assert cluster.content(2) == cluster.content(1)
     assert cluster.epochs(2) == [(0, 0), (1, 5), (4, 8)]

@@ -18,7 +18,7 @@ from transcript import Transcribed
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 
-FOLDER = Path(__file__).with_name("transcripts")
+DIRECTORY = Path(__file__).with_name("transcripts")
 REWRITE = "REWRITE_TRANSCRIPTS"
 OTHER = TopicPartition(AT.topic, 1)
 LAG_MS = 30_000
@@ -61,10 +61,10 @@ def a_fetch_waits() -> Transcribed:
     )
     first = cluster.park(2)
     cluster.produce(1, "m1", acks=1)
-    cluster.answer(first)
+    cluster.deliver_response(first)
     second = cluster.park(2)
     cluster.advance(500)
-    cluster.answer(second)
+    cluster.deliver_response(second)
     return cluster
 
 
@@ -251,7 +251,7 @@ STORIES: tuple[Callable[[], Transcribed], ...] = (
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_the_core_does_what_the_transcript_says(story: Callable[[], Transcribed]) -> None:
-    path = FOLDER / f"{story.__name__}.txt"
+    path = DIRECTORY / f"{story.__name__}.txt"
     text = story().text
     if os.environ.get(REWRITE):
         path.write_text(text, encoding="utf-8")
@@ -263,4 +263,4 @@ def test_the_core_does_what_the_transcript_says(story: Callable[[], Transcribed]
 
 
 def test_every_transcript_has_its_story() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{story.__name__}.txt" for story in STORIES}
+    assert {path.name for path in DIRECTORY.iterdir()} == {f"{story.__name__}.txt" for story in STORIES}

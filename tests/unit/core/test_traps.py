@@ -68,7 +68,7 @@ def test_trap_1_a_moved_high_watermark_wakes_no_follower_but_its_late_response_c
     cluster.advance(FETCH_WAIT_MS - 1)
     assert (two.is_completed, three.is_completed) == (False, False)
     cluster.advance(1)
-    assert (two.answer.high_watermark, three.answer.high_watermark) == (1, 1)
+    assert (two.response.high_watermark, three.response.high_watermark) == (1, 1)
 
 
 def test_trap_1_a_parked_fetch_counts_on_arrival_alone():
@@ -574,15 +574,15 @@ def test_a_late_response_of_an_older_epoch_changes_nothing():
     cluster.impose(1, [1, 2, 3])
     cluster.deliver()
     before = cluster.content(2)
-    cluster.answer(late)
+    cluster.deliver_response(late)
     assert cluster.content(2) == before
     fresh = cluster.ask(2)
     assert fresh is not None
-    cluster.answer(late)
+    cluster.deliver_response(late)
     assert cluster.content(2) == before
     cluster.arrive(fresh)
-    cluster.answer(fresh)
-    cluster.answer(fresh)  # repeated
+    cluster.deliver_response(fresh)
+    cluster.deliver_response(fresh)  # repeated
     assert cluster.content(2) == cluster.content(1)
 
 

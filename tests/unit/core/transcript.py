@@ -170,9 +170,9 @@ class Transcribed(Cluster):
             self.lines.append(f"{'':15}-> {ends}")
         return arrived
 
-    def answer(self, exchange: Exchange) -> list[Effect]:
+    def deliver_response(self, exchange: Exchange) -> list[Effect]:
         self.event(f"broker {exchange.follower.broker_id} <- the response of broker {exchange.round.leader}")
-        return super().answer(exchange)
+        return super().deliver_response(exchange)
 
     def lose(self, exchange: Exchange) -> None:
         self.event(f"broker {exchange.follower.broker_id} gives up its round with broker {exchange.round.leader}")

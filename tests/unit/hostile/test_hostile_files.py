@@ -67,7 +67,7 @@ def batch(offset: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of three epochs in two segments, as a clean stop leaves it."""
     directory = tmp_path_factory.mktemp("sound")
     manager = opened(directory)
@@ -109,17 +109,17 @@ def served(directory: Path) -> list[int]:
         manager.close({})
 
 
-def fresh(folder: Path, scratch: str, *, clean: bool) -> Path:
+def fresh(sound_log: Path, scratch: str, *, clean: bool) -> Path:
     directory = Path(scratch) / "log"
-    shutil.copytree(folder, directory)
+    shutil.copytree(sound_log, directory)
     if not clean:
         (directory / ".kafka_cleanshutdown").unlink()
     return directory
 
 
-def test_every_file_of_a_log_directory_is_filled_with_rubbish_by_a_test(folder: Path) -> None:
+def test_every_file_of_a_log_directory_is_filled_with_rubbish_by_a_test(sound_log: Path) -> None:
     """A new kind of file must be known here."""
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    there = {str(path.relative_to(sound_log)) for path in sound_log.rglob("*") if path.is_file()}
     names = {name for name in there if not name.startswith("t-0/") or not name.endswith(LOG_SUFFIXES)}
     assert names == {*SMALL_FILES, *TRIED_ALONE}
     assert {Path(name).suffix for name in there - names} == set(LOG_SUFFIXES)
@@ -141,10 +141,10 @@ texts = st.one_of(
 @example("t-0/leader-epoch-checkpoint", b"0\n2\n-5 0\n3 -9\n", False)
 @example("recovery-point-offset-checkpoint", b"0\n1\nt 0 -7\n", False)
 @example("replication-offset-checkpoint", b"0\n1\nt 0 99999999999999999999\n", True)
-def test_rubbish_in_a_small_file_loses_no_record(folder: Path, name: str, content: bytes, clean: bool) -> None:
+def test_rubbish_in_a_small_file_loses_no_record(sound_log: Path, name: str, content: bytes, clean: bool) -> None:
     """Rule 4 of the log directory: a corrupt checkpoint costs a longer recovery, never a record."""
     with tempfile.TemporaryDirectory() as scratch:
-        directory = fresh(folder, scratch, clean=clean)
+        directory = fresh(sound_log, scratch, clean=clean)
         (directory / name).write_bytes(content)
         assert served(directory) == list(range(BATCHES))
 
@@ -181,9 +181,9 @@ def test_any_producer_snapshot_and_epoch_file_is_read_or_refused(content: bytes)
 @example(b"version=0\nbroker.id=x\n")
 @example(b"version=99999999999999999999999999\n")
 @example(b"\xff")
-def test_rubbish_in_meta_properties_is_refused_in_a_sentence(folder: Path, content: bytes) -> None:
+def test_rubbish_in_meta_properties_is_refused_in_a_sentence(sound_log: Path, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        directory = fresh(folder, scratch, clean=True)
+        directory = fresh(sound_log, scratch, clean=True)
         (directory / "meta.properties").write_bytes(content)
         reported = ""
         try:
@@ -199,7 +199,7 @@ def test_rubbish_in_meta_properties_is_refused_in_a_sentence(folder: Path, conte
 @example(183, ".log", False)
 @given(st.integers(0, 2**32), st.sampled_from(LOG_SUFFIXES), st.booleans())
 def test_a_mutilated_file_of_a_log_is_found_or_does_no_harm(
-    folder: Path, seed: int, suffix: str, clean: bool
+    sound_log: Path, seed: int, suffix: str, clean: bool
 ) -> None:  # fmt: skip
     """Bits flipped, bytes removed, zeros, rubbish appended; after a crash, and after a clean stop for the indexes.
 
@@ -210,7 +210,7 @@ def test_a_mutilated_file_of_a_log_is_found_or_does_no_harm(
     random_ = random.Random(seed)
     clean = clean and suffix != ".log"
     with tempfile.TemporaryDirectory() as scratch:
-        directory = fresh(folder, scratch, clean=clean)
+        directory = fresh(sound_log, scratch, clean=clean)
         if not clean:
             (directory / "recovery-point-offset-checkpoint").write_bytes(b"")
         path = random_.choice(sorted((directory / "t-0").glob("*" + suffix)))

@@ -18,11 +18,11 @@ from tidegauge_lab.local.ports import Reservations
 from tidegauge_lab.local.waiting import TimeLimitError
 
 
-def make_cluster(folder: Path) -> None:
-    file = first_plan(folder, Wanted(), free=lambda _: True).file
-    layout.make_folders(folder, file)
-    (folder / "broker-0" / "data").mkdir()
-    file.save(folder)
+def make_cluster(directory: Path) -> None:
+    file = first_plan(directory, Wanted(), free=lambda _: True).file
+    layout.make_directories(directory, file)
+    (directory / "broker-0" / "data").mkdir()
+    file.save(directory)
 
 
 def test_one_holds_alone_and_many_hold_together(tmp_path: Path) -> None:

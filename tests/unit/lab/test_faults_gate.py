@@ -418,26 +418,26 @@ class FakeCall:
 
     def __init__(self, metadata):
         self.metadata = dict(metadata)
-        self.answer = asyncio.get_running_loop().create_future()
+        self.response = asyncio.get_running_loop().create_future()
         self.written = []
 
     def __await__(self):
-        return self.answer.__await__()
+        return self.response.__await__()
 
     def cancel(self):
-        return self.answer.cancel()
+        return self.response.cancel()
 
     def done(self):
-        return self.answer.done()
+        return self.response.done()
 
     def add_done_callback(self, callback):
-        self.answer.add_done_callback(callback)
+        self.response.add_done_callback(callback)
 
     async def write(self, request):
         self.written.append(request)
 
     async def read(self):
-        return await self.answer
+        return await self.response
 
 
 class FakeChannel:
@@ -474,7 +474,7 @@ async def test_each_call_says_which_broker_makes_it():
     call = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
     await asyncio.sleep(0)
     [made] = outward.real.calls
-    made.answer.set_result("answer")
+    made.response.set_result("answer")
     assert await call == "answer"
     assert calling_broker(made.metadata.items()) == 1
     assert calling_broker([]) is None
@@ -495,7 +495,7 @@ async def test_a_partitioned_call_does_not_leave_and_one_in_flight_ends_as_a_bro
     outward.faults.clear()
     again = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("again"))
     await asyncio.sleep(0)
-    outward.real.calls[-1].answer.set_result("answer")
+    outward.real.calls[-1].response.set_result("answer")
     assert await again == "answer"
 
 

@@ -14,20 +14,20 @@ from tidegauge.settings import read_properties
 from tidegauge_lab.local import zookeeper
 
 
-def pretend_pyspark(monkeypatch: pytest.MonkeyPatch, folder: Path | None) -> None:
+def pretend_pyspark(monkeypatch: pytest.MonkeyPatch, directory: Path | None) -> None:
     spec = None
-    if folder is not None:
+    if directory is not None:
         spec = ModuleSpec("pyspark", None, is_package=True)
-        spec.submodule_search_locations = [str(folder)]
+        spec.submodule_search_locations = [str(directory)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "pyspark" else None)
 
 
-def pretend_java(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
-    java = folder / "bin" / "java"
+def pretend_java(monkeypatch: pytest.MonkeyPatch, directory: Path) -> str:
+    java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch(0o755)
-    (folder / "release").write_text('JAVA_VERSION="17.0.15"\n')
-    monkeypatch.setenv("JAVA_HOME", str(folder))
+    (directory / "release").write_text('JAVA_VERSION="17.0.15"\n')
+    monkeypatch.setenv("JAVA_HOME", str(directory))
     return str(java)
 
 
@@ -35,7 +35,7 @@ def test_without_pyspark_one_sentence_says_what_to_do(monkeypatch: pytest.Monkey
     for directory in (None, tmp_path):  # not installed; installed without jars
         pretend_pyspark(monkeypatch, directory)
         with pytest.raises(TidegaugeError, match=r"-m pip install .*pyspark.* or give --zookeeper"):
-            zookeeper.jars_folder()
+            zookeeper.jars_directory()
 
 
 def test_without_java_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ def stat_line(name: str, state: str, start_time: int) -> str:
     return f"4711 ({name}) {' '.join(fields)}\n"
 
 
-def lab_process(folder: Path, *, pid: int, start_time: str) -> LabProcess:
-    (folder / "broker.pid").write_text(f"{pid}\n{start_time}\n{folder.stat().st_ino}\n")
-    return LabProcess("broker-1", folder, folder / "broker-1.log")
+def lab_process(directory: Path, *, pid: int, start_time: str) -> LabProcess:
+    (directory / "broker.pid").write_text(f"{pid}\n{start_time}\n{directory.stat().st_ino}\n")
+    return LabProcess("broker-1", directory, directory / "broker-1.log")
 
 
 @pytest.mark.parametrize("name", ["python", "a b", "evil) R 1 (", "(sd-pam)"])

@@ -23,7 +23,7 @@ def batch(base_offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def replica_directory(tmp_path: Path) -> Path:
     """A replica of three batches in two segments."""
     directory = tmp_path / str(AT)
     directory.mkdir()
@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
     return directory
 
 
-def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_watermark(folder: Path) -> None:
-    found = read_replica_files(folder.parent, AT, ID)
+def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_watermark(replica_directory: Path) -> None:
+    found = read_replica_files(replica_directory.parent, AT, ID)
     assert [(mark.base_offset, mark.next_offset, mark.leader_epoch) for mark in found.notes.marks] == [
         (0, 2, 0),
         (2, 3, 0),
@@ -45,16 +45,16 @@ def test_batches_of_all_segments_with_end_epoch_and_the_checkpointed_high_waterm
     assert (found.high_watermark, found.log_end_offset, found.leader_epoch, found.log_start_offset) == (3, 4, 4, 0)
 
 
-def test_a_batch_that_was_written_in_part_ends_the_log(folder: Path) -> None:
-    last = folder / f"{3:020d}.log"
+def test_a_batch_that_was_written_in_part_ends_the_log(replica_directory: Path) -> None:
+    last = replica_directory / f"{3:020d}.log"
     last.write_bytes(batch(3, b"d", leader_epoch=4) + batch(4, b"e", leader_epoch=4)[:-3])
-    assert read_replica_files(folder.parent, AT, ID).log_end_offset == 4
+    assert read_replica_files(replica_directory.parent, AT, ID).log_end_offset == 4
 
 
-def test_a_batch_whose_bytes_were_changed_equals_no_other_and_is_named_as_damaged(folder: Path) -> None:
-    last = folder / f"{3:020d}.log"
+def test_a_batch_whose_bytes_were_changed_equals_no_other_and_is_named_as_damaged(replica_directory: Path) -> None:
+    last = replica_directory / f"{3:020d}.log"
     last.write_bytes(last.read_bytes()[:-2] + b"X\x00")
-    notes = read_replica_files(folder.parent, AT, ID).notes
+    notes = read_replica_files(replica_directory.parent, AT, ID).notes
     assert [mark.crc == DAMAGED_CRC for mark in notes.marks] == [False, False, True]
     (damage,) = notes.damage
     assert damage[:2] == (3, 4)
@@ -62,56 +62,58 @@ def test_a_batch_whose_bytes_were_changed_equals_no_other_and_is_named_as_damage
 
 
 @pytest.mark.parametrize("recovery_point", [None, 3, 4])
-def test_what_is_not_whole_at_the_end_is_damage_where_it_was_flushed(folder: Path, recovery_point: int | None) -> None:
+def test_what_is_not_whole_at_the_end_is_damage_where_it_was_flushed(
+    replica_directory: Path, recovery_point: int | None
+) -> None:
     """Below the recovery point a crash takes nothing (UnifiedLog.recoveryPoint)."""
-    last = folder / f"{3:020d}.log"
+    last = replica_directory / f"{3:020d}.log"
     last.write_bytes(last.read_bytes()[:-1])
     if recovery_point is not None:
-        OffsetCheckpoint(folder.parent / "recovery-point-offset-checkpoint").write({AT: recovery_point})
-    found = read_replica_files(folder.parent, AT, ID)
+        OffsetCheckpoint(replica_directory.parent / "recovery-point-offset-checkpoint").write({AT: recovery_point})
+    found = read_replica_files(replica_directory.parent, AT, ID)
     assert found.log_end_offset == 3
     words = f"offsets from 3 on can't be read: {last} holds no whole batch at byte 0"
     assert found.notes.damage == ([(3, -1, words)] if recovery_point == 4 else [])
 
 
-def test_what_is_not_whole_before_another_segment_is_damage_and_the_next_one_is_read(folder: Path) -> None:
-    first = folder / f"{0:020d}.log"
+def test_what_is_not_whole_before_another_segment_is_damage_and_the_next_one_is_read(replica_directory: Path) -> None:
+    first = replica_directory / f"{0:020d}.log"
     whole = len(batch(0, b"a", b"b"))
     first.write_bytes(first.read_bytes()[:-1])
-    found = read_replica_files(folder.parent, AT, ID)
+    found = read_replica_files(replica_directory.parent, AT, ID)
     words = f"offsets from 2 to 2 can't be read: {first} holds no whole batch at byte {whole}"
     assert found.notes.damage == [(2, 3, words)]
     assert [mark.base_offset for mark in found.notes.marks] == [0, 3]
 
 
-def test_records_are_noted_where_the_log_may_have_been_compacted(folder: Path) -> None:
-    notes = read_replica_files(folder.parent, AT, ID, by_record=True).notes
+def test_records_are_noted_where_the_log_may_have_been_compacted(replica_directory: Path) -> None:
+    notes = read_replica_files(replica_directory.parent, AT, ID, by_record=True).notes
     assert [record.offset for record in notes.records] == [0, 1, 2, 3]
     assert not notes.has_sparse_batches
 
 
-def test_what_retention_took_is_below_the_log_start(folder: Path) -> None:
-    OffsetCheckpoint(folder.parent / "log-start-offset-checkpoint").write({AT: 2})
-    assert read_replica_files(folder.parent, AT, ID).log_start_offset == 2
-    (folder / f"{0:020d}.log").unlink()
-    assert read_replica_files(folder.parent, AT, ID).log_start_offset == 3
+def test_what_retention_took_is_below_the_log_start(replica_directory: Path) -> None:
+    OffsetCheckpoint(replica_directory.parent / "log-start-offset-checkpoint").write({AT: 2})
+    assert read_replica_files(replica_directory.parent, AT, ID).log_start_offset == 2
+    (replica_directory / f"{0:020d}.log").unlink()
+    assert read_replica_files(replica_directory.parent, AT, ID).log_start_offset == 3
 
 
-def test_an_empty_replica_ends_where_it_begins(folder: Path) -> None:
-    for path in folder.glob("*.log"):
+def test_an_empty_replica_ends_where_it_begins(replica_directory: Path) -> None:
+    for path in replica_directory.glob("*.log"):
         path.write_bytes(b"")
-    found = read_replica_files(folder.parent, AT, ID)
+    found = read_replica_files(replica_directory.parent, AT, ID)
     assert (found.notes.marks, found.log_end_offset, found.leader_epoch) == ([], 0, 4)
 
 
-def test_files_of_an_earlier_topic_of_the_name_are_not_its_replica(folder: Path) -> None:
+def test_files_of_an_earlier_topic_of_the_name_are_not_its_replica(replica_directory: Path) -> None:
     with pytest.raises(TidegaugeError, match="holds no log of this topic"):
-        read_replica_files(folder.parent, AT, "B" * 22)
+        read_replica_files(replica_directory.parent, AT, "B" * 22)
 
 
-def test_what_is_not_there_or_not_readable_is_reported(folder: Path) -> None:
+def test_what_is_not_there_or_not_readable_is_reported(replica_directory: Path) -> None:
     with pytest.raises(TidegaugeError, match="orders-1 holds no log of this topic"):
-        read_replica_files(folder.parent, TopicPartition("orders", 1), ID)
-    (folder.parent / "replication-offset-checkpoint").write_text("nonsense")
+        read_replica_files(replica_directory.parent, TopicPartition("orders", 1), ID)
+    (replica_directory.parent / "replication-offset-checkpoint").write_text("nonsense")
     with pytest.raises(TidegaugeError, match="can't be read"):
-        read_replica_files(folder.parent, AT, ID)
+        read_replica_files(replica_directory.parent, AT, ID)

@@ -28,7 +28,7 @@ from tidegauge_lab.local.roles import (
 PARTITION = TopicPartition("orders", 1)
 
 
-def answer(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> metadata_pb2.MetadataResponse:
+def response(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> metadata_pb2.MetadataResponse:
     state = metadata_pb2.PartitionMetadata(
         partition=1, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=[2, 0, 1]
     )
@@ -39,19 +39,19 @@ def answer(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> m
 
 
 def test_the_response_with_the_highest_leader_epoch_counts() -> None:
-    responses = [answer(2, 4), answer(0, 5), answer(2, 4)]
+    responses = [response(2, 4), response(0, 5), response(2, 4)]
     assert partition_view(responses, PARTITION) == PartitionView(0, (2, 0, 1))
     assert partition_view(reversed(responses), PARTITION).leader == 0
 
 
 def test_within_an_epoch_the_newer_state_counts() -> None:
-    assert partition_view([answer(0, 5, 7), answer(None, 5, 8)], PARTITION).leader is None
+    assert partition_view([response(0, 5, 7), response(None, 5, 8)], PARTITION).leader is None
 
 
 def test_an_unknown_topic_or_partition_is_reported() -> None:
     for wanted in (TopicPartition("orders", 7), TopicPartition("nothing", 1)):
         with pytest.raises(TidegaugeError) as caught:
-            partition_view([answer(0, 1)], wanted)
+            partition_view([response(0, 1)], wanted)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(TidegaugeError, match="no broker responds"):
         partition_view([], PARTITION)
@@ -143,7 +143,7 @@ def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash()
 
 def test_a_cluster_that_had_no_group_yet_has_no_coordinator() -> None:
     with pytest.raises(TidegaugeError, match="no broker coordinates group g") as caught:
-        coordinator_of([answer(0, 1)], Coordinated(GROUP, "g"))
+        coordinator_of([response(0, 1)], Coordinated(GROUP, "g"))
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(TidegaugeError, match="no broker responds"):
         coordinator_of([], Coordinated(GROUP, "g"))

@@ -27,15 +27,15 @@ FACTS = Facts(
 )
 
 
-def told(facts: Facts = FACTS, given: dict[str, str] | None = None, **wanted: Any) -> list[str]:
+def reported(facts: Facts = FACTS, given: dict[str, str] | None = None, **wanted: Any) -> list[str]:
     return differences(Expect(line=1, **wanted), facts, given or {}, lambda: ["m1"])
 
 
 def test_what_is_so_has_no_differences() -> None:
-    assert told(leader=1, epoch=3, isr=(1, 2), leo={1: 2, 2: 2}, hw={1: 2, 2: 1}, remote_leo={2: 2}) == []
-    assert told(log={1: (M1, LoggedRecord("m3")), 2: (M1, M3)}, epochs={1: ((0, 0), (3, 1))}, diverged=False) == []
-    assert told(answers={"m1": "ack"}, readable=("m1",)) == ["the response to m1 is none, not ack"]
-    assert told(FACTS, {"m1": "ack"}, answers={"m1": "ack"}) == []
+    assert reported(leader=1, epoch=3, isr=(1, 2), leo={1: 2, 2: 2}, hw={1: 2, 2: 1}, remote_leo={2: 2}) == []
+    assert reported(log={1: (M1, LoggedRecord("m3")), 2: (M1, M3)}, epochs={1: ((0, 0), (3, 1))}, diverged=False) == []
+    assert reported(answers={"m1": "ack"}, readable=("m1",)) == ["the response to m1 is none, not ack"]
+    assert reported(FACTS, {"m1": "ack"}, answers={"m1": "ack"}) == []
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_what_is_so_has_no_differences() -> None:
     ],
 )
 def test_each_difference_is_a_sentence(wanted: dict[str, Any], difference: str) -> None:
-    assert told(**wanted) == [difference]
+    assert reported(**wanted) == [difference]
 
 
 def test_a_leader_that_does_not_know_it_is_reported() -> None:
     facts = replace(FACTS, replicas={1: Replica("follower", 2, 2, 2)})
-    assert told(facts, leader=1) == ["broker 1 does not say that it leads"]
+    assert reported(facts, leader=1) == ["broker 1 does not say that it leads"]
 
 
 def test_divergence_is_what_lies_below_both_high_watermarks_of_in_sync_replicas() -> None:
@@ -71,8 +71,8 @@ def test_divergence_is_what_lies_below_both_high_watermarks_of_in_sync_replicas(
     assert divergence(apart) == "", "offset 1 is not below broker 2's high watermark of 1"
     committed = replace(apart, replicas={**apart.replicas, 2: Replica("follower", 3, 2, 2)})
     assert divergence(committed) == "offset 1 is m3@3 on broker 1 and m2@0 on broker 2, both in the ISR"
-    assert told(committed, diverged=True) == []
-    assert told(committed, diverged=False) == [divergence(committed)]
+    assert reported(committed, diverged=True) == []
+    assert reported(committed, diverged=False) == [divergence(committed)]
     assert divergence(replace(committed, isr=(1,))) == "", "a replica out of sync is no second truth"
 
 

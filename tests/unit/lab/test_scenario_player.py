@@ -19,7 +19,7 @@ from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
 from tidegauge_lab.scenario.facts import Facts, Replica
-from tidegauge_lab.scenario.hands import Answer
+from tidegauge_lab.scenario.hands import Response
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
@@ -48,7 +48,7 @@ class FakeHands:
     """Gives what the test set, and keeps what it was asked."""
 
     facts: Facts = LED
-    answers: list[Answer] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
     rounds: list[Step] = field(default_factory=list)
     done: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -60,10 +60,10 @@ class FakeHands:
 
     def produce(
         self, at: TopicPartition, value: str, timestamp_ms: int, acks: int, broker_id: int, wait_ms: int
-    ) -> Future[Answer]:
+    ) -> Future[Response]:
         self.done.append(("produce", value, acks, broker_id))
-        future: Future[Answer] = Future()
-        future.set_result(self.answers.pop(0) if self.answers else Answer("ack", offset=0))
+        future: Future[Response] = Future()
+        future.set_result(self.responses.pop(0) if self.responses else Response("ack", offset=0))
         return future
 
     def hold(self, at: TopicPartition, brokers: Sequence[int]) -> None:
@@ -87,8 +87,8 @@ class FakeHands:
 class FakeCluster:
     """Nothing runs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.directory = folder / "cluster"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "cluster"
         self.killed: list[int] = []
 
     def kill(self, *brokers: int) -> None:
@@ -179,9 +179,9 @@ def test_an_error_of_the_cluster_ends_the_story_with_its_line(run: Any) -> None:
 
 
 def test_a_produce_must_end_as_the_step_says(run: Any, hands: FakeHands) -> None:
-    hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
+    hands.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
     assert run("  - produce: {values: m1, error: NOT_ENOUGH_REPLICAS}\n")[0].passed
-    hands.answers = [Answer("NOT_ENOUGH_REPLICAS", "too few")]
+    hands.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
     outcome, _ = run("  - produce: m1\n")
     assert outcome.failure.endswith("the response to m1 is NOT_ENOUGH_REPLICAS, not ack. too few")
 
@@ -191,9 +191,9 @@ def test_a_leader_that_moved_is_asked_again_but_not_a_broker_that_was_named(
 ) -> None:
     monkeypatch.setattr(player, "WAIT_SECONDS", 60.0)
     monkeypatch.setattr(player, "_LOOK_AGAIN_SECONDS", 0.0)
-    hands.answers = [Answer("NOT_LEADER_OR_FOLLOWER"), Answer("ack")]
+    hands.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
     assert run("  - produce: m1\n")[0].passed
-    hands.answers = [Answer("NOT_LEADER_OR_FOLLOWER"), Answer("ack")]
+    hands.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
     outcome, _ = run("  - produce: {values: m2, via: 1}\n")
     assert "the response to m2 is NOT_LEADER_OR_FOLLOWER, not ack" in outcome.failure
     assert [step for step in hands.done if step[0] == "produce"] == [

@@ -62,7 +62,7 @@ def test_a_copy_that_was_broken_off_is_no_snapshot(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-x", "x" * 101])
 def test_a_name_is_no_path(tmp_path: Path, name: str):
     with pytest.raises(TidegaugeError) as refused:
-        snapshots.folder_of(tmp_path, name)
+        snapshots.directory_of(tmp_path, name)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 

@@ -209,18 +209,18 @@ SCENARIOS = [append_and_roll, truncate_and_append_others, write_checkpoints, clo
 
 
 def crashes(
-    make_bench: Any, folder: Path, settings: dict[str, str], play: Callable[[Any], None]
+    make_bench: Any, directory: Path, settings: dict[str, str], play: Callable[[Any], None]
 ) -> Iterator[tuple[Any, str]]:
     """The bench after each crash, its process dead; and what happened to it."""
     counting = CrashingDisk()
-    bench = make_bench(folder / "counting", dict(settings), disk=counting)
+    bench = make_bench(directory / "counting", dict(settings), disk=counting)
     play(bench)
     bench.stop(clean=False)
     points = [(at, False) for at in range(counting.first, counting.changes)]
     points += [(at, True) for at in counting.appends if at >= counting.first]
     for at, torn in points:
         for power_cut in (True,) if torn else (False, True):
-            bench = make_bench(folder / f"{at}-{torn}-{power_cut}", dict(settings), disk=CrashingDisk(at, torn=torn))
+            bench = make_bench(directory / f"{at}-{torn}-{power_cut}", dict(settings), disk=CrashingDisk(at, torn=torn))
             with pytest.raises(Crash):
                 play(bench)
             if bench.manager is not None:

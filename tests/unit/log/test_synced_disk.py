@@ -19,47 +19,47 @@ def put(disk, path, data):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
 @pytest.fixture
-def disk(folder):
+def disk(directory):
     made = SyncedDisk()
-    made.begin(folder)
+    made.begin(directory)
     yield made
     made.end()
 
 
-def test_what_was_appended_after_the_last_sync_goes(disk, folder):
-    path = folder / "a"
+def test_what_was_appended_after_the_last_sync_goes(disk, directory):
+    path = directory / "a"
     put(disk, path, b"12345")
     disk.sync(path)
     put(disk, path, b"678")
     assert disk.synced_length(path) == 5
-    assert restore_synced(folder) == {path: (8, 5)}
+    assert restore_synced(directory) == {path: (8, 5)}
     assert path.read_bytes() == b"12345"
-    assert restore_synced(folder) == {}
+    assert restore_synced(directory) == {}
 
 
-def test_a_file_that_was_never_synced_is_empty_afterwards(disk, folder):
-    put(disk, folder / "a", b"123")
-    restore_synced(folder)
-    assert (folder / "a").read_bytes() == b""
+def test_a_file_that_was_never_synced_is_empty_afterwards(disk, directory):
+    put(disk, directory / "a", b"123")
+    restore_synced(directory)
+    assert (directory / "a").read_bytes() == b""
 
 
-def test_a_truncation_lowers_what_is_synced(disk, folder):
-    path = folder / "a"
+def test_a_truncation_lowers_what_is_synced(disk, directory):
+    path = directory / "a"
     put(disk, path, b"12345")
     disk.sync(path)
     disk.truncate(path, 2)
     put(disk, path, b"abcd")
-    restore_synced(folder)
+    restore_synced(directory)
     assert path.read_bytes() == b"12"
 
 
-def test_a_power_loss_during_a_sync_leaves_only_what_was_synced_before(disk, folder, monkeypatch):
-    path = folder / "a"
+def test_a_power_loss_during_a_sync_leaves_only_what_was_synced_before(disk, directory, monkeypatch):
+    path = directory / "a"
     put(disk, path, b"12345")
     fsync = os.fsync
 
@@ -74,78 +74,78 @@ def test_a_power_loss_during_a_sync_leaves_only_what_was_synced_before(disk, fol
     assert disk.synced_length(path) == 0
 
 
-def test_names_take_their_lengths_along(disk, folder):
-    (folder / "t-0").mkdir()
-    put(disk, folder / "t-0" / "a", b"123")
-    disk.sync(folder / "t-0" / "a")
-    disk.rename(folder / "t-0" / "a", folder / "t-0" / "b")
-    disk.rename(folder / "t-0", folder / "t-0-delete")
-    put(disk, folder / "t-0-delete" / "b", b"4")
-    restore_synced(folder)
-    assert (folder / "t-0-delete" / "b").read_bytes() == b"123"
+def test_names_take_their_lengths_along(disk, directory):
+    (directory / "t-0").mkdir()
+    put(disk, directory / "t-0" / "a", b"123")
+    disk.sync(directory / "t-0" / "a")
+    disk.rename(directory / "t-0" / "a", directory / "t-0" / "b")
+    disk.rename(directory / "t-0", directory / "t-0-delete")
+    put(disk, directory / "t-0-delete" / "b", b"4")
+    restore_synced(directory)
+    assert (directory / "t-0-delete" / "b").read_bytes() == b"123"
 
 
-def test_a_replaced_file_has_its_new_content_or_nothing(disk, folder):
-    disk.replace(folder / "kept", b"old")
-    disk.replace(folder / "kept", b"newer")
-    disk.replace(folder / "lost", b"old")
-    disk.replace(folder / "lost", b"newer", sync=False)
-    restore_synced(folder)
-    assert (folder / "kept").read_bytes() == b"newer"
-    assert (folder / "lost").read_bytes() == b""
+def test_a_replaced_file_has_its_new_content_or_nothing(disk, directory):
+    disk.replace(directory / "kept", b"old")
+    disk.replace(directory / "kept", b"newer")
+    disk.replace(directory / "lost", b"old")
+    disk.replace(directory / "lost", b"newer", sync=False)
+    restore_synced(directory)
+    assert (directory / "kept").read_bytes() == b"newer"
+    assert (directory / "lost").read_bytes() == b""
 
 
-def test_an_emptied_file_is_a_new_one(disk, folder):
-    path = folder / "a"
+def test_an_emptied_file_is_a_new_one(disk, directory):
+    path = directory / "a"
     put(disk, path, b"123")
     disk.sync(path)
     os.close(disk.create(path))
     put(disk, path, b"1234")
-    restore_synced(folder)
+    restore_synced(directory)
     assert path.read_bytes() == b""
 
 
-def test_the_note_outlives_its_process_and_a_restart(disk, folder):
+def test_the_note_outlives_its_process_and_a_restart(disk, directory):
     """Rule 2: what a SIGKILL left unsynced is not synced by starting again."""
-    path = folder / "a"
+    path = directory / "a"
     put(disk, path, b"123")
     disk.sync(path)
     put(disk, path, b"45")
     other = SyncedDisk()  # the next process; the first one ended without a word
-    other.begin(folder)
+    other.begin(directory)
     assert other.synced_length(path) == 3
     put(other, path, b"6")
-    restore_synced(folder)
+    restore_synced(directory)
     assert path.read_bytes() == b"123"
     other.end()
 
 
-def test_files_from_before_count_as_synced(folder):
-    (folder / "a").write_bytes(b"123")
+def test_files_from_before_count_as_synced(directory):
+    (directory / "a").write_bytes(b"123")
     disk = SyncedDisk()
-    disk.begin(folder)
-    put(disk, folder / "a", b"4")
+    disk.begin(directory)
+    put(disk, directory / "a", b"4")
     disk.end()
-    restore_synced(folder)
-    assert (folder / "a").read_bytes() == b"123"
+    restore_synced(directory)
+    assert (directory / "a").read_bytes() == b"123"
 
 
-def test_a_run_that_notes_nothing_makes_the_note_void(disk, folder):
-    put(disk, folder / "a", b"123")
+def test_a_run_that_notes_nothing_makes_the_note_void(disk, directory):
+    put(disk, directory / "a", b"123")
     disk.end()
-    DISK.begin(folder)
+    DISK.begin(directory)
     with pytest.raises(TidegaugeError, match=r"lab\.enable=true"):
-        restore_synced(folder)
+        restore_synced(directory)
 
 
-def test_a_long_note_is_written_again(disk, folder, monkeypatch):
+def test_a_long_note_is_written_again(disk, directory, monkeypatch):
     monkeypatch.setattr("tidegauge_broker.log.synced_disk._REWRITE_ENTRIES", 10)
     for number in range(50):
-        disk.replace(folder / f"f{number % 3}", b"x" * (number + 1))
-    put(disk, folder / "f0", b"tail")
-    assert (folder / ".synced-lengths").stat().st_size <= 70 * 16
-    restore_synced(folder)
-    assert [(folder / f"f{at}").stat().st_size for at in range(3)] == [49, 50, 48]
+        disk.replace(directory / f"f{number % 3}", b"x" * (number + 1))
+    put(disk, directory / "f0", b"tail")
+    assert (directory / ".synced-lengths").stat().st_size <= 70 * 16
+    restore_synced(directory)
+    assert [(directory / f"f{at}").stat().st_size for at in range(3)] == [49, 50, 48]
 
 
 def test_a_directory_in_use_is_refused(bench, batch):

@@ -149,7 +149,7 @@ async def test_a_credential_is_written_as_kafka_writes_it(zookeeper: FakeZooKeep
     assert (await users.describe([]))["a"].iterations == {1: 4_096}
 
 
-async def test_one_fault_refuses_all_of_a_user_and_nobody_else(zookeeper: FakeZooKeeper) -> None:
+async def test_one_fault_refuses_all_of_a_user_and_no_other(zookeeper: FakeZooKeeper) -> None:
     """Rule 1, with the errors of ZkAdminManager.alterUserScramCredentials."""
     outcomes = await ScramUsers(zookeeper).alter(
         [Deletion("gone", 1)],

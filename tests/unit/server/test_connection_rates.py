@@ -18,7 +18,7 @@ def test_a_burst_of_ten_times_the_rate_passes_and_is_paid_for_afterwards() -> No
     assert quota.record(5, 0) == 400
 
 
-def test_a_listener_that_waits_as_told_accepts_at_the_rate() -> None:
+def test_a_listener_that_waits_as_long_as_asked_accepts_at_the_rate() -> None:
     quota, now_ms, times = CreationRate(), 0, []
     for _ in range(400):
         now_ms += quota.record(5, now_ms)

@@ -38,14 +38,14 @@ def proposal(at: TopicPartition = A, *isr: int, leader_epoch: int = 0) -> IsrPro
 class Controller:
     """The controller's end of the wire; its responses are set in advance, what it was asked is kept."""
 
-    def __init__(self, *answers: AlterPartitionResponse) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: AlterPartitionResponse) -> None:
+        self.responses = list(responses)
         self.asked: list[tuple[int, list[TopicPartition]]] = []
 
     async def AlterPartition(self, message: Any, timeout: float) -> Any:  # noqa: N802, ASYNC109 - a gRPC stub's
         request = wire.from_alter_partition(message)
         self.asked.append((request.broker_epoch, [item.topic_partition for item in request.partitions]))
-        return wire.to_alter_partition_response(self.answers.pop(0))
+        return wire.to_alter_partition_response(self.responses.pop(0))
 
 
 async def test_an_error_of_the_whole_is_retried_with_the_broker_epoch_of_the_moment() -> None:
@@ -128,13 +128,13 @@ class Client:
 
     def __init__(self) -> None:
         self.asked: list[list[IsrProposal]] = []
-        self.answers: list[asyncio.Future[dict[TopicPartition, IsrVerdict]]] = []
+        self.responses: list[asyncio.Future[dict[TopicPartition, IsrVerdict]]] = []
         self.blocks: list[tuple[ErrorCode, int, int]] = []
 
     async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
         self.asked.append(proposals)
-        self.answers.append(asyncio.get_running_loop().create_future())
-        return await self.answers[-1]
+        self.responses.append(asyncio.get_running_loop().create_future())
+        return await self.responses[-1]
 
     async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
         return self.blocks.pop(0)
@@ -155,16 +155,16 @@ async def test_one_request_is_in_flight_and_what_comes_meanwhile_goes_in_the_nex
     manager.propose(second)
     manager.propose(third)
     assert client.asked == [[first]]
-    client.answers[0].set_result({A: IsrVerdict(A, ErrorCode.FENCED_LEADER_EPOCH)})
+    client.responses[0].set_result({A: IsrVerdict(A, ErrorCode.FENCED_LEADER_EPOCH)})
     await client.is_asked(2)
     assert reported == [(first, ErrorCode.FENCED_LEADER_EPOCH)], "the verdict bears the very proposal"
     assert client.asked[1] == [second, third]
-    client.answers[1].set_result({A: IsrVerdict(A, NONE)})
+    client.responses[1].set_result({A: IsrVerdict(A, NONE)})
 
-    async def all_told() -> bool:
+    async def all_reported() -> bool:
         return len(reported) == 3
 
-    await until_async(all_told)
+    await until_async(all_reported)
     assert reported[1:] == [(second, ErrorCode.UNKNOWN_SERVER_ERROR), (third, NONE)], "one without an answer asks again"
     await manager.close()
 

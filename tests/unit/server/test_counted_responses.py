@@ -35,11 +35,11 @@ class Call:
 
 
 def handler() -> Any:
-    async def answer(_request: Any, _context: Any) -> Any:
+    async def respond(_request: Any, _context: Any) -> Any:
         return LARGE
 
     return grpc.unary_unary_rpc_method_handler(
-        answer, metadata_pb2.MetadataRequest.FromString, metadata_pb2.MetadataResponse.SerializeToString
+        respond, metadata_pb2.MetadataRequest.FromString, metadata_pb2.MetadataResponse.SerializeToString
     )
 
 

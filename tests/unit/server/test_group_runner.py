@@ -146,7 +146,7 @@ async def test_a_log_that_cannot_be_read_leaves_the_partition_served(world: Any)
     assert await fetched(runner) == OffsetFetchResult()
 
 
-async def test_a_commit_is_answered_when_its_append_is_committed(world: Any) -> None:
+async def test_a_commit_is_acknowledged_when_its_append_is_committed(world: Any) -> None:
     """acks=-1 with offsets.commit.timeout.ms, as an internal client."""
     runner, replicas = world
     await elected(runner)
@@ -170,7 +170,7 @@ async def test_an_append_that_fails_is_an_error_of_the_commit(world: Any) -> Non
     assert (await fetched(runner)).offsets == {}
 
 
-async def test_a_response_that_nobody_awaits_is_dropped(world: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_response_that_no_request_awaits_is_dropped(world: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The connection of a request has closed: its commit counts all the same."""
     runner, replicas = world
     await elected(runner)
@@ -182,7 +182,7 @@ async def test_a_response_that_nobody_awaits_is_dropped(world: Any, caplog: pyte
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_parked_requests_are_answered_when_the_leadership_is_lost(world: Any) -> None:
+async def test_parked_requests_are_completed_when_the_leadership_is_lost(world: Any) -> None:
     runner, _ = world
     await elected(runner)
     join = JoinGroup("g", "", 10_000, 10_000, "consumer", (Protocol("range", b""),), requires_known_member_id=False)

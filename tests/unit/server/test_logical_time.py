@@ -18,10 +18,10 @@ def clock() -> LogicalClock:
 
 
 def unary(request: Any, response: Any) -> Any:
-    async def answer(_request: Any, _context: Any) -> Any:
+    async def respond(_request: Any, _context: Any) -> Any:
         return response()
 
-    return grpc.unary_unary_rpc_method_handler(answer, request.FromString, response.SerializeToString)
+    return grpc.unary_unary_rpc_method_handler(respond, request.FromString, response.SerializeToString)
 
 
 async def test_the_time_of_a_request_and_of_its_header_is_received_and_carried_on() -> None:

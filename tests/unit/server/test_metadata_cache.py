@@ -12,7 +12,7 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 AT = TopicPartition("orders", 0)
 
 
-def told(live, *partitions) -> UpdateMetadataRequest:
+def reported(live, *partitions) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         ControlHeader(0, 1, 10), list(partitions), [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
     )
@@ -26,8 +26,8 @@ def led_by(leader: int, epoch: int, *, deleted: bool = False) -> UpdateMetadataP
 async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
     cache = MetadataCache()
     assert not cache.is_filled
-    cache.update(told([0, 1], led_by(1, 4)))
-    cache.update(told([0]))
+    cache.update(reported([0, 1], led_by(1, 4)))
+    cache.update(reported([0]))
     assert cache.live_brokers() == {0}
     assert cache.leader_hint(AT) == LeaderHint(1, 4)
     assert cache.leader_of(AT) is None, "a leader that is not alive is none"
@@ -37,8 +37,8 @@ async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
 
 async def test_a_deleted_topic_is_forgotten_with_its_last_partition():
     cache = MetadataCache()
-    cache.update(told([1], led_by(1, 4)))
-    assert cache.update(told([1], led_by(1, 4, deleted=True))) == {"orders"}
+    cache.update(reported([1], led_by(1, 4)))
+    assert cache.update(reported([1], led_by(1, 4, deleted=True))) == {"orders"}
     assert not cache.knows_topic("orders")
     assert list(cache.topics()) == []
 
@@ -47,5 +47,5 @@ async def test_whoever_waits_for_a_change_is_woken_by_it():
     cache = MetadataCache()
     waiting = asyncio.ensure_future(cache.wait_changed(60_000))
     await asyncio.sleep(0)
-    cache.update(told([1]))
+    cache.update(reported([1]))
     await asyncio.wait_for(waiting, 5)

@@ -55,7 +55,7 @@ class Context:
         return [("tidegauge-broker-id", "2")]
 
 
-async def answers(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) -> list[fetch_pb2.ReplicaFetchResponse]:
+async def responses(service: Service, *messages: fetch_pb2.ReplicaFetchRequest) -> list[fetch_pb2.ReplicaFetchResponse]:
     async def requests() -> AsyncIterator[fetch_pb2.ReplicaFetchRequest]:
         for message in messages:
             yield message
@@ -79,7 +79,7 @@ async def test_a_follower_of_another_cluster_or_rule_is_refused_with_a_sentence(
     """One truncation rule holds for the cluster: two rules would not agree on where logs diverge."""
     service = Service()
     message = fetch_pb2.ReplicaFetchRequest(request_id=9, replica_id=2, cluster_id=cluster_id, truncation_rule=rule)
-    (response,) = await answers(service, message)
+    (response,) = await responses(service, message)
     assert (wire.from_error(response.error), response.request_id) == (error, 9)
     assert words in response.error_message
     assert service.asked == []
@@ -92,6 +92,6 @@ async def test_responses_bear_the_number_of_their_request_and_name_what_is_new()
         request_id=5, replica_id=2, cluster_id="mine", truncation_rule="kip-320", partitions=[wanted]
     )
     then = fetch_pb2.ReplicaFetchRequest(request_id=6, replica_id=2)
-    reported = await answers(service, first, then)
+    reported = await responses(service, first, then)
     assert [(response.request_id, len(response.partitions)) for response in reported] == [(5, 1), (6, 0)]
     assert [[item.topic_partition for item in request.partitions] for request in service.asked] == [[AT], [AT]]

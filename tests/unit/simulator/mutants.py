@@ -217,9 +217,9 @@ def below_min_isr(leader: Leader, now_ms: int, alive: Collection[int], cause: st
     return moved
 
 
-def takes_any_response(follower: Follower, request_id: int, answer: Any, now_ms: int, out: list[Any]) -> bool:
+def takes_any_response(follower: Follower, request_id: int, response: Any, now_ms: int, out: list[Any]) -> bool:
     follower.in_flight = request_id
-    return TRUE_FETCH_RESPONSE_RECEIVED(follower, request_id, answer, now_ms, out)
+    return TRUE_FETCH_RESPONSE_RECEIVED(follower, request_id, response, now_ms, out)
 
 
 TRUE_FETCH_RESPONSE_RECEIVED = Follower.fetch_response_received
@@ -330,13 +330,13 @@ def never_lower(remote: RemoteReplica, fetch_offset: int, log_start_offset: int,
     TRUE_FETCHED(remote, max(fetch_offset, remote.log_end_offset), log_start_offset, leader_end, now_ms)
 
 
-def reconciles_before_cut(follower: Follower, answer: Any, out: list[Any]) -> None:
+def reconciles_before_cut(follower: Follower, response: Any, out: list[Any]) -> None:
     """The follower takes the response's place for its own, whatever its epochs: to the leader's offset, once."""
     partition = follower.partition
-    partition.truncate_to(min(answer.diverging.end_offset, partition.log_end_offset), "FetchResponse", out)
+    partition.truncate_to(min(response.diverging.end_offset, partition.log_end_offset), "FetchResponse", out)
 
 
-def told_when_asked(
+def reported_when_asked(
     remote: RemoteReplica, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
 ) -> None:
     """A follower counts as having what it is about to be sent."""
@@ -411,7 +411,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit-on-sending",
         "an end counts when it is asked from, not when it is sent",
-        ((RemoteReplica, "fetched", told_when_asked),),
+        ((RemoteReplica, "fetched", reported_when_asked),),
     ),
     Mutant(
         "rollback",

@@ -49,7 +49,7 @@ class Stage:
             )
             core = SimpleNamespace(following=SimpleNamespace(rounds=()))
             self.brokers[broker_id] = SimpleNamespace(
-                broker_id=broker_id, life=1, log=log, partition=partition, core=core, led_epoch=None
+                broker_id=broker_id, incarnation=1, log=log, partition=partition, core=core, led_epoch=None
             )
         self.replicas = tuple(self.brokers)
         self.state_now = PartitionStateNode(1, 0, self.replicas, 1)
@@ -73,7 +73,7 @@ class Stage:
         broker.log.truncate_to(offset)
         broker.partition.log_end_offset = offset
         broker.partition.high_watermark = min(broker.partition.high_watermark, offset)
-        broker.life += power
+        broker.incarnation += power
         if power:
             self.checker.check_isr()
         else:
@@ -97,7 +97,7 @@ class Stage:
 
     def acknowledge(self, number: int, offset: int) -> None:
         result: Any = SimpleNamespace(base_offset=offset)
-        self.clients.answered(self.produced[number], ErrorCode.NONE, offset, at_once=False)
+        self.clients.responded(self.produced[number], ErrorCode.NONE, offset, at_once=False)
         self.checker.acknowledged(self.brokers[1], self.produced[number], result)
 
     def read(self, broker_id: int, asked: int, first: int) -> None:
@@ -123,7 +123,7 @@ def claims_more(stage: Stage, log_end_offset: int) -> None:
 
 def goes_back(stage: Stage, *, lives: int) -> None:
     stage.commit(1, 2)
-    stage.brokers[1].life += lives
+    stage.brokers[1].incarnation += lives
     stage.commit(1, 1)
 
 
@@ -194,7 +194,7 @@ def reads(stage: Stage, asked: int, first: int) -> None:
 def forgets(stage: Stage, lost: int) -> None:
     """Records 0 to 4 were sent; so many acknowledged ones are not in the log."""
     for number in range(2 + lost):
-        stage.clients.answered(stage.produced[number], ErrorCode.NONE, number, at_once=False)
+        stage.clients.responded(stage.produced[number], ErrorCode.NONE, number, at_once=False)
     stage.complain()
 
 

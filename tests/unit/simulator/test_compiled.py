@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "build" / "compiled"
+DIRECTORY = ROOT / "build" / "compiled"
 TELLS = """
 import hashlib, json, sys, time
 from tidegauge_proof.simulator import search, simulation, world
@@ -50,7 +50,7 @@ SEARCHES = [
 ]
 
 
-def told(path: str) -> dict[str, object]:
+def reported(path: str) -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [sys.executable, "-c", TELLS, json.dumps(SEARCHES)], env=environment, capture_output=True, text=True, check=True
@@ -83,11 +83,11 @@ def test_a_seed_is_the_same_history_compiled():
         [sys.executable, str(ROOT / "tools" / "compile_simulator.py")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    if not FOLDER.is_dir():
+    if not DIRECTORY.is_dir():
         pytest.skip(done.stderr.strip())
-    compiled, interpreted = told(str(FOLDER)), told("")
+    compiled, interpreted = reported(str(DIRECTORY)), reported("")
     assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
-    assert Path(str(compiled["file"])).is_relative_to(FOLDER)
+    assert Path(str(compiled["file"])).is_relative_to(DIRECTORY)
     assert compiled["digests"] == interpreted["digests"]
 
 
@@ -95,9 +95,9 @@ def test_a_seed_is_the_same_history_compiled():
 @pytest.mark.timeout(1800)
 def test_the_compiled_simulator_shares_work_among_processes(tmp_path: Path):
     """What processes tell one another is made of compiled classes, too."""
-    if not FOLDER.is_dir():
+    if not DIRECTORY.is_dir():
         pytest.skip("there is no compiled simulator")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(DIRECTORY), os.environ.get("PYTHONPATH", "")])}
     found = []
     for jobs in ("1", "2"):
         arguments = ["simulate", "--runs", "60", "--steps", "200", "--truncation", "high-watermark", "--jobs", jobs]

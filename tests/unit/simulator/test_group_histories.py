@@ -55,7 +55,7 @@ def _nothing(*_: object) -> None:
     """Stands for what is left out."""
 
 
-def answers_before_the_record_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def responds_before_the_record_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     def store(self: Membership, group: Group, request) -> None:
         given = dict(request.assignments)
         self._phases.assign(group, {member_id: given.get(member_id, b"") for member_id in group.members})
@@ -119,9 +119,9 @@ def does_not_fence_old_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "rename", keeps)
 
 
-def answers_a_replacement_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def responds_to_a_replacement_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     def persist(self: Replacing, replacement) -> None:
-        self._phases.answer_join(replacement.member, self._response(replacement))
+        self._phases.respond_to_join(replacement.member, self._response(replacement))
 
     monkeypatch.setattr(Replacing, "_persist", persist)
 
@@ -218,18 +218,18 @@ def accepts_late_outcomes_of_other_generations(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Membership, "_store_assignment", careless)
 
 
-def parks_what_it_should_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def parks_what_it_should_respond_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Phases, "answer_join", _nothing)
 
 
 MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
-    answers_before_the_record_is_committed,
+    responds_before_the_record_is_committed,
     acknowledges_commits_at_once,
     loads_to_the_high_watermark,
     takes_commits_of_any_generation,
     takes_commits_while_completing,
     does_not_fence_old_members,
-    answers_a_replacement_before_it_is_written,
+    responds_to_a_replacement_before_it_is_written,
     unloads_without_a_word,
     stays_when_the_leadership_is_lost,
     has_no_join_timer,
@@ -239,7 +239,7 @@ MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     forgets_assignments_in_a_load,
     leaves_failed_commits_pending,
     accepts_late_outcomes_of_other_generations,
-    parks_what_it_should_answer,
+    parks_what_it_should_respond_to,
 )
 
 

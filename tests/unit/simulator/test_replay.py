@@ -63,7 +63,7 @@ def controller(epoch: int, leader: str | None, *isr: str) -> dict[str, Any]:
     return {"do": "controller", "leader": leader, "epoch": epoch, "isr": isr or ("r1", "r2", "r3")}
 
 
-def told(replica: str, epoch: int) -> dict[str, Any]:
+def reported(replica: str, epoch: int) -> dict[str, Any]:
     return {"do": "leader_and_isr", "replica": replica, "epoch": epoch}
 
 
@@ -131,8 +131,8 @@ def test_a_controller_without_unclean_elections_refuses():
         controller(1, "r3", "r2", "r3"),
         controller(1, "r1", "r2"),
         controller(0, "r2", "r2"),
-        told("r2", 1),
-        told("r1", 0),
+        reported("r2", 1),
+        reported("r1", 0),
     )
     assert [one["step"] for one in outcome.refused] == [2, 3, 4, 5]
     assert "no part of the ISR {r1,r2}" in outcome.refused[0]["why"]
@@ -140,19 +140,19 @@ def test_a_controller_without_unclean_elections_refuses():
 
 
 def test_an_equal_or_lower_epoch_is_refused():
-    outcome = steps(controller(0, "r1"), controller(1, "r2"), told("r1", 1), told("r1", 1), told("r1", 0))
+    outcome = steps(controller(0, "r1"), controller(1, "r2"), reported("r1", 1), reported("r1", 1), reported("r1", 0))
     assert [one["step"] for one in outcome.refused] == [4, 5]
     assert outcome.refused[1]["why"].startswith("STALE_CONTROLLER_EPOCH")
 
 
 def test_a_record_is_appended_where_a_broker_leads_in_its_own_view():
-    outcome = steps(controller(0, "r1"), append("r1"), told("r1", 0), told("r2", 0), append("r1"), append("r2"))
+    outcome = steps(controller(0, "r1"), append("r1"), reported("r1", 0), reported("r2", 0), append("r1"), append("r2"))
     assert [one["step"] for one in outcome.refused] == [2, 6]
 
 
 def test_a_fetch_brings_one_record_and_reports_it():
     """One record, though two are there; and the request after it tells the leader, whose high watermark moves."""
-    given = [controller(0, "r1", "r1", "r2"), told("r1", 0), told("r2", 0), append("r1"), append("r1")]
+    given = [controller(0, "r1", "r1", "r2"), reported("r1", 0), reported("r2", 0), append("r1"), append("r1")]
     trace = {"id": "by hand", "replicas": ["r1", "r2", "r3"], "steps": [*given, fetch("r2", "r1")]}
     run = Replay(read_trace(json.dumps(trace)), "kip-320")
     assert run.run().refused == []
@@ -164,7 +164,9 @@ def test_a_fetch_brings_one_record_and_reports_it():
 
 def test_who_lacks_a_committed_record_may_not_join():
     """Kafka's join condition is the core's own; the driver only says who lags."""
-    outcome = steps(controller(0, "r1", "r1"), told("r1", 0), told("r2", 0), append("r1"), leader_isr("r1", "r1", "r2"))
+    outcome = steps(
+        controller(0, "r1", "r1"), reported("r1", 0), reported("r2", 0), append("r1"), leader_isr("r1", "r1", "r2")
+    )
     assert [one["step"] for one in outcome.refused] == [5]
     assert "r2 ends at 0; to join it needs the high watermark 1" in outcome.refused[0]["why"]
 
@@ -173,7 +175,7 @@ def test_one_isr_change_is_in_flight_at_most():
     """A proposal that never arrived stays pending, and the high watermark waits for the larger set."""
     outcome = steps(
         controller(0, "r1"),
-        told("r1", 0),
+        reported("r1", 0),
         leader_isr("r1", "r1", "r2", accepted=False),
         leader_isr("r1", "r1"),
         append("r1"),
@@ -186,7 +188,7 @@ def test_one_isr_change_is_in_flight_at_most():
 
 def test_a_leader_of_a_past_epoch_changes_no_isr():
     """The controller's check of the leader epoch."""
-    outcome = steps(controller(0, "r1"), told("r1", 0), controller(1, "r2"), leader_isr("r1", "r1"))
+    outcome = steps(controller(0, "r1"), reported("r1", 0), controller(1, "r2"), leader_isr("r1", "r1"))
     assert outcome.refused[0]["why"].startswith("FENCED_LEADER_EPOCH")
 
 
@@ -194,8 +196,8 @@ def test_power_takes_the_last_member_and_the_loss_is_named():
     """Last replica standing: what only r1 had is lost, and counts against nothing below the high watermark."""
     outcome = steps(
         controller(0, "r1"),
-        told("r1", 0),
-        told("r2", 0),
+        reported("r1", 0),
+        reported("r2", 0),
         append("r1"),
         fetch("r2", "r1"),
         leader_isr("r1", "r1"),
@@ -203,11 +205,11 @@ def test_power_takes_the_last_member_and_the_loss_is_named():
         EVALUATE_R1,
         power_loss("r1", 1),
         controller(2, "r1", "r1"),
-        told("r1", 0),
-        told("r1", 2),
+        reported("r1", 0),
+        reported("r1", 2),
         append("r1"),
         EVALUATE_R1,
-        told("r2", 2),
+        reported("r2", 2),
         fetch("r2", "r1"),
         leader_isr("r1", "r1", "r2"),
     )
@@ -219,42 +221,58 @@ def test_power_takes_the_last_member_and_the_loss_is_named():
 
 def test_power_takes_a_member_out_of_the_isr():
     """The controller's next epoch has a leader among the rest; the LeaderAndIsr of that epoch exists."""
-    outcome = steps(controller(0, "r1"), told("r1", 0), append("r1"), power_loss("r1", 0), told("r2", 1), append("r2"))
+    outcome = steps(
+        controller(0, "r1"), reported("r1", 0), append("r1"), power_loss("r1", 0), reported("r2", 1), append("r2")
+    )
     assert outcome.refused == []
     assert outcome.held
 
 
 def test_truncate_removes_and_brings_nothing():
     """A zombie's record goes by a diverging response; what the new leader has comes with the next fetch only."""
-    zombie = (controller(0, "r1"), told("r1", 0), append("r1"), controller(1, "r2"), told("r2", 1), append("r2"))
-    outcome = steps(*zombie, told("r1", 1), {"do": "truncate", "follower": "r1", "leader": "r2"}, fetch("r1", "r2"))
+    zombie = (
+        controller(0, "r1"),
+        reported("r1", 0),
+        append("r1"),
+        controller(1, "r2"),
+        reported("r2", 1),
+        append("r2"),
+    )
+    outcome = steps(*zombie, reported("r1", 1), {"do": "truncate", "follower": "r1", "leader": "r2"}, fetch("r1", "r2"))
     assert outcome.refused == []
     assert outcome.held
 
 
 def test_a_reconciled_follower_is_held_to_its_leader():
     """FollowerPrefixOfLeader is asked of no follower that has not heard from its leader yet (V3 breaks so)."""
-    zombie = (controller(0, "r1"), told("r1", 0), append("r1"), controller(1, "r2"), told("r2", 1), append("r2"))
-    assert steps(*zombie, told("r1", 1)).held
-    assert broken(steps(*zombie, told("r1", 1), fetch("r1", "r2"), rule="high-watermark")) == set()
+    zombie = (
+        controller(0, "r1"),
+        reported("r1", 0),
+        append("r1"),
+        controller(1, "r2"),
+        reported("r2", 1),
+        append("r2"),
+    )
+    assert steps(*zombie, reported("r1", 1)).held
+    assert broken(steps(*zombie, reported("r1", 1), fetch("r1", "r2"), rule="high-watermark")) == set()
 
 
 # The two stories that tell KIP-101, KIP-279 and KIP-320 apart
 
 PRIVATE_EPOCH = (
     controller(1, "r1", "r1", "r2"),
-    told("r1", 1),
-    told("r2", 1),
+    reported("r1", 1),
+    reported("r2", 1),
     append("r1"),
     fetch("r2", "r1"),
     controller(2, "r2", "r2", "r1"),
-    told("r2", 2),
+    reported("r2", 2),
     append("r1"),  # a zombie: it has not heard of epoch 2, and never will
     append("r2"),  # and epoch 2 is known to r2 alone
     controller(3, "r1", "r1"),
-    told("r1", 3),
+    reported("r1", 3),
     append("r1"),
-    told("r2", 3),
+    reported("r2", 3),
     fetch("r2", "r1"),
     leader_isr("r1", "r1", "r2"),
     EVALUATE_R1,
@@ -262,20 +280,20 @@ PRIVATE_EPOCH = (
 
 ZOMBIE_FOLLOWER = (
     controller(1, "r1"),
-    told("r1", 1),
-    told("r2", 1),
-    told("r3", 1),
+    reported("r1", 1),
+    reported("r2", 1),
+    reported("r3", 1),
     append("r1"),
     fetch("r3", "r1"),
     controller(2, "r2"),
-    told("r2", 2),
-    told("r1", 2),  # knows no epoch's end from r2 and truncates to its high watermark, 0
+    reported("r2", 2),
+    reported("r1", 2),  # knows no epoch's end from r2 and truncates to its high watermark, 0
     controller(3, "r1", "r1", "r3"),
-    told("r1", 3),
+    reported("r1", 3),
     append("r1"),
     append("r1"),
     fetch("r3", "r1"),  # still in epoch 1, at offset 1
-    told("r3", 3),
+    reported("r3", 3),
     EVALUATE_R1,
 )
 

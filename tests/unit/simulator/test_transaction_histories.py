@@ -76,7 +76,7 @@ def applies_changes_before_they_are_committed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Runtime, "append", hasty)
 
 
-def answers_before_the_decision_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def responds_before_the_decision_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(self: Ending, owned, change, on_end) -> None:
         on_end(E.NONE)
         self._store.store(owned, change, lambda error: None if error else self._markers.complete(owned))
@@ -248,7 +248,7 @@ def responds_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     applies_changes_before_they_are_committed,
-    answers_before_the_decision_is_committed,
+    responds_before_the_decision_is_committed,
     marks_before_the_decision_is_committed,
     sends_no_markers_after_a_load,
     completes_without_waiting_for_markers,

@@ -155,7 +155,7 @@ def test_a_failure_is_reported_by_its_cause(job: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (RuntimeError(f"[STREAM_FAILED] terminated: {SLOW_WORKER}.\nstack"), "the machine is too busy"),
         (RuntimeError(f"Job aborted: {DEAD_WORKER} (crashed)\nstack"), "A Python worker of Spark's died"),
@@ -168,9 +168,9 @@ def test_a_failure_is_reported_by_its_cause(job: ModuleType) -> None:
     ],
 )
 def test_what_becomes_of_sparks_processes_is_reported_with_what_to_do(
-    job: ModuleType, error: Exception, told: str
+    job: ModuleType, error: Exception, reported: str
 ) -> None:
-    assert told in job.sentence(error)
+    assert reported in job.sentence(error)
     assert "again" in job.sentence(error)
 
 

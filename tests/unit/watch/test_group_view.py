@@ -29,8 +29,8 @@ def observed(state: str = "Stable", generation: int = 3, **more: object) -> lab_
     return lab_pb2.ObservedGroup(group_id="g", description=said, partition=7, offsets=offsets)
 
 
-def broker(broker_id: int, *groups: lab_pb2.ObservedGroup, answers: bool = True) -> BrokerFacts:
-    return BrokerFacts(broker_id, "h:1", "up", groups=groups, groups_answered=answers)
+def broker(broker_id: int, *groups: lab_pb2.ObservedGroup, responds: bool = True) -> BrokerFacts:
+    return BrokerFacts(broker_id, "h:1", "up", groups=groups, groups_responded=responds)
 
 
 def partitions(
@@ -74,13 +74,13 @@ def test_a_rebalance_names_who_is_awaited() -> None:
 def test_the_leader_of_the_offsets_partition_counts_then_who_responds_then_the_generation() -> None:
     deposed, new = broker(1, observed(generation=9)), broker(0, observed(generation=3))
     assert groups_of([deposed, new], partitions())["g"]["coordinator"] == 0
-    silent = broker(2, observed(generation=8), answers=False)
+    silent = broker(2, observed(generation=8), responds=False)
     assert groups_of([silent, new], partitions(offsets_leader=None))["g"]["coordinator"] == 0
     assert groups_of([new, deposed], partitions(offsets_leader=None))["g"]["generation"] == 9
 
 
 def test_a_group_of_a_silent_coordinator_is_shown_as_last_seen() -> None:
-    assert groups_of([broker(0, observed(), answers=False)], partitions())["g"]["old"] is True
+    assert groups_of([broker(0, observed(), responds=False)], partitions())["g"]["old"] is True
 
 
 def test_a_change_has_whole_groups_and_null_for_a_deleted_one() -> None:

@@ -56,7 +56,7 @@ class FakeSource:
 
 
 @dataclass
-class Answer:
+class Response:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -73,9 +73,9 @@ async def ask(
     headers: dict[str, str],
     body: bytes = b"",
     enough: Callable[[bytes], bool] = lambda _: False,
-) -> Answer:
+) -> Response:
     """One request as a server hands it in; the client leaves when it has enough."""
-    response, left, given = Answer(), asyncio.Event(), False
+    response, left, given = Response(), asyncio.Event(), False
 
     async def receive() -> dict[str, Any]:
         nonlocal given

@@ -15,7 +15,7 @@ from tidegauge_lab.watch.sources import Silence
 from tidegauge_lab.watch.view import difference, event_line, session_text, view_of
 
 AT = TopicPartition("orders", 0)
-ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, answers=True)
+ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, responds=True)
 
 
 def metadata(
@@ -89,7 +89,7 @@ def test_the_newest_state_counts_wherever_it_stands():
     facts = replace(facts, brokers=[facts.brokers[0], broker(2, metadata=new, replicas=[itself])])
     assert view_of(facts)["partitions"]["orders-0"]["isr"] == [2, 1], "the leader's ISR is ahead of the metadata"
 
-    facts = replace(facts, brokers=[broker(2, metadata=new, replicas=[itself], answered=False)])
+    facts = replace(facts, brokers=[broker(2, metadata=new, replicas=[itself], responded=False)])
     assert view_of(facts)["partitions"]["orders-0"]["isr"] == [2], "what a dead leader said last does not count"
 
 
@@ -106,7 +106,7 @@ def test_of_equally_new_metadata_the_controllers_own_names_the_topics():
 def test_a_dead_broker_keeps_its_replica_as_last_seen():
     """Rule 4; the leader is still the one that the brokers know (rule 3)."""
     facts = healthy()
-    dead = replace(facts.brokers[0], state="down", pid=None, metadata=None, answered=False)
+    dead = replace(facts.brokers[0], state="down", pid=None, metadata=None, responded=False)
     view = view_of(replace(facts, brokers=[dead, facts.brokers[1]]))
     assert view["partitions"]["orders-0"]["leader"] == 1
     assert view["partitions"]["orders-0"]["replicas"]["1"]["old"]
@@ -115,12 +115,12 @@ def test_a_dead_broker_keeps_its_replica_as_last_seen():
     never = broker(1, state="down")
     view = view_of(replace(facts, brokers=[never, facts.brokers[1]]))
     assert view["partitions"]["orders-0"]["replicas"]["1"]["role"] == "unknown"
-    both = [replace(one, metadata=None, answered=False) for one in facts.brokers]
+    both = [replace(one, metadata=None, responded=False) for one in facts.brokers]
     assert list(view_of(replace(facts, brokers=both))["partitions"]) == ["orders-0"], "all down: what was seen last"
 
 
 @pytest.mark.parametrize(
-    ("session", "state", "heard", "answers", "text"),
+    ("session", "state", "heard", "responds", "text"),
     [
         (0xA, "up", "connected", True, "session 0xa"),
         (0xA, "up", "suspended", True, "session 0xa, suspended"),
@@ -131,9 +131,9 @@ def test_a_dead_broker_keeps_its_replica_as_last_seen():
         (None, "up", "", False, "session not known"),
     ],
 )
-def test_sessions_in_words(session: int | None, state: str, heard: str, answers: bool, text: str):
+def test_sessions_in_words(session: int | None, state: str, heard: str, responds: bool, text: str):
     facts = broker(1, state=state, session=session, session_state=heard)
-    assert session_text(facts, zookeeper_answers=answers) == text
+    assert session_text(facts, zookeeper_responds=responds) == text
 
 
 def test_what_is_waited_for_counts_down_in_words():

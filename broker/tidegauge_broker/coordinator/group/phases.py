@@ -120,7 +120,7 @@ class Phases:
         group.begin_next_generation(self._runtime.now_ms)
         self._note_generation(group, old)
         if group.members:
-            self._answer_joins(group)
+            self._respond_to_joins(group)
         else:
             self._store_empty(group)
 
@@ -144,9 +144,9 @@ class Phases:
         else:
             runtime.log(f"Group {group.group_id} with generation {group.generation} is now empty {where}")
 
-    def _answer_joins(self, group: Group) -> None:
+    def _respond_to_joins(self, group: Group) -> None:
         for member in list(group.members.values()):
-            self.answer_join(member, self.joined(group, member))
+            self.respond_to_join(member, self.joined(group, member))
             self.restart_session(group, member)
             member.is_new = False
             group.awaiting_sync.add(member.member_id)
@@ -206,16 +206,16 @@ class Phases:
             member.assignment = assignments[member.member_id]
         for member in group.members.values():
             result = SyncGroupResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
-            self._answer_sync(group, member, result)
+            self._respond_to_sync(group, member, result)
 
     def fail_syncs(self, group: Group, error: ErrorCode) -> None:
         """Take all assignments back and respond to the parked SyncGroups with an error."""
         for member in group.members.values():
             member.assignment = b""
         for member in group.members.values():
-            self._answer_sync(group, member, SyncGroupResult(error))
+            self._respond_to_sync(group, member, SyncGroupResult(error))
 
-    def _answer_sync(self, group: Group, member: Member, result: SyncGroupResult) -> None:
+    def _respond_to_sync(self, group: Group, member: Member, result: SyncGroupResult) -> None:
         if member.sync_token is not None:
             self._runtime.respond(member.sync_token, result)
             member.sync_token = None
@@ -223,7 +223,7 @@ class Phases:
 
     # Members
 
-    def answer_join(self, member: Member, result: JoinGroupResult) -> None:
+    def respond_to_join(self, member: Member, result: JoinGroupResult) -> None:
         """Respond to a member's parked JoinGroup, if it has one."""
         if member.join_token is not None:
             self._runtime.respond(member.join_token, result)
@@ -231,7 +231,7 @@ class Phases:
 
     def remove(self, group: Group, member: Member, reason: str) -> None:
         """Remove a member that left or expired, and rebalance if that matters (removeMemberAndUpdateGroup)."""
-        self.answer_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.respond_to_join(member, JoinGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.forget(group, member.member_id)
         if group.state in {STABLE, COMPLETING}:
             self.maybe_prepare_rebalance(group, reason)
@@ -301,7 +301,7 @@ class Phases:
         old = group.state
         for member in group.members.values():
             if old is PREPARING:
-                self.answer_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
+                self.respond_to_join(member, JoinGroupResult(ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
             elif member.sync_token is not None:
                 self._runtime.respond(member.sync_token, SyncGroupResult(ErrorCode.NOT_COORDINATOR))
                 member.sync_token = None

@@ -65,7 +65,7 @@ class Replacing:
 
     def _fence(self, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self._phases.answer_join(member, JoinGroupResult(fenced, member_id=member.member_id))
+        self._phases.respond_to_join(member, JoinGroupResult(fenced, member_id=member.member_id))
         if member.sync_token is not None:
             self._runtime.respond(member.sync_token, SyncGroupResult(fenced))
             member.sync_token = None
@@ -83,9 +83,9 @@ class Replacing:
             elif group.state is PREPARING:
                 return  # The join phase responds to the parked JoinGroup.
             elif group.state is DEAD:
-                self._phases.answer_join(replacement.member, JoinGroupResult(ErrorCode.NOT_COORDINATOR))
+                self._phases.respond_to_join(replacement.member, JoinGroupResult(ErrorCode.NOT_COORDINATOR))
             else:
-                self._phases.answer_join(replacement.member, self._response(replacement))
+                self._phases.respond_to_join(replacement.member, self._response(replacement))
 
         self._runtime.append_record(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
 
@@ -123,7 +123,7 @@ class Replacing:
             protocol_name=group.protocol_name,
             leader=replacement.old_leader,
         )
-        self._phases.answer_join(member, result)
+        self._phases.respond_to_join(member, result)
         if group.state is not DEAD:
             group.rename(member, replacement.old_id)
             self._phases.restart_session(group, member)

@@ -56,12 +56,12 @@ class Sources:
     histories: Sequence[Path] = ()
     reads: Sequence[Path] = ()
     event_logs: Path | None = None
-    log_folders: Mapping[int, Path] = field(default_factory=dict)
+    log_directories: Mapping[int, Path] = field(default_factory=dict)
     is_complete: bool = False
     timeout_ms: int = 30_000
 
 
-def folders_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
+def directories_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
     """Return the log directories of a local cluster's brokers."""
     return {broker.id: layout.broker_data(directory, broker.id) for broker in file.brokers}
 
@@ -111,7 +111,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
             not_read.append(f"the committed records of {tp}: its leader{by}, can't read its log ({why})")
         starts = await admin.list_offsets(dict.fromkeys(records, EARLIEST))
         is_compacted = "compact" in settings.get("cleanup.policy", "")
-        replicas = await read_replicas(admin, info, sources.log_folders, is_compacted=is_compacted)
+        replicas = await read_replicas(admin, info, sources.log_directories, is_compacted=is_compacted)
         not_read += replicas.not_read
     once_compacted = {log.partition for log in replicas.logs if log.has_sparse_batches}
     logs = {
@@ -243,11 +243,11 @@ async def _read_to(
 # Event logs, and what consumers read
 
 
-def _events(folder: Path, topic: str) -> list[dict[str, Any]]:
+def _events(directory: Path, topic: str) -> list[dict[str, Any]]:
     """Return the events of a topic, and of brokers as such, in causal order."""
     events = [
         event
-        for path in sorted(folder.glob("*.events.jsonl"))
+        for path in sorted(directory.glob("*.events.jsonl"))
         for event in read_events(path)
         if event.get("topic") in {None, topic}
     ]

@@ -55,10 +55,10 @@ class Leading:
     isr: tuple[int, ...]
 
 
-def _leaders(answers: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
+def _leaders(responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
     """Return what each partition's leader says; of two that say they lead, the one of the higher epoch."""
     found: dict[int, Leading] = {}
-    for broker, replicas in answers.items():
+    for broker, replicas in responses.items():
         for replica in replicas or ():
             known = found.get(replica.partition)
             if replica.role == "leader" and (known is None or known.leader_epoch < replica.leader_epoch):
@@ -73,7 +73,7 @@ class _Views:
     """What the brokers say: of each partition's leader, and which of them respond."""
 
     by_partition: dict[int, Leading]
-    answering: set[int]
+    responding: set[int]
 
 
 async def _views(admin: Admin, topic: str) -> _Views:
@@ -128,7 +128,7 @@ async def read_replicas(
         while True:
             views = await _views(admin, info.name)
             brokers = (await admin.metadata([])).brokers
-            reachable = {broker: one for broker, one in brokers.items() if broker in views.answering}
+            reachable = {broker: one for broker, one in brokers.items() if broker in views.responding}
             reading = _Reading(channels, info, reachable, views.by_partition, directories, by_record)
             found = await reading.read()
             if not _differ(found.logs):
@@ -282,7 +282,7 @@ class _Reading:
 
 
 def _log_of(
-    answer: replica_log_service_pb2.ReadReplicaResponse,
+    response: replica_log_service_pb2.ReadReplicaResponse,
     notes: BatchNotes,
     broker: int,
     at: TopicPartition,
@@ -295,10 +295,10 @@ def _log_of(
         broker=broker,
         is_leader=is_leader,
         in_isr=leading is not None and broker in leading.isr,
-        leader_epoch=answer.leader_epoch if answer.HasField("leader_epoch") else -1,
-        log_start_offset=answer.log_start_offset,
-        high_watermark=leading.high_watermark if is_leader and leading is not None else answer.high_watermark,
-        log_end_offset=answer.log_end_offset,
+        leader_epoch=response.leader_epoch if response.HasField("leader_epoch") else -1,
+        log_start_offset=response.log_start_offset,
+        high_watermark=leading.high_watermark if is_leader and leading is not None else response.high_watermark,
+        log_end_offset=response.log_end_offset,
         marks=notes.marks,
         records=notes.records if notes.by_record else None,
         has_sparse_batches=notes.has_sparse_batches,

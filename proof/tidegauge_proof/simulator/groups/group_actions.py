@@ -147,7 +147,7 @@ def deliver(call: Call, cluster: GroupWorld, response: object) -> None:
     for kind, waiting in list(member.in_flight.items()):
         if waiting is call:
             del member.in_flight[kind]
-            member.answered(kind, response.result)  # type: ignore[attr-defined]
+            member.responded(kind, response.result)  # type: ignore[attr-defined]
 
 
 def _found(cluster: GroupWorld, dice: Dice) -> int:

@@ -273,7 +273,7 @@ class GroupChecker:
             members = {} if value is None else {member.member_id: member.assignment for member in value.members}
             if view.generation != generation or {one.member_id: one.assignment for one in view.members} != members:
                 raise Violation("G7", f"generation and members of {group_id} are not those of the log")
-        for key in [key for key in self._groups if key[:2] == (process.broker.broker_id, process.life)]:
+        for key in [key for key in self._groups if key[:2] == (process.broker.broker_id, process.incarnation)]:
             del self._groups[key]
 
     def look(self, cluster: GroupWorld) -> None:
@@ -292,7 +292,7 @@ class GroupChecker:
             raise Violation("G1", f"{view.group_id} has two members of one instance: {instances}")
 
     def _check_generation(self, process: Incarnation, view: GroupView) -> None:
-        key = process.broker.broker_id, process.life, view.group_id
+        key = process.broker.broker_id, process.incarnation, view.group_id
         before = self._groups.get(key)
         self._groups[key] = (view.generation, view.state_since_ms, view.state)
         self.generations = max(self.generations, view.generation)

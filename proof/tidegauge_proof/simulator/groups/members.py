@@ -141,7 +141,7 @@ class Member:
 
     # Responses
 
-    def answered(self, kind: str, result: GroupResult) -> None:
+    def responded(self, kind: str, result: GroupResult) -> None:
         """Do what Kafka's consumer does with a response."""
         if isinstance(result, JoinGroupResult):
             self._joined(result)

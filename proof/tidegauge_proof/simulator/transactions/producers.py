@@ -156,7 +156,7 @@ class Producer:
         """Whether the transaction may be committed."""
         return self.phase is Phase.PRODUCING and self.story is not None and self._written == set(self.story.partitions)
 
-    def answered(self, result: TransactionResult) -> None:
+    def responded(self, result: TransactionResult) -> None:
         """Take a response that the producer waits for."""
         self.in_flight = None
         if isinstance(result, InitProducerIdResult):

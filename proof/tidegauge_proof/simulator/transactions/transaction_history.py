@@ -155,7 +155,7 @@ def deliver(cluster: TransactionWorld, response: Response) -> None:
         error: ErrorCode = next(iter(response.result.partitions.values()))
         cluster.verified(call, error)
     elif call.producer.in_flight is call:
-        call.producer.answered(response.result)
+        call.producer.responded(response.result)
 
 
 def markers_arrive(producers: list[Producer], cluster: TransactionWorld, dice: Dice) -> str | None:
