@@ -38,15 +38,13 @@ OLD_RULES = [
     "zombie-follower-kip-279",
 ]
 EVERY_TIME = [
-    *OLD_RULES,
+    "loss-high-watermark",
+    "kip-279-fast-failover",
     "loss-cured",
-    "divergence-cured",
     "kip-279-cured",
-    "zombie-follower-cured",
     "walkthrough-two-replicas",
     "walkthrough-three-replicas",
     "walkthrough-purgatory",
-    "leader-dies-before-epoch-answer",
 ]
 RARELY = [name for name in shipped_names() if name not in EVERY_TIME]
 TIMES = 10
