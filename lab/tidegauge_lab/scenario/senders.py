@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Response, Hands
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Hands, Response
 from tidegauge_lab.scenario.steps import Produce
 
 HISTORY = "history.jsonl"
@@ -90,7 +90,9 @@ class Senders:
 
     def responses(self) -> dict[str, str]:
         """Return the responses so far, by value."""
-        return {value: future.result().state if future.done() else NO_RESPONSE for value, future in self._futures.items()}
+        return {
+            value: future.result().state if future.done() else NO_RESPONSE for value, future in self._futures.items()
+        }
 
     def histories(self) -> list[Path]:
         """Return the history files."""
