@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tidegauge_lab.local import control_server, layout, takedown
 from tidegauge_lab.local.cluster import LocalCluster
@@ -160,6 +161,42 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     assert refused.value.status == 404
 
 
+@pytest.mark.long
+def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(control: Any):
+    """One Produce request of a real client names both partitions; a throttle time and a slow response reach it, too."""
+    servers = control.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = NewTopic("partly", num_partitions=2, replica_assignment=[[0], [0]])
+    admin.create_topics([topic])["partly"].result(60)
+    control.wait(in_sync=["partly"])
+    control.fault({"keys": ["Metadata"], "throttle_time_ms": 20, "bytes_per_second": 5_000})
+    refused = control.fault(
+        {"keys": ["Produce"], "topic": "partly", "partitions": [0], "error": "TOPIC_AUTHORIZATION_FAILED"}
+    )
+    assert kafka_client(PRODUCE_TO_BOTH, servers, "partly") == "TopicAuthorizationFailedError 0"
+    assert control.wait_fault(refused, hits=1)
+    ends = [control.partition("partly", number)["replicas"][0]["log_end_offset"] for number in (0, 1)]
+    assert ends == [0, 1]
+    [entry] = control.ask("GET", "/v1/requests?api=Produce")["requests"]
+    assert sorted(entry["partitions"]) == ["partly-0", "partly-1"]
+    assert entry["done"] == "error 29 of partly-0"
+
+
+PRODUCE_TO_BOTH = """
+import asyncio
+import sys
+from aiokafka import AIOKafkaProducer
+
+
+async def main():
+    async with AIOKafkaProducer(bootstrap_servers=sys.argv[1], linger_ms=500) as producer:
+        sent = [await producer.send(sys.argv[2], b"x", partition=number) for number in (0, 1)]
+        first, second = await asyncio.gather(*sent, return_exceptions=True)
+        print(type(first).__name__, second.offset)
+
+
+asyncio.run(main())
+"""
 PRODUCE = """
 import sys
 from confluent_kafka import Producer
