@@ -65,7 +65,7 @@ def test_a_commit_restarts_the_session():
     assert broker.group().members[0].session_deadline_ms == broker.now_ms + SESSION_MS
 
 
-def test_metadata_that_is_too_long_fails_its_partition_alone_and_leaves_nothing_pending():
+def test_kafka_16371_metadata_that_is_too_long_fails_its_partition_alone_and_leaves_nothing_pending():
     """KAFKA-16371. The limit counts UTF-16 units: an emoji is two."""
     broker = Harness(offset_metadata_max_bytes=4)
     token = broker.send(

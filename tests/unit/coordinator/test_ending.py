@@ -194,7 +194,7 @@ def test_an_end_during_the_previous_completion_is_not_taken_for_an_empty_transac
     assert [harness.end(), harness.add(T1)] == [E.NONE, E.NONE]
 
 
-def test_a_client_may_not_end_in_an_epoch_that_it_does_not_have():
+def test_kafka_9600_a_client_may_not_end_in_an_epoch_that_it_does_not_have():
     """KAFKA-9600: not in a higher one either."""
     harness = TransactionHarness()
     harness.ongoing()
@@ -216,7 +216,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted_with_a_higher_epoch():
     assert harness.coordinator.counters.timeouts == 1
 
 
-def test_the_producer_of_an_aborted_transaction_is_fenced():
+def test_kafka_6119_the_producer_of_an_aborted_transaction_is_fenced():
     """KAFKA-6119: whatever it sends next; an InitProducerId that expects nothing is taken."""
     harness = TransactionHarness()
     harness.ongoing()

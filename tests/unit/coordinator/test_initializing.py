@@ -200,7 +200,7 @@ def test_the_abort_of_an_exhausted_producer_uses_the_reserved_epoch():
     assert (result.producer_id, result.producer_epoch) == (1, 0)
 
 
-def test_a_failed_fence_raises_the_epoch_once():
+def test_kafka_9666_a_failed_fence_raises_the_epoch_once():
     """KAFKA-9666: while the record can't be written, 100 retries must not use up 100 epochs."""
     harness = TransactionHarness()
     harness.ongoing()

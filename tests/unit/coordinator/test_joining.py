@@ -188,7 +188,7 @@ def test_a_full_group_refuses_members_and_counts_no_pending_ones():
     assert broker.joined(broker.join(ids[1])).error is ErrorCode.NONE
 
 
-def test_a_group_that_is_too_large_loses_those_who_rejoin_last():
+def test_kafka_9885_a_group_that_is_too_large_loses_those_who_rejoin_last():
     """After a load, the number of parked JoinGroups decides (GroupCoordinator.acceptJoiningMember)."""
     broker = Harness()
     ids = broker.stable_group(3)

@@ -32,7 +32,7 @@ def test_every_leader_gets_one_request_for_all_its_partitions():
     assert harness.markers_sent() == [(1, COMMIT, 0, 0, (T0, U0)), (2, COMMIT, 0, 0, (T1,))]
 
 
-def test_the_completion_is_written_once_after_the_last_marker():
+def test_kafka_9777_the_completion_is_written_once_after_the_last_marker():
     """KAFKA-9777, KAFKA-10080: responses in any order give one CompleteCommit."""
     harness = decided(T0, T1, t_0=1, t_1=2)
     harness.write_markers(1)
@@ -199,7 +199,7 @@ def test_a_completion_after_the_leadership_is_left_to_the_next_coordinator():
     assert [harness.end(), harness.add(), harness.init().error] == [E.CONCURRENT_TRANSACTIONS] * 3
 
 
-def test_the_completion_of_one_transaction_is_not_taken_for_that_of_the_next():
+def test_kafka_16352_the_completion_of_one_transaction_is_not_taken_for_that_of_the_next():
     """KAFKA-16352: a late response about the first leaves the second alone."""
     harness = decided(T0, T1, t_0=1, t_1=2)
     late = harness.markers[0]

@@ -67,7 +67,7 @@ def test_the_join_phase_ends_when_all_members_have_joined():
     assert broker.group().state is COMPLETING
 
 
-def test_a_pending_member_holds_up_the_join_phase_until_it_joins_leaves_or_expires():
+def test_kafka_7909_a_pending_member_holds_up_the_join_phase_until_it_joins_leaves_or_expires():
     """KAFKA-7909: a pending member that never joins, or leaves, does not keep the phase open."""
     for end in ("joins", "leaves", "expires"):
         broker = Harness()
@@ -190,7 +190,7 @@ def test_joining_is_no_heartbeat_but_parked_requests_stand_for_one():
     assert broker.group().members[0].session_deadline_ms == broker.now_ms + SESSION_MS
 
 
-def test_a_new_member_expires_after_five_minutes_in_its_first_join_with_a_response():
+def test_kafka_9752_a_new_member_expires_after_five_minutes_in_its_first_join_with_a_response():
     """KAFKA-9752: a member whose client has disconnected does not stay."""
     broker = Harness()
     ids = broker.stable_group(rebalance_timeout_ms=1_000_000, session_timeout_ms=1_000_000)
@@ -202,7 +202,7 @@ def test_a_new_member_expires_after_five_minutes_in_its_first_join_with_a_respon
     assert [member.member_id for member in broker.group().members] == ids
 
 
-def test_the_sync_timer_removes_those_who_never_synchronise_though_they_send_heartbeats():
+def test_kafka_12890_the_sync_timer_removes_those_who_never_synchronise_though_they_send_heartbeats():
     """KAFKA-12890; the timer is the longest rebalance timeout, from the end of the join phase."""
     broker = Harness()
     tokens = [broker.join(rebalance_timeout_ms=20_000), broker.join(rebalance_timeout_ms=20_000)]

@@ -87,7 +87,7 @@ def test_a_stable_consumer_group_loses_offsets_of_topics_it_is_not_subscribed_to
     assert broker.group().state is GroupState.STABLE
 
 
-def test_nothing_expires_while_a_group_rebalances():
+def test_kafka_13636_nothing_expires_while_a_group_rebalances():
     """KAFKA-13636."""
     broker = retaining()
     ids = broker.stable_group(2, session_timeout_ms=1_800_000, rebalance_timeout_ms=2 * RETENTION_MS)

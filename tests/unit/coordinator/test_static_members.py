@@ -137,7 +137,7 @@ def test_a_change_of_the_chosen_protocol_rebalances():
     assert broker.joined(token).protocol_name == "sticky"
 
 
-def test_in_completing_rebalance_a_restart_rebalances_and_fences_the_parked_sync():
+def test_kafka_9801_in_completing_rebalance_a_restart_rebalances_and_fences_the_parked_sync():
     """KAFKA-9801: the leader may be assigning to the old id."""
     broker = Harness()
     tokens = [broker.join(group_instance_id=name) for name in ("i1", "i2")]

@@ -160,7 +160,7 @@ def test_keys_of_newer_versions_are_skipped_and_a_record_without_key_ends_the_lo
     assert any("has no key" in line.text for line in keyless.lines)
 
 
-def test_a_new_election_replaces_what_an_old_one_left():
+def test_kafka_9307_a_new_election_replaces_what_an_old_one_left():
     """KAFKA-9307: no resignation in between; the log decides again."""
     harness = TransactionHarness()
     harness.ongoing()
@@ -175,7 +175,7 @@ def test_a_new_election_replaces_what_an_old_one_left():
     assert len(harness.sent) == 1
 
 
-def test_a_storm_of_leaderships_ends_with_the_last():
+def test_kafka_10614_a_storm_of_leaderships_ends_with_the_last():
     """KAFKA-10614: leader 1, follower 2, leader 3, the loads slow."""
     harness = TransactionHarness(elected=False)
     harness.loads = False

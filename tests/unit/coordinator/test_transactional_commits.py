@@ -194,7 +194,7 @@ def test_while_the_partition_loads_old_versions_get_another_error(is_old, error)
     assert harness.committed(harness.commit_transactional(is_load_unavailable=is_old)) is error
 
 
-def test_one_partition_with_too_much_metadata_does_not_hold_up_the_others():
+def test_kafka_16371_one_partition_with_too_much_metadata_does_not_hold_up_the_others():
     """KAFKA-16371: nothing of the refused partition stays pending, so that no fetch is unstable for ever."""
     harness = Harness()
     offsets = (OffsetToCommit(T0, 5, metadata="x" * 4097), OffsetToCommit(T1, 6))
@@ -211,7 +211,7 @@ def test_only_too_much_metadata_is_not_appended():
 
 
 @pytest.mark.parametrize("transactional_first", [True, False])
-def test_the_commit_that_is_later_in_the_log_wins_wherever_the_marker_is(transactional_first):
+def test_kafka_14505_the_commit_that_is_later_in_the_log_wins_wherever_the_marker_is(transactional_first):
     """KAFKA-14505: the order of the commits' batches decides, live and after a load; the marker's offset does not."""
     harness = Harness()
     if transactional_first:
@@ -278,7 +278,7 @@ def test_a_marker_ends_the_transaction_in_every_group_of_the_partition():
     assert [harness.offset(group=group, stable=True).offset for group in ("a", "b")] == [5, 6]
 
 
-def test_a_marker_that_is_written_during_a_load_counts_when_the_load_is_complete():
+def test_kafka_17507_a_marker_that_is_written_during_a_load_counts_when_the_load_is_complete():
     """KAFKA-17507: WriteTxnMarkers is responded to when the offsets are moved, on the one thread that also loads."""
     harness = Harness()
     harness.commit_transactional(5)

@@ -9,7 +9,15 @@ from memory_broker import START_MS, make_batch
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
-from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
+from tidegauge_broker.replica.messages import (
+    CONSUMER,
+    FetchPartition,
+    FetchRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+)
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 
 NONE = ErrorCode.NONE
@@ -63,7 +71,7 @@ def test_the_first_batch_of_a_transaction_needs_the_guard_of_its_verification():
     assert append(broker, data(1)).error is NONE
 
 
-def test_a_verification_from_before_the_marker_appends_nothing_after_it():
+def test_kafka_14884_a_verification_from_before_the_marker_appends_nothing_after_it():
     """KAFKA-14884: the response came, then the abort marker, then the append; it would hang for ever."""
     broker = leading()
     guard = begin(broker, data(0))
@@ -170,3 +178,60 @@ def test_no_verification_begins_where_another_broker_leads():
     role(broker, 2, 1)
     assert begin(broker, data(0)) is None
     assert append(broker, data(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# Schedules behind bugs that Kafka's partition leaders had, by their KAFKA numbers
+
+
+def test_kafka_14561_a_guard_of_the_transaction_before_opens_none_after_another_has_come_and_gone():
+    """KAFKA-15449, "ABA": a transaction of the same producer and epoch began and ended between response and append."""
+    broker = leading()
+    stale = begin(broker, data(0))
+    assert mark(broker) is NONE
+    assert append(broker, data(0), begin(broker, data(0))).error is NONE
+    assert mark(broker) is NONE
+    begin(broker, data(1))
+    assert append(broker, data(1), stale).error is UNVERIFIED
+    assert broker.core.describe(broker.now_ms)[0].last_stable_offset == 3, "no transaction hangs"
+
+
+def test_kafka_9144_a_marker_counts_as_a_use_of_its_producer_so_its_coordinator_epoch_never_goes_back():
+    """A producer that was idle until its transaction was aborted for it: its state does not expire with its data."""
+    broker = leading()
+    append(broker, data(0), begin(broker, data(0)))
+    expiration_ms = broker.core.settings.producer_id_expiration_ms
+    broker.now_ms += expiration_ms
+    broker.execute(broker.core.tick(broker.now_ms))
+    abort = TransactionMarker(PRODUCER, 1, Outcome.ABORT, 3)
+    assert append(broker, make_marker(abort, broker.now_ms), from_coordinator=True).error is NONE
+    broker.now_ms += expiration_ms // 2
+    broker.execute(broker.core.tick(broker.now_ms))
+    assert mark(broker, epoch=1, coordinator_epoch=2) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert append(broker, data(1), begin(broker, data(1))).error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_kafka_5376_a_parked_fetch_names_the_aborted_transactions_when_it_is_completed():
+    """DelayedFetch reads again when it is completed, by the isolation level of its request."""
+    broker = leading()
+    append(broker, data(0), begin(broker, data(0)))
+    found = []
+    broker.respond_to_fetch = lambda _, response: found.extend(response)
+    request = FetchRequest(CONSUMER, 1_000, 1, 1 << 20, [FetchPartition(A, 0, 1 << 20)], "", reads_committed=True)
+    broker.execute(broker.core.fetch(request, object(), broker.now_ms))
+    assert found == [], "nothing is readable below the last stable offset"
+    assert mark(broker) is NONE
+    [(result, records)] = found
+    assert len(records) > 0
+    assert list(result.aborted_transactions) == [AbortedTransaction(PRODUCER, 0, 1, 2)]
+
+
+def test_a_repeated_marker_ends_the_next_transaction_of_its_epoch():
+    """Kafka 3.9's flaw at a partition: WriteTxnMarkers names no transaction (KIP-890, part 2, gives each an epoch)."""
+    broker = leading()
+    append(broker, data(0), begin(broker, data(0)))
+    assert mark(broker) is NONE
+    append(broker, data(1), begin(broker, data(1)))
+    assert broker.core.describe(broker.now_ms)[0].last_stable_offset == 2
+    assert mark(broker) is NONE, "the same coordinator epoch is no reason to refuse it"
+    assert broker.core.describe(broker.now_ms)[0].last_stable_offset == 4
+    assert append(broker, data(2)).error is UNVERIFIED, "the rest of the transaction is refused"

@@ -211,7 +211,7 @@ async def test_markers_are_control_batches_and_report_each_partition(world: Worl
     assert read_marker(batch, read_header(batch)) == marker
 
 
-async def test_offsets_are_completed_before_the_markers_response(world: World) -> None:
+async def test_kafka_17507_offsets_are_completed_before_the_markers_response(world: World) -> None:
     """KAFKA-17507: else the offsets of the producer's next transaction might be taken for those of this one."""
     world.groups.waits.clear()
     marker = TransactionMarker(7, 3, Outcome.COMMIT, 9)
