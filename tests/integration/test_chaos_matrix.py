@@ -20,10 +20,9 @@ PEERS_CASES = 133
 SAMPLE = {
     "power cut of the leader",
     "a zombie leader with its clients",
-    "one of the leader's directories is full",
     "a batch in the leader's log is damaged",
 }
-"""In every run of the tests: unflushed records are lost; only clients reach the leader; two faults of its logs."""
+"""In every run of the tests: unflushed records are lost; only clients reach the leader; its log is damaged."""
 
 
 def test_there_are_more_cases_than_peers_have() -> None:

@@ -150,8 +150,7 @@ def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) 
         cluster.start(2)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(("number", "code", "output"), [(signal.SIGINT, 130, "text"), (signal.SIGTERM, 143, "json")])
 def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
     cluster: LocalCluster, tmp_path: Path, output: str, number: signal.Signals, code: int
 ) -> None:

@@ -212,6 +212,7 @@ def test_what_the_verifiable_producer_counts_as_acknowledged_is_in_the_log(
     assert [value for value, times in Counter(log).items() if times > 1] == []
 
 
+@pytest.mark.long
 @pytest.mark.kafka_client("kafka-producer-perf-test through a killed leader")
 def test_the_producer_performance_test_writes_each_record_once(version: str, run: Run) -> None:
     """Idempotent and with retries, which are its defaults."""

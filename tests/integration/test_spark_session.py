@@ -172,6 +172,7 @@ async def test_a_task_that_died_half_way_is_completed(cluster: LocalCluster) -> 
     await asyncio.to_thread(tell)  # a worker has no event loop; this test has
 
 
+@pytest.mark.long
 async def test_retention_behind_the_reader(cluster: LocalCluster, session: Session, tmp_path: Path) -> None:
     """failOnDataLoss: true fails with a sentence about it, false goes on where the log begins."""
     topic = "aged"
