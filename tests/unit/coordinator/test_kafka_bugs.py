@@ -1,7 +1,7 @@
 """Schedules behind bugs that Kafka's coordinators had, by their KAFKA numbers: what must come of them here.
 
-Those that need a partition's leader stand in tests/unit/core/test_verification.py. Other tests bear the number of their bug
-too; docs/transactions.md lists them all.
+Those that need a partition's leader stand in tests/unit/core/test_verification.py. Other tests bear the number of their
+bug too; docs/transactions.md lists them all.
 """
 
 from __future__ import annotations
