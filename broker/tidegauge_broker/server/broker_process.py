@@ -278,6 +278,7 @@ class BrokerProcess:
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
         groups = GroupService(self._group_runner, self._transactions, self._metadata, self._auto_topics.create)
+        log = [RequestLog()] if settings.flag("request.log.enable") else []
         self._service = BrokerService(
             cluster_id=self._cluster_id,
             settings=settings,
@@ -291,11 +292,8 @@ class BrokerProcess:
             transactions=self._transactions,
             verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
             gate=self._seams.gate(),
-            middleware=[
-                *self._metrics.middleware(),
-                *([RequestLog()] if settings.flag("request.log.enable") else ()),
-            ],
-            responded=self._metrics.responded(),
+            middleware=[*self._metrics.middleware(), *log],
+            responded=[*self._metrics.responded(), *(one.responded for one in log)],
         )
         self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
         self._seams.assembled(

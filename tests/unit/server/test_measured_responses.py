@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -27,15 +29,16 @@ from tidegauge.v1 import groups_pb2, metadata_pb2, topics_pb2
 from tidegauge.v1 import replica_log_service_pb2 as replica_log_service
 from tidegauge.v1 import replication_service_pb2 as replication_service
 from tidegauge.v1 import transaction_service_pb2 as transaction_service
-from tidegauge_broker.server.wire.grpc.measured_calls import MeasuredCalls, has_error, measured_api
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.wire.grpc.measured_calls import MeasuredCalls, errors_in, measured_api
 from tidegauge_broker.server.wire.kafka import failed_responses
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 
 
-class Seen(list[tuple[str, bool]]):
-    def __call__(self, name: str, milliseconds: float, failed: bool) -> None:
+class Seen(list[tuple[str, str, list[int]]]):
+    def __call__(self, caller: Caller, api: str, milliseconds: float, errors: Collection[int]) -> None:
         assert milliseconds >= 0
-        self.append((name, failed))
+        self.append((caller.listener, api, sorted(errors)))
 
 
 @pytest.mark.parametrize("key", sorted(HANDLERS.keys() - {PRODUCE, FETCH}), ids=lambda key: APIS[key].name)
@@ -48,7 +51,7 @@ def test_every_api_that_is_served_is_measured(key: int) -> None:
     listener.handlers[key] = lambda *_: response
     message = random_message(key, api.last, 1, response=False)
     Client(listener).send(joined(request_frame(key, api.last, 1, "test", message)))
-    assert seen == [(api.name, False)]
+    assert seen == [("PLAINTEXT", api.name, [])]
 
 
 async def test_a_response_that_comes_later_and_in_slices_is_measured_once() -> None:
@@ -68,7 +71,7 @@ async def test_a_response_that_comes_later_and_in_slices_is_measured_once() -> N
         if client.responses():
             break
         await asyncio.sleep(0)
-    assert seen == [("ListOffsets", True)]
+    assert seen == [("PLAINTEXT", "ListOffsets", [3])]
 
 
 def test_without_metrics_nothing_is_measured() -> None:
@@ -79,14 +82,14 @@ def test_without_metrics_nothing_is_measured() -> None:
     assert client.correlation_ids() == [1]
 
 
-def test_an_error_of_any_item_makes_a_response_one_with_an_error() -> None:
-    assert not failed_responses.has_error(MetadataResponse())
+def test_the_errors_of_a_response_are_those_at_its_top_and_of_all_items() -> None:
+    assert failed_responses.errors_in(MetadataResponse()) == set()
     topic = ListOffsetsTopicResponse("t", [ListOffsetsPartitionResponse(0), ListOffsetsPartitionResponse(1, 6)])
-    assert failed_responses.has_error(ListOffsetsResponse(topics=[topic]))
+    assert failed_responses.errors_in(ListOffsetsResponse(topics=[topic])) == {6}
     unknown = HANDLERS[API_VERSIONS](None, None)  # type: ignore[arg-type] # of an unknown version
-    assert failed_responses.has_error(unknown)
-    assert not has_error(topics_pb2.CreateTopicsResponse(topics=[{"name": "t"}]))
-    assert has_error(topics_pb2.CreateTopicsResponse(topics=[{"name": "t"}, {"name": "u", "status": {"error": 36}}]))
+    assert failed_responses.errors_in(unknown) == {35}
+    assert not errors_in(topics_pb2.CreateTopicsResponse(topics=[{"name": "t"}]))
+    assert errors_in(topics_pb2.CreateTopicsResponse(topics=[{"name": "t"}, {"name": "u", "status": {"error": 36}}]))
 
 
 _NO_APIS_OF_KAFKA = {"DescribeReplicas", "ReadReplica"}
@@ -122,9 +125,9 @@ async def test_a_call_is_measured_when_its_response_is_there() -> None:
         return groups_pb2.DescribeGroupResponse()
 
     handler = grpc.unary_unary_rpc_method_handler(describe)
-    calls = MeasuredCalls(seen)
-    unused: Any = None
-    await calls.around("DescribeGroup", handler).unary_unary(metadata_pb2.MetadataRequest(), unused)
-    assert seen == [("DescribeGroups", False)]
+    calls = MeasuredCalls(seen, "GRPC")
+    context: Any = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:5", invocation_metadata=tuple)
+    await calls.around("DescribeGroup", handler).unary_unary(metadata_pb2.MetadataRequest(), context)
+    assert seen == [("GRPC", "DescribeGroups", [])]
     assert calls.around("DescribeReplicas", handler) is handler
-    assert MeasuredCalls(None).around("DescribeGroup", handler) is handler
+    assert MeasuredCalls(None, "GRPC").around("DescribeGroup", handler) is handler

@@ -99,8 +99,8 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
 def test_a_response_of_a_wire_is_counted_by_kafkas_name() -> None:
     meters = Meters()
     measure = MeteredRequests(meters).responded
-    measure("ListOffsets", 2.0, False)
-    measure("ListOffsets", 3.0, True)
+    measure(A_CLIENT, "ListOffsets", 2.0, set())
+    measure(A_CLIENT, "ListOffsets", 3.0, {3})
     found = meters.request("ListOffsets")
     assert (found.count, found.errors, found.sum_ms) == (2, 1, 5.0)
 

@@ -19,12 +19,6 @@ from tidegauge_broker.server.service.request_log import _REQUESTS, RequestLog
 class Service:
     """Methods of the kinds that the service has."""
 
-    def metadata(self, caller: Caller, topics: Any, *, may_create: bool) -> Any:
-        return SimpleNamespace(topics=topics)
-
-    def list_offset(self, *_: Any) -> Any:
-        return SimpleNamespace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
-
     def produce(self, request: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.set_result([SimpleNamespace(error=ErrorCode.NONE), SimpleNamespace(error=ErrorCode.CORRUPT_MESSAGE)])
@@ -34,7 +28,7 @@ class Service:
         part = SimpleNamespace(error=ErrorCode.OFFSET_OUT_OF_RANGE)
         return SimpleNamespace(partitions=[(part, b"")], pending=None)
 
-    async def elect_leaders(self, *_: Any) -> Any:
+    async def stop_replica(self, *_: Any) -> Any:
         return SimpleNamespace(error=ErrorCode.NONE, partitions={"t-0": (ErrorCode.ELECTION_NOT_NEEDED, "no need")})
 
     def knows(self, *_: Any) -> bool:
@@ -43,28 +37,26 @@ class Service:
 
 async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
-    wrap(service, RequestLog())
+    log = RequestLog()
+    wrap(service, log)
     caplog.set_level(logging.INFO, "tidegauge.request")
     caller = Caller("kafka:1", "PLAINTEXT")
-    assert service.metadata(caller, [], may_create=False).topics == []
-    service.list_offset("lookup")
+    log.responded(caller, "ListOffsets", 1.5, {6, 3})
     await service.produce("request")
     await asyncio.sleep(0)
     assert (await service.fetch(caller, "request")).pending is None
-    await service.elect_leaders([])
+    await service.stop_replica([])
     assert service.knows("t")
     await asyncio.sleep(0)
     lines = [record.getMessage().split(",totalTime:") for record in caplog.records]
     assert [line[0].removeprefix("Completed request:") for line in lines] == [
-        "Metadata,connection:kafka:1,listener:PLAINTEXT",
-        "ListOffsets",
+        "ListOffsets,connection:kafka:1,listener:PLAINTEXT",
         "Produce",
         "Fetch,connection:kafka:1,listener:PLAINTEXT",
-        "ElectLeaders",
+        "StopReplica",
     ]
     assert [line[1].partition(",errors:")[2] for line in lines] == [
-        "NONE",
-        "NOT_LEADER_OR_FOLLOWER",
+        "NOT_LEADER_OR_FOLLOWER,UNKNOWN_TOPIC_OR_PARTITION",
         "CORRUPT_MESSAGE",
         "OFFSET_OUT_OF_RANGE",
         "ELECTION_NOT_NEEDED",

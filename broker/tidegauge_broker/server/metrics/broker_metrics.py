@@ -41,9 +41,9 @@ class BrokerMetrics:
         """Return what records the requests of the broker's service; nothing where ``metrics.listener`` is not set."""
         return (self._requests,) if self._address else ()
 
-    def responded(self) -> Responded | None:
-        """Return what takes the responses of every wire; None where ``metrics.listener`` is not set."""
-        return self._requests.responded if self._address else None
+    def responded(self) -> Sequence[Responded]:
+        """Return what takes the responses of every wire; nothing where ``metrics.listener`` is not set."""
+        return (self._requests.responded,) if self._address else ()
 
     def assembled(
         self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -49,9 +49,10 @@ class MeteredRequests:
             "update_metadata": self._update_metadata,
         }
 
-    def responded(self, name: str, milliseconds: float, failed: bool) -> None:
+    def responded(self, caller: Caller, api: str, milliseconds: float, errors: Collection[int]) -> None:
         """Count a request that a wire has the response to; see ``service.middleware.Responded``."""
-        self._meters.request(name).took(milliseconds, failed=failed)
+        del caller
+        self._meters.request(api).took(milliseconds, failed=bool(errors))
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method with a meter around it; the method itself where nothing is measured."""

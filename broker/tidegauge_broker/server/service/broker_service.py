@@ -51,7 +51,7 @@ from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
-from tidegauge_broker.server.service.middleware import Middleware, Responded, wrap
+from tidegauge_broker.server.service.middleware import Middleware, Responded, to_all, wrap
 from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
@@ -157,10 +157,10 @@ class BrokerService:
         verification: ProduceVerification,
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
-        responded: Responded | None = None,
+        responded: Sequence[Responded] = (),
     ) -> None:
         self.gate = gate
-        self.responded = responded
+        self.responded = to_all(responded)
         self.cluster_id = cluster_id
         self.settings = settings
         self._replicas = replicas

@@ -6,12 +6,14 @@ by their names, those that one method calls on another included; a method that i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-Responded = Callable[[str, float, bool], None]
-"""What a wire calls with each response: Kafka's name of the API, milliseconds since the request came, whether there is
-an error in it. Not for Produce and Fetch and the requests of brokers among themselves, which middleware measures."""
+from tidegauge_broker.server.service.caller import Caller
+
+Responded = Callable[[Caller, str, float, Collection[int]], None]
+"""What a wire calls with each response: who asked, Kafka's name of the API, milliseconds since the request came, and
+the numbers of the errors in it. Not for Produce, Fetch and the controller's requests: middleware knows more of them."""
 
 
 class Middleware(Protocol):
@@ -28,6 +30,18 @@ class Middleware(Protocol):
             Something that takes the same arguments and returns the same; ``call`` itself to leave it alone.
         """
         ...
+
+
+def to_all(observers: Sequence[Responded]) -> Responded | None:
+    """Return what calls each of these; None where there are none."""
+    if len(observers) < 2:
+        return observers[0] if observers else None
+
+    def responded(caller: Caller, api: str, milliseconds: float, errors: Collection[int]) -> None:
+        for observer in observers:
+            observer(caller, api, milliseconds, errors)
+
+    return responded
 
 
 def wrap(service: object, middleware: Middleware) -> None:

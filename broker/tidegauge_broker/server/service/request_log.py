@@ -1,9 +1,8 @@
 """The request log: one line for each request that the service has completed, whichever wire it came through.
 
 It is switched on with ``request.log.enable=true`` and is off by default: it costs a line for each request. A line names
-the request as Kafka does, the connection and the listener where the request has them, the time from its arrival in the
-service to its response, waits in purgatory included, and the error or the errors of the response. A request over
-several partitions that the service handles one by one, such as ListOffsets, has a line for each of them.
+the request as Kafka does, the connection and the listener where the request has them, the time from its arrival to its
+response, waits in purgatory included, and the error or the errors of the response.
 Source: Kafka's ``kafka.request.logger``.
 """
 
@@ -13,7 +12,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -21,37 +20,9 @@ from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.service.caller import Caller
 
 LOG = logging.getLogger("tidegauge.request")
-_SAME = {"list_offset": "ListOffsets", "old_style_offsets": "ListOffsets", "alter_configs": "IncrementalAlterConfigs"}
-_REQUESTS = frozenset(
-    {
-        "produce",
-        "fetch",
-        "list_offset",
-        "old_style_offsets",
-        "offset_for_leader_epoch",
-        "delete_records",
-        "init_producer_id",
-        "describe_log_directories",
-        "alter_replica_log_dirs",
-        "describe_producers",
-        "metadata",
-        "create_topics",
-        "create_partitions",
-        "delete_topics",
-        "elect_leaders",
-        "alter_reassignments",
-        "list_reassignments",
-        "alter_configs",
-        "describe_configs",
-        "leader_and_isr",
-        "update_metadata",
-        "stop_replica",
-        "alter_partition",
-        "controlled_shutdown",
-        "allocate_producer_ids",
-    }
-)
-"""Methods of the service that are requests; the others look something up for a wire."""
+_REQUESTS = frozenset({"produce", "fetch", "leader_and_isr", "update_metadata", "stop_replica", "alter_partition"})
+"""Methods of the service whose lines are written here: requests that also come in streams, or among brokers."""
+_NAMES = {code.value: code.name for code in ErrorCode}
 
 
 class RequestLog:
@@ -61,8 +32,12 @@ class RequestLog:
         """Return the method with a line in the log behind it; what is no request is left alone."""
         if method not in _REQUESTS:
             return call
-        name = _SAME.get(method) or "".join(word.capitalize() for word in method.split("_"))
+        name = "".join(word.capitalize() for word in method.split("_"))
         return wraps(call)(partial(_logged, name, call))
+
+    def responded(self, caller: Caller, api: str, milliseconds: float, errors: Collection[int]) -> None:
+        """Write the line of a request that a wire has the response to; see ``service.middleware.Responded``."""
+        _line(api, caller, milliseconds, sorted(_NAMES.get(error, str(error)) for error in errors))
 
 
 def _logged(name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -91,8 +66,11 @@ async def _awaited(name: str, caller: Caller | None, begin: float, coroutine: An
 
 def _write(name: str, caller: Caller | None, begin: float, result: Any) -> None:
     errors = sorted({error.name for error in _errors(result)} - {ErrorCode.NONE.name})
+    _line(name, caller, (time.monotonic() - begin) * 1000, errors)
+
+
+def _line(name: str, caller: Caller | None, took_ms: float, errors: Sequence[str]) -> None:
     came = f",connection:{caller.connection},listener:{caller.listener}" if caller is not None else ""
-    took_ms = (time.monotonic() - begin) * 1000
     LOG.info("Completed request:%s%s,totalTime:%.3f,errors:%s", name, came, took_ms, ",".join(errors) or "NONE")
 
 

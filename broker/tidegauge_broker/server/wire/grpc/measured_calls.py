@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from tidegauge.faults.apis import api_of
 from tidegauge.kafka.apis import APIS
 from tidegauge_broker.server.service.middleware import Responded
+from tidegauge_broker.server.wire.grpc.callers import caller_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _OTHER_NAMES = {
@@ -38,27 +39,29 @@ def measured_api(rpc: str) -> str | None:
     return name if name in _NAMES else None
 
 
-def has_error(message: Message) -> bool:
-    """Return whether there is an error in a response, at its top or in one of its items."""
+def errors_in(message: Message) -> set[int]:
+    """Return the numbers of the errors in a response, at its top and in its items."""
+    found: set[int] = set()
     for field, value in message.ListFields():  # only those that are not zero
         if field.name == "error" and field.enum_type is not None:
-            return True
-        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            items = (value,) if isinstance(value, Message) else value
-            if any(map(has_error, items)):
-                return True
-    return False
+            found.add(int(value))
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for item in (value,) if isinstance(value, Message) else value:
+                found |= errors_in(item)
+    return found
 
 
 class MeasuredCalls:
     """Wraps handlers; see the module.
 
     Args:
-        responded: takes each response; None: there are no metrics.
+        responded: takes each response; None: there are no metrics, and no request log.
+        listener: name of the listener through which the calls come.
     """
 
-    def __init__(self, responded: Responded | None) -> None:
+    def __init__(self, responded: Responded | None, listener: str) -> None:
         self._responded = responded
+        self._listener = listener
 
     def around(self, method: str, handler: Any) -> Any:
         """Return a handler that is measured, or the handler itself if it is not."""
@@ -72,12 +75,12 @@ class MeasuredCalls:
             handler.response_serializer,
         )
 
-    @staticmethod
-    def _measured(api: str, responded: Responded, handle: Any) -> Any:
+    def _measured(self, api: str, responded: Responded, handle: Any) -> Any:
         async def measured(request: Any, context: Context) -> Any:
             began = time.monotonic()
             response = await handle(request, context)
-            responded(api, (time.monotonic() - began) * 1000, has_error(response))
+            took_ms = (time.monotonic() - began) * 1000
+            responded(caller_of(context, self._listener), api, took_ms, errors_in(response))
             return response
 
         return measured

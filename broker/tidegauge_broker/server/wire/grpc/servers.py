@@ -11,6 +11,7 @@ The rules are ``wire.limits``'; gRPC holds them in its own way:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -78,7 +79,7 @@ class RpcServers:
         clock: the logical clock that goes with the calls between brokers.
         responses: counts those that wait to be written; it can close connections of these servers.
         gate: what stands before the services; None: nothing does.
-        responded: takes the responses for the metrics; None: there are none.
+        responded: takes the responses, for metrics and request log; None: there are neither.
         connections_of: ``max.connections`` of a listener, by its name; None: that of the limits.
     """
 
@@ -95,9 +96,9 @@ class RpcServers:
         connections_of: Callable[[str], int] | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
-        counted, timed, measured = CountedResponses(responses), LogicalTime(clock), MeasuredCalls(responded)
+        counted, timed = CountedResponses(responses), LogicalTime(clock)
 
-        def around(service: str, method: str, handler: Any) -> Any:
+        def around(measured: MeasuredCalls, service: str, method: str, handler: Any) -> Any:
             inner = measured.around(method, timed.around(handler))
             return records_response.around(method, counted.around(service, method, inner))
 
@@ -109,8 +110,9 @@ class RpcServers:
             most = limits.connections if connections_of is None else connections_of(listener.name)
             options = grpc_options(limits._replace(connections=most))
             server = grpc.aio.server(interceptors=interceptors, options=options)
+            guarded = GuardedServer(server, partial(around, MeasuredCalls(responded, listener.name)))
             # It has what the generated code uses of a server.
-            add_services(cast("grpc.aio.Server", GuardedServer(server, around)), listener.name)
+            add_services(cast("grpc.aio.Server", guarded), listener.name)
             _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)
             self._servers.append(server)
 

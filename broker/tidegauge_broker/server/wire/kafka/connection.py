@@ -53,7 +53,7 @@ from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import Begun
-from tidegauge_broker.server.wire.kafka.failed_responses import has_error
+from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.portions import in_portions
@@ -380,7 +380,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         header = slot.header
         responded = self._owner.responded
         if responded is not None and slot.began and header.key not in _MEASURED_BY_SERVICE:
-            responded(APIS[header.key].name, (time.monotonic() - slot.began) * 1000, has_error(response))
+            took_ms = (time.monotonic() - slot.began) * 1000
+            responded(self.caller, APIS[header.key].name, took_ms, errors_in(response))
             slot.began = 0.0
         if isinstance(response, Encoded):
             slot.parts = _framed(header, response.version, response.body)

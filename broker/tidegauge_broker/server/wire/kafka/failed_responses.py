@@ -1,4 +1,4 @@
-"""Whether there is an error in a response of Kafka's protocol, at its top or in one of its items. Pure."""
+"""The errors in a response of Kafka's protocol, at its top and in its items. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tidegauge.kafka.fields import WIRE, Wire
 from tidegauge_broker.server.wire.kafka.request import Encoded
 
 _ERRORS = {"error_code", "partition_error_code"}
-_NONE = b"\0\0"
 
 
 @functools.cache
@@ -21,11 +20,22 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name for name, _ in wires if name in _ERRORS), arrays
 
 
-def has_error(response: Any) -> bool:
-    """Return whether a response has an error in it."""
+def errors_in(response: Any) -> set[int]:
+    """Return the numbers of the errors in a response."""
     if isinstance(response, Encoded):  # of ApiVersions, whose error stands first
-        return bytes(response.body[0][:2]) != _NONE
+        return _without_none({int.from_bytes(response.body[0][:2], "big")})
+    found: set[int] = set()
+    _collect(response, found)
+    return _without_none(found)
+
+
+def _collect(response: Any, found: set[int]) -> None:
     errors, arrays = _fields_of(response.__class__)
-    return any(getattr(response, name) for name in errors) or any(
-        has_error(item) for name in arrays for item in getattr(response, name) or ()
-    )
+    found.update(int(getattr(response, name)) for name in errors)
+    for name in arrays:
+        for item in getattr(response, name) or ():
+            _collect(item, found)
+
+
+def _without_none(errors: set[int]) -> set[int]:
+    return errors - {0}
