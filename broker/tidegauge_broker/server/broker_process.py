@@ -312,7 +312,9 @@ class BrokerProcess:
     def _assemble_transactions(self) -> None:
         """Put the transaction coordinator together, and what verifies transactional appends with the others."""
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
-        peers = TransactionPeers(self._identity.broker_id, metadata, self._peers, settings, self._logical_clock)
+        peers = TransactionPeers(
+            self._identity.broker_id, metadata, self._peers, settings, self._logical_clock, self._seams.gate()
+        )
         around = Surroundings(self._producer_ids.next, metadata, peers.send_markers)
         self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
         self._transactions = peers.service = TransactionService(

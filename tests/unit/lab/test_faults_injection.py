@@ -11,6 +11,7 @@ from tidegauge.v1 import (
     offsets_pb2,
     produce_pb2,
     topics_pb2,
+    transactions_pb2,
 )
 from tidegauge_broker.server.lab.injectable import check_error
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
@@ -69,6 +70,21 @@ def test_after_its_effect_every_partition_of_the_real_response_gets_the_error():
     assert real.partitions[0].error == ERROR
 
 
+def test_markers_are_refused_with_the_error_in_each_partition_of_each():
+    """WriteTxnMarkersRequest.getErrorResponse: errors by producer id and partition."""
+    request = transactions_pb2.WriteMarkersRequest()
+    for producer_id in (4, 5):
+        at = transactions_pb2.TransactionPartition(topic="t", partition=producer_id)
+        request.markers.add(producer_id=producer_id, producer_epoch=1, partitions=[at])
+    response = injection.refusal(ERROR, request, injection.empty_response("WriteMarkers"))
+    assert isinstance(response, transactions_pb2.WriteMarkersResponse)
+    found = [(one.producer_id, at.partition, at.status.error) for one in response.markers for at in one.partitions]
+    assert found == [(4, 4, ERROR), (5, 5, ERROR)]
+    real = transactions_pb2.WriteMarkersResponse(markers=request.markers)
+    assert injection.with_error(ERROR, real).markers[1].partitions[0].status.error == ERROR
+    assert not injection.problem("WriteMarkers", after_effect=False)
+
+
 @pytest.mark.parametrize("rpc", sorted(injection.METHODS))
 def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_response(rpc):
     """No RPC, present or future, is accepted for injection and then responds without the error."""
@@ -79,7 +95,9 @@ def test_whatever_can_be_refused_is_refused_with_the_error_somewhere_in_its_resp
         return  # made from the real response, see above
     method = injection.METHODS[rpc]
     request = injection.GetMessageClass(method.input_type)()
-    if not injection.is_for_the_whole(rpc):
+    if "markers" in method.input_type.fields_by_name:
+        request.markers.add().partitions.add(topic="t", partition=2)
+    elif not injection.is_for_the_whole(rpc):
         request.partitions.add(topic="t", partition=2)
     assert f"error: {common_pb2.ErrorCode.Name(ERROR)}" in str(
         injection.refusal(ERROR, request, injection.empty_response(rpc))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.apis import api_of
 from tidegauge.kafka.apis import APIS
-from tidegauge.v1 import common_pb2, lab_pb2
+from tidegauge.v1 import common_pb2, group_service_pb2, lab_pb2, transaction_service_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, OUT, ZOOKEEPER, FaultTable, broker
@@ -172,6 +172,42 @@ def test_every_api_of_kafkas_table_and_every_rpc_can_be_faulted_and_held_by_its_
     assert faults.hold(asked(api_of(name)), after_effect=False) is not None
     assert faults.hold(asked(api_of(name)), after_effect=True) is None
     assert faults.error(asked("DescribeCluster" if name != "DescribeCluster" else "Fetch")) is None
+
+
+@pytest.mark.parametrize(
+    ("rpc", "api"),
+    [
+        ("InitTransactions", "InitProducerId"),
+        ("AddPartitions", "AddPartitionsToTxn"),
+        ("AddOffsets", "AddOffsetsToTxn"),
+        ("CommitOffsetsInTransaction", "TxnOffsetCommit"),
+        ("EndTransaction", "EndTxn"),
+        ("WriteMarkers", "WriteTxnMarkers"),
+    ],
+)
+def test_the_apis_of_transactions_have_kafkas_names_over_both_wires(rpc, api):
+    faults = table()
+    faults.set(error(api))
+    faults.set(hold(api, after_effect=True))
+    assert faults.error(asked(api_of(rpc))) is not None
+    assert faults.hold(asked(api_of(rpc)), after_effect=True) is not None
+
+
+def test_every_rpc_about_groups_and_transactions_belongs_to_an_api_of_kafkas():
+    known = {api.name for api in APIS.values()}
+    for file in (group_service_pb2, transaction_service_pb2):
+        for service in file.DESCRIPTOR.services_by_name.values():
+            assert [one.name for one in service.methods if api_of(one.name) not in known] == []
+
+
+def test_a_fault_of_a_transactional_id_meets_requests_that_name_a_group_too():
+    """TxnOffsetCommit and AddOffsetsToTxn name both."""
+    faults = table()
+    faults.set(hold("TxnOffsetCommit", group="tx", times=0))
+    both = GatedRequest("TxnOffsetCommit", Caller("", ""), (), "group", transactional_id="tx")
+    other = GatedRequest("TxnOffsetCommit", Caller("", ""), (), "group", transactional_id="other")
+    assert faults.hold(both, after_effect=False) is not None
+    assert faults.hold(other, after_effect=False) is None
 
 
 def test_alter_configs_means_both_apis_that_have_this_name():

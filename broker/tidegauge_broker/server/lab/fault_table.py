@@ -287,7 +287,7 @@ def _names(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault, request: GatedRequest)
         plane = Plane.CLIENTS if request.caller.broker_id is None else Plane.BROKERS
         if fault.caller != plane.value:
             return False
-    if fault.group and fault.group != request.group:
+    if fault.group and fault.group not in {request.group, request.transactional_id}:
         return False
     if not fault.topic:
         return True

@@ -217,7 +217,14 @@ def _asked(call: _Call, request: Message) -> GatedRequest:
     """Return the request as the gate tells it from others."""
     named = call.standing if call.rpc == _SESSION_RPC else list(named_partitions(request))
     group = next((value for name in _GROUP if (value := getattr(request, name, ""))), "")
-    return GatedRequest(api_of(call.rpc), call.caller, named, group, getattr(request, "client_id", ""))
+    return GatedRequest(
+        api_of(call.rpc),
+        call.caller,
+        named,
+        group,
+        getattr(request, "client_id", ""),
+        getattr(request, "transactional_id", ""),
+    )
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:

@@ -1,9 +1,9 @@
 """The form of an injected error in gRPC: Kafka's error put where the RPC's response has a place for it.
 
 Rules:
-    1. A response with a field for an error of the whole carries it there. Else it names each partition of the request
-       with the error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every item of the real response
-       gets it.
+    1. A response with a field for an error of the whole carries it there. Else it names each partition of the request,
+       or of each of its markers, with the error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every
+       item of the real response gets it.
     2. An RPC that changes something, and whose response has errors only in its items, can't fail so before its effect:
        ``after_effect`` is needed, or a gRPC status. Where Kafka's response can, the fault is accepted, and a call of
        gRPC that meets it ends with UNAVAILABLE.
@@ -24,6 +24,7 @@ from tidegauge.v1 import (
     controller_service_pb2,
     group_service_pb2,
     replication_service_pb2,
+    transaction_service_pb2,
 )
 
 _FILES = (
@@ -33,6 +34,7 @@ _FILES = (
     control_service_pb2,
     controller_service_pb2,
     group_service_pb2,
+    transaction_service_pb2,
 )
 METHODS: dict[str, MethodDescriptor] = {
     method.name: method
@@ -62,13 +64,13 @@ def is_for_the_whole(rpc: str) -> bool:
 def can_refuse(rpc: str) -> bool:
     """Whether a response can carry the error without any effect of the request; rule 2."""
     method = METHODS[rpc]
-    return is_for_the_whole(rpc) or _by_partition(method.input_type, method.output_type) or rpc in _READS
+    return is_for_the_whole(rpc) or bool(_mirrored(method.input_type, method.output_type)) or rpc in _READS
 
 
 def must_run(rpc: str) -> bool:
     """Whether the response is made from the real one, since the request does not say what it would name."""
     method = METHODS[rpc]
-    return not is_for_the_whole(rpc) and not _by_partition(method.input_type, method.output_type)
+    return not is_for_the_whole(rpc) and not _mirrored(method.input_type, method.output_type)
 
 
 def empty_response(rpc: str) -> Message:
@@ -82,8 +84,11 @@ def refusal(error: int, request: Message, response: AnyMessage) -> AnyMessage:
         if shared in request.DESCRIPTOR.fields_by_name and shared in response.DESCRIPTOR.fields_by_name:
             setattr(response, shared, getattr(request, shared))
     if not {"error", "status"} & set(response.DESCRIPTOR.fields_by_name):
-        for asked in request.partitions:  # type: ignore[attr-defined]  # _by_partition holds: both have them
-            response.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
+        if "markers" in request.DESCRIPTOR.fields_by_name:
+            response.markers.extend(request.markers)  # type: ignore[attr-defined]  # both have them
+        else:
+            for asked in request.partitions:  # type: ignore[attr-defined]  # _mirrored says it: both have them
+                response.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
     return with_error(error, response)
 
 
@@ -94,7 +99,7 @@ def with_error(error: int, response: AnyMessage) -> AnyMessage:
     for field, items in response.ListFields():
         if field.message_type is not None and _has_place(field.message_type):
             for item in items:
-                _put(error, item)
+                with_error(error, item)
     return response
 
 
@@ -118,12 +123,15 @@ def _has_place(descriptor: Descriptor) -> bool:
     )
 
 
-def _by_partition(request: Descriptor, response: Descriptor) -> bool:
-    """Whether both name partitions by topic and index."""
+def _mirrored(request: Descriptor, response: Descriptor) -> str:
+    """Return the list that both have: partitions by topic and index, or markers with such; empty if there is none."""
+    if "markers" in request.fields_by_name and "markers" in response.fields_by_name:
+        return "markers"
     found = [descriptor.fields_by_name.get("partitions") for descriptor in (request, response)]
-    return all(
+    have_partitions = all(
         field is not None
         and field.message_type is not None
         and {"topic", "partition"} <= set(field.message_type.fields_by_name)
         for field in found
     )
+    return "partitions" if have_partitions else ""
