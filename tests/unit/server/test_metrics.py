@@ -122,6 +122,21 @@ def test_the_isr_of_a_leader_is_reported_by_kafkas_names(
     assert reported['kafka_cluster_partition_insyncreplicascount{topic="orders",partition="1"}'] == "0"
 
 
+@pytest.mark.parametrize(
+    ("last_ms", "late"), [(-1, "0"), (100_000, "1"), (100_001, "0")], ids=["none open", "late", "in time"]
+)
+def test_a_late_transaction_has_outlived_the_largest_timeout_and_five_minutes(last_ms: int, late: str) -> None:
+    """ReplicaManager.PartitionsWithLateTransactionsCount, ProducerStateManager.hasLateTransaction: of leaders alone."""
+    replicas = [
+        Replica(leader((1, 2)), oldest_transaction_ms=last_ms),
+        Replica(follower(), oldest_transaction_ms=last_ms),
+    ]
+    now = Snapshot(replicas, [], {1}, False, Meters(), now_ms=100_001 + 900_000 + 300_000)
+    now.max_transaction_timeout_ms = 900_000
+    lines = exposition(families(now)).splitlines()
+    assert f"kafka_server_replicamanager_partitionswithlatetransactionscount {late}" in lines
+
+
 def test_open_connections_are_reported_by_listener() -> None:
     """SocketServer's connection-count."""
     reported = page(replicas=[])

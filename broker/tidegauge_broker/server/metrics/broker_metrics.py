@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
 from tidegauge_broker.replica.messages import FetchedPartition
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
@@ -96,6 +98,7 @@ class BrokerMetrics:
                     min_isr,
                     is_reassigning=moves is not None,
                     adding_count=0 if moves is None else len(moves.adding_replicas),
+                    oldest_transaction_ms=-1 if partition is None else self._oldest_transaction_ms(partition),
                 )
             )
         return Snapshot(
@@ -110,4 +113,16 @@ class BrokerMetrics:
             groups=coordinator.gauges(),
             group_counters=coordinator.counters,
             transactions=self._service.transactions.runner.coordinator.gauges(),
+            now_ms=self._now_ms(),
+            max_transaction_timeout_ms=self._service.settings.integer("transaction.max.timeout.ms"),
         )
+
+    def _oldest_transaction_ms(self, partition: Partition) -> int:
+        """Return the last time of the producer whose open transaction begins first; -1: none is open."""
+        if not partition.transactions or not len(partition.transactions):
+            return -1
+        found = self._replicas.core.describe_producers(partition.topic_partition)
+        if isinstance(found, ErrorCode):
+            return -1
+        begun = [(one.transaction_start, one.last_timestamp_ms) for one in found if one.transaction_start is not None]
+        return min(begun, default=(0, -1))[1]

@@ -19,6 +19,8 @@ from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
 from tidegauge_broker.server.metrics.meters import Meters
 
+LATE_TRANSACTION_BUFFER_MS = 5 * 60_000
+"""How long an open transaction may be silent beyond transaction.max.timeout.ms (ProducerStateManager)."""
 _TOPIC_COUNTERS = {
     "messagesin": "Records appended by producers.",
     "bytesin": "Bytes that producers sent.",
@@ -35,7 +37,12 @@ _TOPIC_COUNTERS = {
 
 @dataclass(slots=True)
 class Replica:
-    """One local replica."""
+    """One local replica.
+
+    Attributes:
+        oldest_transaction_ms: time of the last batch of the producer whose open transaction begins first, in ms since
+            1970; -1: none is open.
+    """
 
     view: ReplicaView
     size_bytes: int = 0
@@ -43,6 +50,7 @@ class Replica:
     min_isr: int = 1
     is_reassigning: bool = False
     adding_count: int = 0
+    oldest_transaction_ms: int = -1
 
     @property
     def leads(self) -> bool:
@@ -76,6 +84,8 @@ class Snapshot:
         groups: consumer groups and offsets that it coordinates.
         group_counters: what its group coordinator has counted.
         transactions: transactional ids that it coordinates, and the markers that wait.
+        now_ms: the time, in ms since 1970.
+        max_transaction_timeout_ms: transaction.max.timeout.ms.
     """
 
     replicas: Sequence[Replica]
@@ -89,6 +99,13 @@ class Snapshot:
     groups: Gauges = field(default_factory=Gauges)
     group_counters: Counters = field(default_factory=Counters)
     transactions: TransactionGauges = field(default_factory=TransactionGauges)
+    now_ms: int = 0
+    max_transaction_timeout_ms: int = 0
+
+    def is_late(self, replica: Replica) -> bool:
+        """Return whether an open transaction has been silent for too long (ProducerStateManager.hasLateTransaction)."""
+        last_ms = replica.oldest_transaction_ms
+        return last_ms > 0 and self.now_ms - last_ms > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
 
 def families(now: Snapshot) -> Iterator[Family]:
@@ -134,6 +151,10 @@ def _replica_manager(now: Snapshot) -> Iterator[Family]:
         "reassigningpartitions": (
             "Partitions led here that get other replicas.",
             sum(one.is_reassigning for one in led),
+        ),
+        "partitionswithlatetransactionscount": (
+            "Partitions led here with an open transaction that no timeout has ended.",
+            sum(map(now.is_late, led)),
         ),
         "atminisrpartitioncount": ("Partitions led here exactly at min.insync.replicas.", sum(map(_is_at, led))),
     }
