@@ -50,6 +50,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--checkpoint", required=True, type=Path, metavar="DIR", help="directory for the query's checkpoint")
     add("--available-now", action="store_true", help="read what is committed now, then end")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
+    add(
+        "--isolation-level",
+        choices=["read_committed", "read_uncommitted"],
+        default="read_uncommitted",
+        help="read_committed: nothing of open and of aborted transactions",
+    )
     add("--max-offsets-per-trigger", type=int, metavar="N", help="approximate number of records in a batch")
     add("--progress-file", type=Path, metavar="FILE", help="append a JSON line for each committed batch")
     add("--master", metavar="URL", help=MASTER_HELP)
@@ -66,6 +72,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
         "kafka.bootstrap.servers": arguments.bootstrap_server,
         "subscribe": arguments.topic,
         "startingOffsets": arguments.starting_offsets,
+        "kafka.isolation.level": arguments.isolation_level,
     }
     if arguments.max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(arguments.max_offsets_per_trigger)

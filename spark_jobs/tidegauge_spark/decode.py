@@ -4,7 +4,7 @@ Contract: ``ArrowDecoder`` takes buffers of complete batches in offset order and
 columns of Spark's Kafka source.
 
 - No record below ``from_offset`` and none at or above ``until_offset`` is returned, wherever batches begin and end.
-- Control batches give no rows, but their offsets count as read.
+- Control batches and those of aborted transactions give no rows, but their offsets count as read.
 - Every batch's CRC is checked, as a Kafka consumer does (check.crcs); one that does not match raises, and none of its
   records is returned.
 - ``next_offset`` is the first offset not yet decoded; compaction and control batches leave gaps, which are no loss.
@@ -17,7 +17,7 @@ Source: ``DefaultRecordBatch``; the schema is that of Spark's ``KafkaRecordToRow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -93,12 +93,21 @@ class ArrowDecoder:
         """Return whether all offsets of the range have been decoded."""
         return self.next_offset >= self._until_offset
 
-    def decode(self, buffer: bytes, high_watermark: int = -1) -> Iterator[Arrow]:
+    def decode(
+        self, buffer: bytes, high_watermark: int = -1, aborted: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[Arrow]:
         """Decode a buffer of complete batches; yield each Arrow batch that became full.
+
+        Args:
+            buffer: the batches of one response.
+            high_watermark: of that response.
+            aborted: the aborted transactions that it names, by first offset and producer id; their records are left out
+                (read_committed).
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, a CRC that does not match or bytes that are not a batch.
         """
+        kept = None if not aborted else self._kept(buffer, aborted)
         for header in self._headers_of(buffer):
             if header.next_offset <= self.next_offset:
                 continue
@@ -107,7 +116,7 @@ class ArrowDecoder:
                 return
             if not crc_matches(buffer, header):
                 raise self._corrupt(header.base_offset, "its bytes do not match its CRC-32C")
-            if not header.is_control:
+            if not header.is_control and (kept is None or header.base_offset in kept):
                 self._pending.append(PendingBatch(buffer, header, self.next_offset, high_watermark))
                 self._records += header.record_count
                 self._bytes += header.size_bytes
@@ -139,6 +148,16 @@ class ArrowDecoder:
             yield from iterate_headers(buffer)
         except TidegaugeError as error:
             raise self._corrupt(self.next_offset, error.message) from None
+
+    def _kept(self, buffer: bytes, aborted: Sequence[tuple[int, int]]) -> frozenset[int]:
+        """Return the base offsets of the batches that belong to no aborted transaction."""
+        from tidegauge_client.isolation import Aborted, without_aborted  # noqa: PLC0415  (only where there are such)
+
+        try:
+            kept = without_aborted(buffer, self._headers_of(buffer), [Aborted(*one) for one in aborted])
+        except TidegaugeError as error:
+            raise self._corrupt(self.next_offset, error.message) from None
+        return frozenset(header.base_offset for header in kept)
 
     def _corrupt(self, offset: int, why: str) -> TidegaugeError:
         return TidegaugeError(

@@ -119,6 +119,7 @@ class ConnectionOptions(NamedTuple):
         fetch_max_bytes: soft limit of one response.
         retry_backoff_ms: back-off after the first failure; doubled up to a second.
         security: how connections are protected.
+        reads_committed: whether records of open and of aborted transactions are left out (read_committed, KIP-98).
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -128,6 +129,7 @@ class ConnectionOptions(NamedTuple):
     fetch_max_bytes: int = 1_048_576
     retry_backoff_ms: int = 100
     security: SecurityProperties = SecurityProperties()
+    reads_committed: bool = False
 
 
 class Columns(NamedTuple):
@@ -233,7 +235,19 @@ def _connection(options: Mapping[str, str]) -> ConnectionOptions:
         fetch_max_bytes=_number(options, "kafka.max.partition.fetch.bytes", default.fetch_max_bytes),
         retry_backoff_ms=_number(options, "kafka.retry.backoff.ms", default.retry_backoff_ms),
         security=security_properties(options),
+        reads_committed=_reads_committed(options),
     )
+
+
+def _reads_committed(options: Mapping[str, str]) -> bool:
+    """Return whether ``kafka.isolation.level`` is read_committed; the default is that of Kafka's consumer."""
+    level = str(options.get("kafka.isolation.level", "read_uncommitted"))
+    if level not in {"read_committed", "read_uncommitted"}:
+        raise _refuse(
+            f"Invalid value {level} for configuration isolation.level: String must be one of: read_committed, "
+            "read_uncommitted"
+        )
+    return level == "read_committed"
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:

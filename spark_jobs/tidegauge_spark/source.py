@@ -185,7 +185,7 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
             for fetched in client.fetch(
                 topic_partition, planned, lambda: decoder.next_offset, lambda: decoder.last_epoch, until_offset
             ):
-                yield from decoder.decode(fetched.records, fetched.high_watermark)
+                yield from decoder.decode(fetched.records, fetched.high_watermark, fetched.aborted)
                 if decoder.done:
                     break
         except LogTruncatedError as error:

@@ -87,10 +87,18 @@ Question = Callable[[int, Mapping[TopicPartition, int]], Iterable[LeaderResult[R
 
 
 class Fetched(NamedTuple):
-    """One response; ``records`` (complete batches) is empty if the broker's wait ended without data."""
+    """One response; ``records`` (complete batches) is empty if the broker's wait ended without data.
+
+    Attributes:
+        bound: the end of what may be read: the high watermark, or with read_committed the last stable offset.
+        aborted: first offset and producer id of the aborted transactions that overlap the records; with read_committed
+            only.
+    """
 
     records: bytes
     high_watermark: int
+    bound: int
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 class Asked(NamedTuple):
@@ -260,7 +268,10 @@ class ClusterClient:
     # --- which offsets ---
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return offsets by time: -2 earliest, -1 the high watermark, else the first record at or after (or None)."""
+        """Return offsets by time: -2 earliest, -1 latest, else the first record at or after (or None).
+
+        Latest is the high watermark, or with read_committed the last stable offset, above which nothing is found.
+        """
         return self._ask_leaders(asked, self._list_offsets, "get the offsets of all partitions")
 
     def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd | None]:
@@ -327,6 +338,7 @@ class ClusterClient:
 
     def _list_offsets(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[LeaderResult[int | None]]:
         request = offsets_pb2.ListOffsetsRequest(
+            reads_committed=self.options.reads_committed,
             partitions=[
                 offsets_pb2.ListOffsetsPartition(
                     topic=one.topic,
@@ -335,7 +347,7 @@ class ClusterClient:
                     timestamp_ms=timestamp,
                 )
                 for one, timestamp in asked.items()
-            ]
+            ],
         )
         stub = self._stub(self._addresses[leader_id])
         response = stub.ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
@@ -418,7 +430,8 @@ class ClusterClient:
                     if position() != before:
                         patience.renew()
                         continue
-                    fetched = f"offset {before} is wanted and the high watermark stays at {fetched.high_watermark}"
+                    name = "last stable offset" if self.options.reads_committed else "high watermark"
+                    fetched = f"offset {before} is wanted and the {name} stays at {fetched.bound}"
                 patience.failed(fetched)
                 self._refresh({topic_partition.topic})
         finally:
@@ -445,7 +458,11 @@ class ClusterClient:
             partition_max_bytes=self.options.fetch_max_bytes,
         )
         request = fetch_pb2.FetchRequest(
-            max_wait_ms=FETCH_MAX_WAIT_MS, min_bytes=1, max_bytes=self.options.fetch_max_bytes, partitions=[wanted]
+            max_wait_ms=FETCH_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self.options.fetch_max_bytes,
+            partitions=[wanted],
+            reads_committed=self.options.reads_committed,
         )
         address = self._addresses[leader.leader_id]
         timeout_s = (self.options.request_timeout_ms + FETCH_MAX_WAIT_MS) / 1000
@@ -468,7 +485,10 @@ class ClusterClient:
         if code is ErrorCode.NONE and result.HasField("diverging_epoch"):
             raise LogTruncatedError(topic_partition, asked.offset, min(asked.offset, result.diverging_epoch.end_offset))
         if code is ErrorCode.NONE:
-            return Fetched(result.records, result.high_watermark)
+            stable = result.last_stable_offset if result.HasField("last_stable_offset") else result.high_watermark
+            bound = stable if self.options.reads_committed else result.high_watermark
+            aborted = tuple((one.first_offset, one.producer_id) for one in result.aborted_transactions)
+            return Fetched(result.records, result.high_watermark, bound, aborted)
         if ERROR_TABLE[code].retriable:
             return f"broker {asked.leader_id} said {code.name}: {result.error_message}"
         raise TidegaugeError(code, result.error_message)

@@ -231,7 +231,7 @@ async def test_an_error_of_each_api_is_met_and_survived(
 async def test_a_hold_of_each_api_is_a_barrier(
     brokers: LocalCluster, lab: Switches, at: TopicPartition, api: str
 ) -> None:
-    """The request waits at the broker that has to answer it, until it is released; nothing is lost or done twice."""
+    """The request waits at the broker that is to respond, until it is released; nothing is lost or done twice."""
     ids = [broker.id for broker in brokers.file.brokers]
     for broker in ids:
         await lab.hold_requests(broker, api)
@@ -239,7 +239,7 @@ async def test_a_hold_of_each_api_is_a_barrier(
         writing = asyncio.ensure_future(write_one(producer, at))
 
         async def held() -> int:
-            return sum(fault.held for broker in ids for fault in (await lab.list_faults(broker)).faults)
+            return sum([fault.held for broker in ids for fault in (await lab.list_faults(broker)).faults])
 
         await until_async(held, what=f"{api} is held")
         if api == "WriteTxnMarkers":
@@ -262,6 +262,40 @@ async def assert_markers_are_awaited(cluster: LocalCluster, at: TopicPartition) 
     assert whole["state"] == "PrepareCommit"
     assert whole["coordinator"] == cluster.coordinator_of(at.topic, TRANSACTION)
     assert any(one["partition"] == str(at) for one in whole["sentences"])
+
+
+def spark_reads(cluster: LocalCluster, topic: str, isolation_level: str) -> list[bytes]:
+    """What the tasks of a batch query read, without Spark around them."""
+    from tidegauge_spark.options import parse_options  # noqa: PLC0415 - it needs pyarrow
+    from tidegauge_spark.source import TidegaugeReader  # noqa: PLC0415 - and pyspark
+
+    options = {
+        "kafka.bootstrap.servers": ",".join(cluster.bootstrap_servers),
+        "subscribe": topic,
+        "kafka.isolation.level": isolation_level,
+    }
+    reader = TidegaugeReader(parse_options(options, streaming=False))
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+async def test_spark_reads_what_was_committed(brokers: LocalCluster, at: TopicPartition) -> None:
+    """kafka.isolation.level as of Spark's own Kafka source: latest is the last stable offset, aborted records are not
+    there; read_uncommitted gives all."""
+    async with Producer(brokers.bootstrap_servers, transactional_id=at.topic) as producer:
+        await producer.init_transactions()
+        for number in range(6):
+            await producer.begin_transaction()
+            await producer.send(at.topic, b"%d" % number)
+            await producer.flush()
+            if number == 5:
+                break
+            await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+        assert await read_committed(brokers, at, 3) == [b"0", b"2", b"4"]
+        assert await asyncio.to_thread(spark_reads, brokers, at.topic, "read_committed") == [b"0", b"2", b"4"]
+        whole = await asyncio.to_thread(spark_reads, brokers, at.topic, "read_uncommitted")
+        assert whole == [b"%d" % number for number in range(6)]
+        await producer.abort_transaction()
 
 
 LINES = "".join(f"{number}\n" for number in range(5))

@@ -17,7 +17,8 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
     6. A marker of an epoch below the stored one: INVALID_PRODUCER_EPOCH; of a coordinator epoch below the stored one:
        TRANSACTION_COORDINATOR_FENCED. It ends the transaction that is open, and takes epoch and coordinator epoch
        along: with a higher epoch the batches are forgotten, else sequences run on across transactions.
-    7. A producer whose transaction is open does not expire.
+    7. A producer whose transaction is open does not expire. Others expire by the time of their last batch or marker,
+       which is that of its records and may be earlier than the one before (ProducerStateEntry.addBatch).
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class ProducerState:
             entry.producer_epoch = marker.producer_epoch
             entry.batches.clear()
         entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp_ms = max(entry.last_timestamp_ms, header.max_timestamp_ms)
+        entry.last_timestamp_ms = header.max_timestamp_ms
         entry.transaction_start = None
         return self.transactions.complete(marker.producer_id, header.last_offset)
 
@@ -236,7 +237,7 @@ class ProducerState:
                 header.max_timestamp_ms,
             )
         )
-        entry.last_timestamp_ms = max(entry.last_timestamp_ms, header.max_timestamp_ms)
+        entry.last_timestamp_ms = header.max_timestamp_ms
         if header.is_transactional and entry.transaction_start is None:
             entry.transaction_start = header.base_offset
             self.transactions.open(header.producer_id, header.base_offset)

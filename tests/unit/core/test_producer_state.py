@@ -176,3 +176,11 @@ def test_against_a_twin_that_keeps_every_batch(offered: list[tuple[int, int, int
         if expected is NONE:
             state.update(batch)
             history.append(batch)
+
+
+def test_the_time_of_a_producer_is_that_of_its_last_batch_also_where_it_is_earlier():
+    """Rule 7, ProducerStateEntry.addBatch: find-hanging and expiry go by the records' own time."""
+    state = state_after(header(0, time_ms=5_000), header(1, time_ms=2_000))
+    assert [one.last_timestamp_ms for one in state.entries()] == [2_000]
+    state.expire(now_ms=5_000, expiration_ms=3_000)
+    assert state.entries() == []

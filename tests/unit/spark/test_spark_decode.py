@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, patch
+from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
+from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_spark.decode import ArrowDecoder, arrow_schema
 from tidegauge_spark.options import Columns
 
@@ -51,6 +53,30 @@ def decode(decoder: ArrowDecoder, *buffers: bytes, high_watermark: int = 99) -> 
 
 def numbered(count: int) -> list[Row]:
     return [Row(b"k%d" % index, b"v%d" % index, 1_700_000_000_000 + index) for index in range(count)]
+
+
+def test_records_of_aborted_transactions_give_no_rows_and_count_as_read() -> None:
+    """KIP-98: also where a response ends in the midst of one, or holds nothing else."""
+    mine, other = (NewRecord(b"aborted"),), (NewRecord(b"kept"),)
+
+    def transactional(records: tuple[NewRecord, ...], producer_id: int, offset: int) -> bytes:
+        return encode_batch(
+            records, producer_id=producer_id, producer_epoch=0, base_sequence=0, base_offset=offset,
+            is_transactional=True,
+        )  # fmt: skip
+
+    marker = bytearray(make_marker(TransactionMarker(7, 0, Outcome.ABORT, 0), 1_700_000_000_000))
+    patch(marker, 0, 2, 3)
+    buffer = transactional(mine, 7, 0) + transactional(other, 8, 1) + bytes(marker) + transactional(mine, 7, 3)
+    decoder = ArrowDecoder(ORDERS_1, 0, 4)
+    rows = [*decoder.decode(buffer, aborted=[(0, 7)]), *decoder.rest()]
+    assert [value for batch in rows for value in batch.column("value").to_pylist()] == [b"kept", b"aborted"], (
+        "what the producer wrote after its marker belongs to its next transaction"
+    )
+    assert decoder.done
+    alone = ArrowDecoder(ORDERS_1, 0, 9)
+    assert list(alone.decode(transactional(mine, 7, 0), aborted=[(0, 7)])) == []
+    assert (alone.next_offset, list(alone.rest())) == (1, [])
 
 
 @pytest.mark.parametrize("columns", [Columns(), Columns(headers=True), Columns(headers=True, leader_epoch=True)])

@@ -28,6 +28,15 @@ def test_defaults_are_sparks() -> None:
     assert options.columns == Columns(headers=False, leader_epoch=False)
 
 
+def test_the_isolation_level_is_that_of_kafkas_consumer() -> None:
+    """ConsumerConfig: read_uncommitted by default; any other text is refused in ConfigDef's words."""
+    assert not parse().connection.reads_committed
+    assert not parse(kafka__isolation__level="read_uncommitted").connection.reads_committed
+    assert parse(kafka__isolation__level="read_committed").connection.reads_committed
+    with pytest.raises(TidegaugeError, match=r"Invalid value READ_COMMITTED for configuration isolation\.level"):
+        parse(kafka__isolation__level="READ_COMMITTED")
+
+
 def test_names_have_no_case_and_bootstrap_servers_needs_no_prefix() -> None:
     options = parse_options(
         {"bootstrap.servers": "h:1", "SUBSCRIBE": "a, b,a", "maxoffsetspertrigger": "7", "FailOnDataLoss": "FALSE"},
