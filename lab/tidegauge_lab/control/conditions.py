@@ -16,6 +16,7 @@ from tidegauge_client.cli.wait import (
 from tidegauge_lab.control.asked import partition_in
 from tidegauge_lab.control.endpoints import CONDITIONS
 from tidegauge_lab.group_conditions import GroupCondition
+from tidegauge_lab.transaction_conditions import TransactionCondition
 
 
 def kind_in(body: Mapping[str, Any]) -> str:
@@ -41,6 +42,11 @@ def _of_partition(kind: str, at: TopicPartition, value: Any) -> Condition:
     if kind == "high_watermark":
         return hw_condition(at, value)
     return leader_condition(at, other_than=value["not"]) if isinstance(value, dict) else leader_condition(at, value)
+
+
+def transaction_condition(wanted: Mapping[str, Any]) -> TransactionCondition:
+    """Return the condition on a transactional id."""
+    return TransactionCondition(wanted.get("state"), wanted.get("epoch"))
 
 
 def group_condition(wanted: Mapping[str, Any]) -> GroupCondition:

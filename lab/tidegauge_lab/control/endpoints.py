@@ -17,6 +17,7 @@ from tidegauge.faults.table import FAULTS
 from tidegauge.groups import GroupState
 from tidegauge_lab.control.shapes import Schema, flag, integer, list_of, map_of, object_of, text
 from tidegauge_lab.scenario import steps
+from tidegauge_lab.transaction_conditions import SHOWN_STATES
 
 MAX_TIMEOUT_MS = 600_000
 WAIT_TIMEOUT_MS = 30_000
@@ -53,12 +54,22 @@ GROUP = object_of(
     ["id"],
     "A consumer group",
 )
+TRANSACTION = object_of(
+    {
+        "id": text("The transactional id"),
+        "state": {"type": "string", "enum": [one.value for one in SHOWN_STATES]},
+        "epoch": integer("This producer epoch or a later one"),
+    },
+    ["id"],
+    "A transactional id",
+)
 CONDITIONS: dict[str, dict[str, Any]] = {
     "isr": map_of(_BROKER_IDS, f"By {PARTITION}: exactly these are in sync, and the leader says so"),
     "leader": map_of(_LEADER, f"By {PARTITION}: this broker leads, by the cluster's view and its own"),
     "high_watermark": map_of(integer("An offset"), f"By {PARTITION}: the leader's high watermark is this or more"),
     "in_sync": list_of(text("A topic"), "All replicas of these topics are in sync; empty: of all topics"),
     "group": GROUP,
+    "transaction": TRANSACTION,
     "ready": {"type": "boolean", "enum": [True], "description": "Every broker is up and sees all others"},
 }
 WAIT_BODY = object_of(

@@ -25,7 +25,7 @@ from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.asked import Asked
-from tidegauge_lab.control.conditions import cluster_conditions, group_condition, kind_in
+from tidegauge_lab.control.conditions import cluster_conditions, group_condition, kind_in, transaction_condition
 from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
 from tidegauge_lab.control.request_journal import RequestJournal
@@ -40,7 +40,7 @@ from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.observation import Observation, Observer
 from tidegauge_lab.performing import perform
-from tidegauge_lab.pytest_plugin.conditions import NotSoError, wait_until_group
+from tidegauge_lab.pytest_plugin.conditions import NotSoError, wait_until_group, wait_until_transaction
 from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
 
 COORDINATOR_TIMEOUT_MS = 10_000
@@ -152,13 +152,16 @@ class Control:
     async def transaction(self, asked: Asked) -> dict[str, Any]:
         """Return a transactional id as its coordinator has it."""
         name = asked.path["transaction"]
+        try:
+            return await self._transaction(name)
+        except TidegaugeError as problem:
+            if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            raise not_found(f"there is no transactional id {name}", problem.code.name) from None
+
+    async def _transaction(self, name: str) -> dict[str, Any]:
         async with Admin(self._file.bootstrap_servers) as admin:
-            try:
-                found = await admin.describe_transaction(name, timeout_ms=COORDINATOR_TIMEOUT_MS)
-            except TidegaugeError as problem:
-                if problem.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                    raise
-                raise not_found(f"there is no transactional id {name}", problem.code.name) from None
+            found = await admin.describe_transaction(name, timeout_ms=COORDINATOR_TIMEOUT_MS)
             return views.transaction_view(found, await start_offsets(admin, found))
 
     async def events(self, asked: Asked) -> dict[str, Any]:
@@ -212,6 +215,8 @@ class Control:
         wanted = asked.body[kind]
         if kind == "group":
             state = await self._wait_group(wanted, asked.timeout_seconds)
+        elif kind == "transaction":
+            state = await self._wait_transaction(wanted, asked.timeout_seconds)
         elif kind == "ready":
             state = await self._wait_ready(asked.timeout_seconds)
         else:
@@ -384,6 +389,20 @@ class Control:
     async def _group_if_any(self, name: str) -> dict[str, Any] | None:
         try:
             return await self._group(name)
+        except TidegaugeError:
+            return None
+
+    async def _wait_transaction(self, wanted: Mapping[str, Any], limit_seconds: float) -> dict[str, Any] | None:
+        name, condition = str(wanted["id"]), transaction_condition(wanted)
+        try:
+            await wait_until_transaction(self._file.bootstrap_servers, name, condition, limit_seconds)
+        except NotSoError as late:
+            raise not_so(str(late), await self._transaction_if_any(name)) from None
+        return await self._transaction_if_any(name)
+
+    async def _transaction_if_any(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._transaction(name)
         except TidegaugeError:
             return None
 

@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.describe import Filter, text_lines
 from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
 from tidegauge_client.topic_description import TopicDescription, describe
@@ -28,7 +29,8 @@ from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import TRANSACTION
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
-from tidegauge_lab.pytest_plugin.conditions import wait_until, wait_until_group
+from tidegauge_lab.pytest_plugin.conditions import wait_until, wait_until_group, wait_until_transaction
+from tidegauge_lab.transaction_conditions import TransactionCondition
 
 WAIT_SECONDS = 30.0
 DESCRIBE_TIMEOUT_MS = 5_000
@@ -255,6 +257,35 @@ class AsyncCluster(AsyncFaults):
         offsets = {TopicPartition(*at): offset for at, offset in (committed or {}).items()}
         condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None)
         return await wait_until_group(self.bootstrap_server_list, group, condition, timeout)
+
+    async def wait_transaction(
+        self,
+        transactional_id: str,
+        *,
+        state: str | None = None,
+        epoch: int | None = None,
+        partitions: Collection[tuple[str, int]] | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> TransactionDescription:
+        """Wait until all of this is true of a transactional id at once; what is left out may be anything.
+
+        Args:
+            transactional_id: the id.
+            state: such as Ongoing or CompleteCommit.
+            epoch: its producer epoch, this one or a later one.
+            partitions: as (topic, partition), those of the transaction that lack a marker.
+            timeout: the limit, in seconds.
+
+        Returns:
+            The transactional id as it is then.
+
+        Raises:
+            NotSoError: not in time.
+            ValueError: there is no such state.
+        """
+        named = None if partitions is None else [TopicPartition(*at) for at in partitions]
+        condition = TransactionCondition(state, epoch, named)
+        return await wait_until_transaction(self.bootstrap_server_list, transactional_id, condition, timeout)
 
     # Processes
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.wait import Condition, Looker
 from tidegauge_lab.group_conditions import GroupCondition, look_at_group
+from tidegauge_lab.transaction_conditions import TransactionCondition, look_at_transaction
 
 POLL_SECONDS = 0.05
 __tracebackhide__ = True  # pytest: a report shows the test's own lines, not those that waited
@@ -48,6 +51,7 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
             await asyncio.sleep(POLL_SECONDS)
 
 
+Found = TypeVar("Found", GroupDescription, TransactionDescription)
 _LEAST_LOOK_MS = 1000.0
 """How long the last look may take: a wait that runs out says what is true, not that there was no time to look."""
 
@@ -60,17 +64,43 @@ async def wait_until_group(
     Raises:
         NotSoError: it does not.
     """
+
+    async def look(admin: Admin, left_ms: float) -> GroupDescription | str:
+        return await look_at_group(admin, group_id, condition, left_ms)
+
+    return await _wait_until_found(bootstrap, look, condition.text, limit_seconds)
+
+
+async def wait_until_transaction(
+    bootstrap: Sequence[str], transactional_id: str, condition: TransactionCondition, limit_seconds: float
+) -> TransactionDescription:
+    """Ask the coordinator of a transactional id until the condition holds; return the id as it is then.
+
+    Raises:
+        NotSoError: it does not.
+    """
+
+    async def look(admin: Admin, left_ms: float) -> TransactionDescription | str:
+        return await look_at_transaction(admin, transactional_id, condition, left_ms)
+
+    return await _wait_until_found(bootstrap, look, condition.text, limit_seconds)
+
+
+async def _wait_until_found(
+    bootstrap: Sequence[str], look: Callable[[Admin, float], Awaitable[Found | str]], text: str, limit_seconds: float
+) -> Found:
+    """Look until something is found; a sentence says what is true instead."""
     deadline = time.monotonic() + limit_seconds
     async with Admin(bootstrap) as admin:
         while True:
             try:
                 left_ms = max(_LEAST_LOOK_MS, (deadline - time.monotonic()) * 1000)
-                found = await look_at_group(admin, group_id, condition, left_ms)
+                found = await look(admin, left_ms)
                 if not isinstance(found, str):
                     return found
                 problem = found
             except TidegaugeError as error:
                 problem = str(error)
             if time.monotonic() >= deadline:
-                raise NotSoError(f"{problem} (waited {limit_seconds:g} s for: {condition.text})")
+                raise NotSoError(f"{problem} (waited {limit_seconds:g} s for: {text})")
             await asyncio.sleep(POLL_SECONDS)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import Direction, Plane, WantedFault
 from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.topic_description import TopicDescription
 from tidegauge_lab.local.cluster import Target
 from tidegauge_lab.pytest_plugin.aio import WAIT_SECONDS, AsyncCluster
@@ -209,6 +210,37 @@ class SyncCluster(SyncClusterBase):
                 assignment=assignment,
                 committed=committed,
                 timeout=timeout,
+            )
+        )
+
+    def wait_transaction(
+        self,
+        transactional_id: str,
+        *,
+        state: str | None = None,
+        epoch: int | None = None,
+        partitions: Collection[tuple[str, int]] | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> TransactionDescription:
+        """Wait until all of this is true of a transactional id at once; what is left out may be anything.
+
+        Args:
+            transactional_id: the id.
+            state: such as Ongoing or CompleteCommit.
+            epoch: its producer epoch, this one or a later one.
+            partitions: as (topic, partition), those of the transaction that lack a marker.
+            timeout: the limit, in seconds.
+
+        Returns:
+            The transactional id as it is then.
+
+        Raises:
+            NotSoError: not in time.
+            ValueError: there is no such state.
+        """
+        return self._run(
+            self.aio.wait_transaction(
+                transactional_id, state=state, epoch=epoch, partitions=partitions, timeout=timeout
             )
         )
 
