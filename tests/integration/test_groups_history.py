@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -208,7 +209,8 @@ def test_a_member_waits_at_its_coordinator_until_it_is_released_and_others_do_no
         )
         code, shown = verb(cluster, "release-requests", *target, "--after", "1", own=address)
         assert code == 0, shown
-        assert "released 1" in shown
+        # One, or two where the client's own request timeout has passed meanwhile and it has sent the commit again.
+        assert re.search(r"released [12]\b", shown), shown
         until_committed(cluster, topic, 10)
 
 

@@ -21,6 +21,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
@@ -346,6 +347,9 @@ class _Context:
                 self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)
+            for role in step.brokers if isinstance(step, steps.ProcessStep) else ():
+                if isinstance(role, Role) and role.partition is not None:
+                    self._partition(step.line, role.partition)
             if isinstance(step, steps.PartitionStep):
                 self._partition(step.line, self._scenario.partition_of(step))
             if with_names:
@@ -409,7 +413,7 @@ def brokers_named(step: steps.Step) -> list[int]:
         if isinstance(value, int):
             found.append(value)
         elif isinstance(value, tuple):
-            found.extend(value)
+            found.extend(one for one in value if isinstance(one, int))
     for name in _BY_BROKER_ARGUMENTS:
         found.extend(getattr(step, name, None) or ())
     return found

@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import WantedFault
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
@@ -36,8 +37,10 @@ def narrated(step: steps.Step) -> str:
     return f"{words} ({partition})" if words and partition is not None else words
 
 
-def brokers(ids: Sequence[int]) -> str:
-    """Return ``broker 1`` or ``brokers 1, 2 and 0``."""
+def brokers(ids: Sequence[int | Role]) -> str:
+    """Return ``broker 1`` or ``brokers 1, 2 and 0``; with roles ``broker 1 and the coordinator of group:g``."""
+    if any(isinstance(one, Role) for one in ids):
+        return joined([f"the {one}" if isinstance(one, Role) else f"broker {one}" for one in ids])
     return f"{'broker' if len(ids) == 1 else 'brokers'} {joined(ids)}"
 
 

@@ -22,6 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import checks, steps, table
@@ -336,9 +337,16 @@ class Player:
 
     @_do.register
     def _process(self, step: steps.ProcessStep) -> None:
-        on_processes(self._cluster, step.kind, *step.brokers, **step.values)
+        ids = [one if isinstance(one, int) else self._broker_with(one) for one in step.brokers]
+        on_processes(self._cluster, step.kind, *ids, **step.values)
         if isinstance(step, steps.Start):
-            self._hands.reconnect(step.brokers)
+            self._hands.reconnect(ids)
+
+    def _broker_with(self, role: Role) -> int:
+        """Return the broker that has a role now, and report it."""
+        broker_id = self._cluster.resolve(role)
+        self._tell(f"           the {role} is broker {broker_id}")
+        return broker_id
 
     @_do.register
     def _set_fault(self, step: steps.FaultStep) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from tidegauge.cli import say
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_lab.local.roles import Role, RoleKind, read_coordinated
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Scalar, Sequence
 
 Read = TypeVar("Read")
@@ -121,6 +122,21 @@ def partition(node: Node) -> TopicPartition:
         return TopicPartition.parse(text(node))
     except ValueError as problem:
         raise MalformedYaml(node.line, str(problem)) from None
+
+
+def broker_or_role(node: Node) -> int | Role:
+    """Read a broker id, ``{leader_of: TOPIC-PARTITION}``, or ``{coordinator_of: group:G}``."""
+    if not isinstance(node, Mapping):
+        return integer(node)
+    if len(node.entries) != 1 or node.entries.keys() - {"leader_of", "coordinator_of"}:
+        raise MalformedYaml(node.line, "a broker id, {leader_of: T-P} or {coordinator_of: group:G} is expected")
+    [(name, value)] = node.entries.items()
+    if name == "leader_of":
+        return Role(RoleKind.LEADER, partition(value))
+    try:
+        return Role(RoleKind.COORDINATOR, of=read_coordinated(text(value)))
+    except ValueError as problem:
+        raise MalformedYaml(value.line, str(problem)) from None
 
 
 def logged_record(node: Node) -> LoggedRecord:

@@ -22,6 +22,7 @@ from tidegauge.faults.actions import ActionKind
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import group_steps, readers, step_base, transaction_steps
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 from tidegauge_lab.scenario.step_base import Argument, argument
@@ -179,7 +180,9 @@ class ProcessStep(Step):
     kind: ClassVar[ActionKind]
     main = "brokers"
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(
+        readers.one_or_many(readers.broker_or_role), "broker ids; or {leader_of: T-P}, {coordinator_of: group:G}"
+    )
 
     @property
     def values(self) -> dict[str, Any]:
@@ -222,6 +225,8 @@ class Resume(ProcessStep):
     verb = kind.verb
     about = in_a_line(kind.meaning)
 
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(ProcessStep):
@@ -231,6 +236,7 @@ class Start(ProcessStep):
     verb = kind.verb
     about = in_a_line(kind.meaning)
 
+    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
     held: tuple[TopicPartition, ...] = argument(
         readers.one_or_many(readers.partition), in_a_line(kind.parameter("held").meaning), default=()
     )

@@ -20,6 +20,16 @@ def test_the_initial_delay_is_never_cut_short():
     assert broker.joined(token).generation == 1
 
 
+def test_the_initial_delay_is_not_extended_beyond_the_longest_rebalance_timeout() -> None:
+    """InitialDelayedJoin: what remains after the first round is max(rebalance timeout - delay, 0)."""
+    broker = Harness()
+    tokens = [broker.join(rebalance_timeout_ms=INITIAL_DELAY_MS - 1_000)]
+    broker.after(1_000)
+    tokens.append(broker.join(rebalance_timeout_ms=INITIAL_DELAY_MS - 1_000))
+    broker.after(INITIAL_DELAY_MS - 1_000)
+    assert [broker.joined(token).generation for token in tokens] == [1, 1]
+
+
 def test_the_initial_delay_is_extended_for_a_member_that_joined_in_it():
     """InitialDelayedJoin: by the delay again, as long as the rebalance timeout has time left."""
     broker = Harness()

@@ -194,3 +194,17 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     with pytest.raises(TidegaugeError, match="scenario list"):
         load("qqqqqq")
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("{coordinator_of: g}", "'g' names no group"),
+        ("{leader_of: story-7}", "story-7"),
+        ("{follower_of: story-0}", "{leader_of: T-P} or {coordinator_of: group:G} is expected"),
+        ("{leader_of: story-0, coordinator_of: group:g}", "is expected"),
+    ],
+)
+def test_a_role_that_cannot_be_had_is_reported_before_anything_runs(target: str, problem: str) -> None:
+    [found] = problems(HEAD + f"  - kill: {target}\n")
+    assert problem in found

@@ -16,6 +16,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.metadata import TopicIdentity
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
 from tidegauge_lab.scenario.facts import Facts, Replica
@@ -95,6 +96,10 @@ class FakeCluster:
         if 1 in self.killed:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no broker 1 any more")
         self.killed.extend(brokers)
+
+    def resolve(self, role: Role) -> int:
+        """Return another broker for each kind of role."""
+        return 3 if role.partition is None else 2
 
 
 def round_of(offset: int, hw: int, *, kept_back: bool = False, error: ErrorCode = ErrorCode.NONE) -> Step:
@@ -263,3 +268,16 @@ def test_a_check_ends_the_story_in_the_midst_of_a_wait(
 
     with pytest.raises(KeyboardInterrupt):
         run("  - wait_leader: none\n", check=check)
+
+
+def test_a_broker_is_named_by_its_role_at_the_moment_of_the_step(run: Any) -> None:
+    """The coordinator of a group is not known when the file is written: it moves with every failover."""
+    outcome, reported = run(
+        "  - kill: {coordinator_of: group:g}\n  - kill: {brokers: [{leader_of: story-0}, 0]}\n", verbose=True
+    )
+    assert outcome.failure == ""
+    text = "\n".join(reported)
+    assert "Kill the coordinator of group:g (SIGKILL)" in text
+    assert "the coordinator of group:g is broker 3" in text
+    assert "Kill the leader of story-0 and broker 0 (SIGKILL)" in text
+    assert "the leader of story-0 is broker 2" in text
