@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -395,3 +396,37 @@ def test_offsets_of_a_deleted_topic_are_removed(cluster: LocalCluster, topic: st
     assert ask(cluster, lambda admin: admin.committed_offsets(topic)) == {at: OffsetAndMetadata(7, -1, "m")}
     ask(cluster, lambda admin: admin.delete_topic(topic))
     until(lambda: committed(cluster, topic) == {}, timeout=LIMIT_SECONDS, what="the offsets are removed")
+
+
+@pytest.mark.long
+def test_explain_names_the_member_that_a_rebalance_waits_for_and_consume_is_a_member(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """A frozen member (SIGSTOP) holds the join phase up until it goes on; `consume --group` shares its partitions."""
+    explain = ("explain", f"group:{topic}")
+    produce(cluster, topic, 60)
+    with members(cluster, topic, ("confluent",), session_ms=120_000) as running:
+        until_stable(cluster, topic, 1)
+        until_committed(cluster, topic, 10)
+        [first] = described(cluster, topic).members
+        assert "is Stable for" in verb(cluster, *explain)[1]
+        running[0].process.send_signal(signal.SIGSTOP)
+        command = [TIDEGAUGE, "consume", topic, "--group", topic, "--max-messages", "30", "-b"]
+        consume = subprocess.Popen(
+            [*command, cluster.bootstrap_servers[1]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            awaited = f"Member {first.member_id} of {first.host} has not sent JoinGroup"
+            until(lambda: awaited in verb(cluster, *explain)[1], timeout=LIMIT_SECONDS, what=awaited)
+            running[0].process.send_signal(signal.SIGCONT)
+            both = until_stable(cluster, topic, 2)
+            assert sorted(len(member.assignment) for member in both.members) == [3, 3]
+            produce(cluster, topic, 60)
+            shown, notes = consume.communicate(timeout=LIMIT_SECONDS)
+        finally:
+            consume.kill()
+            consume.wait()
+        assert (consume.returncode, len(shown.split())) == (0, 30), notes
+        assert "Processed a total of 30 messages" in notes
+        until_stable(cluster, topic, 1)
+        until_committed(cluster, topic, 20)
