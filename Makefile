@@ -82,6 +82,7 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 differential: .venv java ## The same script, and the same requests, to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
+	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 
 format: .venv ## Format and sort.

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_lab.local.cluster import LocalCluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
+
+from tests.integration.copiers import Cell, Copiers  # noqa: E402 - needs the package
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
@@ -287,6 +290,33 @@ def bounced(cluster: LocalCluster, topic: str, partition: int) -> None:
 
 def coordinator_partition(transactional_id: str) -> int:
     return partition_of(transactional_id, 10)
+
+
+@pytest.mark.kafka_client(
+    "copiers from consume to produce (KIP-447), a third aborted, killed and stopped at work",
+    client="Python: confluent-kafka",
+    version=CONFLUENT,
+)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell(clean=False, brokers=False, ordered=True, grouped=False),
+        Cell(clean=True, brokers=False, ordered=True, grouped=True),
+    ],
+    ids=str,
+)
+def test_copiers_that_are_bounced_copy_each_record_once(brokers: LocalCluster, cell: Cell, tmp_path: Path) -> None:
+    """A new producer of the id ends the transaction of the one before it (KIP-98), and goes on from its offsets.
+
+    Two cells of Kafka's transactions_test; all of them: test_transaction_matrix.py.
+    """
+    copiers = Copiers(brokers, cell, ("confluent", "confluent"), tmp_path, size=20)
+    copiers.write(100)
+    with copiers.running():
+        until(lambda: copiers.transactions() >= 2, LIMIT_SECONDS, "copiers are at work")
+        copiers.bounce(0)
+        copiers.finish()
+    copiers.check()
 
 
 @pytest.mark.long

@@ -1,0 +1,232 @@
+"""Copiers from consume to produce as processes, and the check that they copied each record once.
+
+The clients' programs are in tests/clients. The cells are those of Kafka's system test ``transactions_test``: brokers or
+copiers are bounced, hard (SIGKILL) or cleanly, while the copiers are at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import confluent_kafka
+from tests.clients.programs import KAFKA, kafka_jars
+from tests.clients.runs import Child
+from tests.waiting import until
+
+from tidegauge.java import java_program
+from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.local.cluster import LocalCluster
+
+LIMIT_SECONDS = 150.0
+CLIENTS = Path(__file__).parents[1] / "clients"
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128M")
+PARTITIONS = 2
+"""Of the topic that is copied; there are as many copiers."""
+
+
+class Cell(NamedTuple):
+    """A cell of the matrix.
+
+    Attributes:
+        clean: a bounce is a stop that is asked for, and not SIGKILL.
+        brokers: brokers are bounced; else the copiers.
+        ordered: each partition is copied to one of its own, whose order is checked.
+        grouped: the group assigns partitions, and its metadata goes with the offsets; else each copier has its own.
+    """
+
+    clean: bool
+    brokers: bool
+    ordered: bool
+    grouped: bool
+
+    def __str__(self) -> str:
+        return "-".join(
+            (
+                "clean" if self.clean else "hard",
+                "brokers" if self.brokers else "clients",
+                "ordered" if self.ordered else "spread",
+                "group" if self.grouped else "assigned",
+            )
+        )
+
+
+class Copiers:
+    """Two copiers of a topic, one for each client that is named.
+
+    Args:
+        cluster: on which they work.
+        cell: what is tried.
+        clients: ``confluent`` or ``java``, of the first and the second copier.
+        logs: a directory for what they print.
+        size: limit of the records of a transaction.
+    """
+
+    def __init__(self, cluster: LocalCluster, cell: Cell, clients: Sequence[str], logs: Path, size: int = 50) -> None:
+        self._cluster, self._cell, self._clients, self._logs, self._size = cluster, cell, clients, logs, size
+        self.source, self.target, self.group = f"{cell}-in", f"{cell}-out", f"{cell}-copiers"
+        self._servers = ",".join(cluster.kafka_bootstrap_servers)
+        self._started_count = 0
+        self.children: list[Child] = []
+        self.written: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        with SyncAdmin(cluster.bootstrap_servers) as admin:
+            for name in (self.source, self.target):
+                configs = {"min.insync.replicas": "2"}
+                admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, configs=configs)
+
+    @property
+    def targets(self) -> int:
+        """How many partitions of the target are written."""
+        return PARTITIONS if self._cell.ordered else 1
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Have the copiers run, and kill what is left of them."""
+        self.children = [self._started(number) for number in range(PARTITIONS)]
+        try:
+            yield
+        finally:
+            for child in self.children:
+                child.kill()
+
+    def _started(self, number: int) -> Child:
+        self._started_count += 1
+        log = self._logs / f"{self._cell}-{number}-{self._started_count}.log"
+        return Child(self._command(number), {}, log)
+
+    def _command(self, number: int) -> list[str]:
+        assigned = None if self._cell.grouped else number
+        names = (f"{self.group}-{number}", self.group, self.source, self.target)
+        if self._clients[number] == "java":
+            words = [self._servers, *names, self.targets, -1 if assigned is None else assigned, self._size]
+            program = str(CLIENTS / "java" / "TransactionalCopier.java")
+            return [java_program(), *JVM, "-cp", f"{kafka_jars(KAFKA)}/*", program, *map(str, words)]
+        keys = ("servers", "transactional_id", "group", "source", "target", "partitions", "assigned", "size")
+        given = dict(zip(keys, (self._servers, *names, self.targets, assigned, self._size), strict=True))
+        program = str(CLIENTS / "transactional_copier.py")
+        return [sys.executable, "-W", "ignore", program, json.dumps(given)]
+
+    def bounce(self, number: int) -> None:
+        """End a copier, as the cell says, and start it again."""
+        if self._cell.clean:
+            self.children[number].end()
+        else:
+            self.children[number].kill()
+        self.children[number] = self._started(number)
+
+    def transactions(self) -> int:
+        """Return how many transactions the running copiers have ended; AssertionError where one has failed."""
+        return sum(len(child.lines()) for child in self.children)
+
+    # What is copied
+
+    def write(self, count: int, go_on: Callable[[], bool] = lambda: False) -> None:
+        """Write so many records to each partition, and more while ``go_on`` says so."""
+        producer: Any = confluent_kafka.Producer(
+            {"bootstrap.servers": self._servers, "enable.idempotence": True, "log_level": 2}
+        )
+        failed: list[str] = []
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                failed.append(str(error))
+
+        while count > 0 or go_on():
+            count -= 1
+            for partition, values in enumerate(self.written):
+                values.append(b"%d-%06d" % (partition, len(values)))
+                producer.produce(self.source, values[-1], partition=partition, on_delivery=delivered)
+            producer.poll(0.1 if count <= 0 else 0)
+        assert producer.flush(LIMIT_SECONDS) == 0
+        assert failed == []
+
+    @contextlib.contextmanager
+    def writing(self, count: int) -> Iterator[None]:
+        """Write so many records to each partition, and more as long as the caller is at work."""
+        at_work = threading.Event()
+        at_work.set()
+        problems: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self.write(count, at_work.is_set)
+            except BaseException as problem:  # noqa: BLE001 - reported to the caller
+                problems.append(problem)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            at_work.clear()
+            thread.join(LIMIT_SECONDS * 2)
+        assert problems == []
+
+    def finish(self) -> None:
+        """Wait until everything has been copied, and end the copiers."""
+        consumer = self._consumer(self.group)
+        ends = [len(values) for values in self.written]
+        wanted = [confluent_kafka.TopicPartition(self.source, partition) for partition in range(PARTITIONS)]
+
+        def committed() -> list[int]:
+            self.transactions()
+            with contextlib.suppress(confluent_kafka.KafkaException):  # the coordinator may be on its way
+                return [one.offset for one in consumer.committed(wanted, 10.0)]
+            return []
+
+        try:
+            until(lambda: committed() == ends, LIMIT_SECONDS, f"all is copied: {ends}")
+        finally:
+            consumer.close()
+        for child in self.children:
+            child.end()
+
+    def _consumer(self, group: str) -> Any:
+        return confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
+
+    def copied(self) -> list[list[bytes]]:
+        """Read what is committed in the target, by partition."""
+        consumer = self._consumer("reader")
+        found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        total = sum(map(len, self.written))
+        at_end: set[int] = set()
+        consumer.assign([confluent_kafka.TopicPartition(self.target, partition, 0) for partition in range(PARTITIONS)])
+
+        def is_read() -> bool:
+            for message in consumer.consume(1_000, timeout=0.2):
+                if message.error() is None:
+                    found[message.partition()].append(message.value())
+                    at_end.discard(message.partition())
+                elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    at_end.add(message.partition())
+            return len(at_end) == PARTITIONS and sum(map(len, found)) >= total
+
+        try:
+            until(is_read, LIMIT_SECONDS, f"{total} records are read")
+        finally:
+            consumer.close()
+        return found
+
+    def check(self) -> None:
+        """Each record was copied once; where order counts, in the order of its partition."""
+        found = self.copied()
+        if self._cell.ordered:
+            assert found == self.written
+        else:
+            assert sorted(chain.from_iterable(found)) == sorted(chain.from_iterable(self.written))
