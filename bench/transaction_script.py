@@ -135,7 +135,7 @@ def verifications(probe: Probe) -> None:
 
     def ask(which: str, version: int, *transactions: dict[str, Any]) -> None:
         request = message("AddPartitionsToTxn", transactions=list(transactions))
-        probe.case(f"among brokers: {which}, v{version}", at, version, request)
+        probe.case(f"among brokers: {which}, v{version}", at, version, request, _in_order)
 
     for version in (4, 5):
         if not probe.versions[24][1] >= version:
@@ -157,6 +157,14 @@ def verifications(probe: Probe) -> None:
             one.among_brokers(FIRST, transactional_id="x"),
         )
         one.ended(commit=False)
+
+
+def _in_order(response: Any) -> Any:
+    """Return the response with the partitions of a topic in order: in Kafka's it is a hash map's."""
+    for transaction in response.results_by_transaction:
+        for topic in transaction.topic_results:
+            topic.results_by_partition = sorted(topic.results_by_partition, key=lambda one: int(one.partition_index))
+    return response
 
 
 def writes(probe: Probe) -> None:
@@ -244,6 +252,8 @@ def offsets(probe: Probe) -> None:
     at = coordinator(probe, GROUP)
     stranger = next(broker for broker in probe.brokers if broker != at)
     newest = probe.versions[28][1]
+    asked = committed(GROUP, {TOPIC: [0]})
+    probe.wait_for(lambda: probe.ask(at, 8, asked).groups[0].error_code == 0, "the group's coordinator has loaded")
     for version in range(newest + 1):
         refused = {
             "in no transaction": one.commit_offset(GROUP),

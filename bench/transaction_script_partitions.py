@@ -56,7 +56,13 @@ def _looks(probe: Probe, when: str) -> None:
             items = [{"partition_index": 0, "timestamp": timestamp}]
             topics = [{"name": OTHER_TOPIC, "partitions": items}]
             request = message("ListOffsets", replica_id=-1, isolation_level=level, topics=topics)
-            probe.case(f"ListOffsets of {timestamp} when {when}, level {level}", LEADER, 7, request)
+            probe.case(f"ListOffsets of {timestamp} when {when}, level {level}", LEADER, 7, request, _found)
+
+
+def _found(response: Any) -> Any:
+    """Return what a ListOffsets response says, without the time, which is that of a marker."""
+    [item] = response.topics[0].partitions
+    return item.error_code, item.offset, item.leader_epoch
 
 
 def markers(probe: Probe) -> None:

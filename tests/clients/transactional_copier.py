@@ -2,11 +2,16 @@
 
 As Kafka's own TransactionalMessageCopier for system tests: read, write, add the offsets to the transaction, and end it;
 every third transaction is aborted and done again. Its end is that of stdin. It prints a line for each transaction.
+
+librdkafka's ``send_offsets_to_transaction`` never returns, whatever its timeout, when the coordinator of the group has
+left the metadata at the wrong moment (https://github.com/confluentinc/librdkafka/issues/5511 and 5456). A copier that
+is stuck so begins again as a new process, as after SIGKILL.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from typing import Any
@@ -15,6 +20,8 @@ import confluent_kafka
 
 LIMIT_SECONDS = 90.0
 ABORT_EVERY = 3
+STUCK_SECONDS = 30.0
+FIRST_DESCRIPTOR, LAST_DESCRIPTOR = 3, 65_536
 
 
 class Copier:
@@ -127,7 +134,12 @@ class Copier:
             self._producer.produce(self._target, message.value(), partition=message.partition() % self._partitions)
             ends[message.topic(), message.partition()] = message.offset() + 1
         offsets = [confluent_kafka.TopicPartition(*at, offset) for at, offset in ends.items()]
-        retried(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, LIMIT_SECONDS))
+        watch = threading.Timer(STUCK_SECONDS, begin_as_a_new_process)
+        watch.start()
+        try:
+            retried(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, LIMIT_SECONDS))
+        finally:
+            watch.cancel()
 
     def _abort(self) -> None:
         retried(lambda: self._producer.abort_transaction(LIMIT_SECONDS))
@@ -144,6 +156,13 @@ class Copier:
             offset = one.offset if one.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(confluent_kafka.TopicPartition(one.topic, one.partition, offset))
         self._read.clear()
+
+
+def begin_as_a_new_process() -> None:
+    """Run the program again in this process, without its connections."""
+    print("stuck in send_offsets_to_transaction: a new process", file=sys.stderr, flush=True)
+    os.closerange(FIRST_DESCRIPTOR, LAST_DESCRIPTOR)
+    os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - the same command
 
 
 def retried(call: Any) -> None:
