@@ -52,6 +52,8 @@ SETTINGS = {
 BROKERS = (0, 1, 2)
 READY_SECONDS = 90.0
 COMMAND_SECONDS = 120.0
+STOP_SECONDS = 90.0
+"""A broker that is killed leaves no snapshots."""
 TOPICS = ("__transaction_state", "__consumer_offsets", TOPIC, OTHER_TOPIC)
 TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256M")
 TOOL, DUMP = "org.apache.kafka.tools.TransactionsCommand", "kafka.tools.DumpLogSegments"
@@ -63,7 +65,6 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("describe", "--transactional-id", "unknown"),
     ("describe-producers", "--topic", OTHER_TOPIC, "--partition", "0"),
     ("describe-producers", "--topic", OTHER_TOPIC, "--partition", "0", "--broker-id", "1"),
-    ("describe-producers", "--topic", OTHER_TOPIC, "--partition", "9"),
     ("find-hanging", "--broker-id", "0"),
     ("find-hanging", "--topic", OTHER_TOPIC),
     ("find-hanging", "--topic", TOPIC),
@@ -73,7 +74,7 @@ CHANGING = {
     "Coordinator": "BROKER",
     "CoordinatorId": "BROKER",
     "ProducerId": "ID",
-    "TransactionStartTimeMs": "TIME",
+    "CurrentTransactionStartTimeMs": "TIME",
     "TransactionDurationMs": "TIME",
     "Duration(min)": "TIME",
     "LastTimestamp": "TIME",
@@ -223,7 +224,7 @@ def ours(directory: Path, jars: Path) -> Facts:
         cluster.up(READY_SECONDS)
         facts = play("Tidegauge", cluster.kafka_bootstrap_servers, jars)
     finally:
-        cluster.down()
+        cluster.down(grace_seconds=STOP_SECONDS)
     return facts | files("Tidegauge", {at: layout.broker_data(cluster.directory, at) for at in BROKERS}, jars)
 
 

@@ -8,9 +8,12 @@ from typing import Any
 from tests.wire_responses.probe import Probe, message
 from tests.wire_responses.records import produced
 from transaction_requests import FOLLOWER, LEADER, OTHER_TOPIC, READ_COMMITTED, TOPIC, Transactional, marker, read, seen
+from transaction_script import described as in_order
 
 COPIES, MORE_COPIES, REST = (OTHER_TOPIC, 0), (OTHER_TOPIC, 1), (TOPIC, 1)
 LEFT_OPEN, HANGING = "left-open", "hanging"
+LONGEST_MS = 900_000
+"""The longest timeout that a transaction may have: the tools take their time."""
 BROKERS = 4
 """The kind of a resource: the settings of brokers."""
 LATEST, EARLIEST, OF_LARGEST_TIME = -1, -2, -3
@@ -132,7 +135,7 @@ def listings(probe: Probe) -> None:
 
     def described(which: str, *names: str, broker: int = at) -> None:
         request = message("DescribeTransactions", transactional_ids=list(names))
-        probe.case(f"DescribeTransactions: {which}", broker, 0, request)
+        probe.case(f"DescribeTransactions: {which}", broker, 0, request, in_order)
 
     described("new", one.id)
     described("empty and unknown", "", "unknown")
@@ -172,7 +175,7 @@ def leftovers(probe: Probe) -> None:
     probe.say("open transactions")
     one, hanging = Transactional(probe, LEFT_OPEN), Transactional(probe, HANGING)
     for each in (one, hanging):
-        each.begin()
+        each.begin(transaction_timeout_ms=LONGEST_MS)
     one.added(COPIES)
     one.written(1, COPIES)
     _verify(probe, "false")
