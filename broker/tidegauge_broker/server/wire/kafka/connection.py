@@ -35,7 +35,19 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH, PRODUCE
+from tidegauge.kafka.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    APIS,
+    END_TXN,
+    FETCH,
+    HEARTBEAT,
+    INIT_PRODUCER_ID,
+    OFFSET_COMMIT,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
     RequestHeader,
@@ -86,8 +98,11 @@ _HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
 _SCRATCH = memoryview(bytearray(READ_BYTES))
 """All connections read into this buffer: between a read and the copy of its bytes nothing else runs."""
 _NUMBERS = itertools.count(1)
-_NO_LARGER_THAN_REQUEST = {PRODUCE, FETCH}
-"""A response has at most as many items as its request, but for fetch sessions, where most have few."""
+_NO_LARGER_THAN_REQUEST = {
+    *(PRODUCE, FETCH, HEARTBEAT, OFFSET_COMMIT),
+    *(INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN),
+}
+"""Frequent requests whose responses have at most as many items, but for fetch sessions, where most have few."""
 _MEASURED_BY_SERVICE = {PRODUCE, FETCH}
 """Requests whose metrics need more than their response."""
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
