@@ -27,6 +27,19 @@ def kafka_jars(version: str = KAFKA) -> Path:
     return resolve(f"kafka-{version}", artifacts)
 
 
+def tools_jars(version: str) -> Path:
+    """Return the directory with the tools and clients of a Kafka, without a broker: those of old versions need no more.
+
+    Raises:
+        Unavailable: no Maven, or it can't reach its repository.
+    """
+    artifacts = (
+        Artifact("org.apache.kafka", "kafka-tools", version),
+        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+    return resolve(f"kafka-tools-{version}", artifacts)
+
+
 def connector_jars(version: str) -> list[Path]:
     """Return the jars of Spark's Kafka connector of a version.
 

@@ -75,6 +75,11 @@ def tool(version: str, name: str) -> list[str]:
     return [java_program(), *JVM, "-cp", f"{_jars.kafka_jars(version)}/*", tool_class(version, name)]
 
 
+def old_tool(version: str, name: str) -> list[str]:
+    """Return the command of a tool of a Kafka of which there is no broker; raises as ``tool``."""
+    return [java_program(), *JVM, "-cp", f"{_jars.tools_jars(version)}/*", f"org.apache.kafka.tools.{name}"]
+
+
 def tool_class(version: str, name: str) -> str:
     """Return a tool's class: in 3.9 the console producer is still in Scala's package."""
     moved = {
