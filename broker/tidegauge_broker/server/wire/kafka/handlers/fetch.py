@@ -14,6 +14,7 @@ Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManag
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -181,15 +182,18 @@ async def _read(
     )
     reads = [_Read(wanted[result.topic_partition], result, records) for result, records in response.partitions]
     if context.version < _FIRST_WITH_ZSTD:
-        reads = [_for_old_client(read, partitions[read.place], context) for read in reads]
+        reads = [await _for_old_client(read, partitions[read.place], context) for read in reads]
     if refused:
         found = {read.place: read for read in reads}
         reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
     return reads, response.pending
 
 
-def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
-    """Return what one partition gives to a client that may not know batches, or zstd."""
+async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
+    """Return what one partition gives to a client that may not know batches, or zstd.
+
+    A megabyte of small records takes some 20 ms to convert, so other connections have a turn after each partition.
+    """
     at, version, records = read.result.topic_partition, context.version, read.records
     if read.result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
         return read._replace(result=core.FetchResult(at, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -200,6 +204,8 @@ def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
     )
     if found.error is not _NO_ERROR:
         return _Read(read.place, core.FetchResult(at, found.error), b"")
+    if found.converted_count:
+        await asyncio.sleep(0)
     return read._replace(records=found.records)
 
 
