@@ -73,9 +73,6 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("formats: refused a batch and a message", "a message behind a batch is no batch", ours=r"\[\(2, .*"),
     Known("Produce null records.*", "Kafka never responds; a client must not wait for ever", "no response"),
-    Known(
-        "Produce control batch", "control batches are refused before the log is looked at", ours=r".*error_code=87.*"
-    ),
     Known("Produce magic 3|formats: refused magic 3 in v3", "any other magic is refused alike", ours=r".*87.*"),
     Known(
         "CreateTopics assignment no replicas",

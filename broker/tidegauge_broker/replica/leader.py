@@ -43,6 +43,16 @@ from tidegauge_broker.replica.validation import check_batch, check_size, only_ba
 HIGH_WATERMARK = -1
 """DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
+_REFUSED_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""What a response says without the partition's log start offset (ReplicaManager.appendToLocalLog)."""
 _ROLL_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _WAIT_FOR_NEWS = frozenset(
     {
@@ -105,6 +115,7 @@ class Leader(Reader):
         """
         partition, records = self.partition, item.records
         result = ProduceResult(partition.topic_partition)
+        header = None
         try:
             if item.is_message_set:
                 conversion = self._converted(records, acks)
@@ -125,6 +136,8 @@ class Leader(Reader):
                 raise TidegaugeError(check.error, check.message)
         except TidegaugeError as refusal:
             result.error, result.message = refusal.code, refusal.message
+            if header is not None and refusal.code not in _REFUSED_WITHOUT_LOG_START:
+                result.log_start_offset = partition.log_start_offset
             return result, UNKNOWN_OFFSET
         result.log_start_offset = partition.log_start_offset
         if check.duplicate is not None:

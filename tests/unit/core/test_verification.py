@@ -88,6 +88,15 @@ def test_verifications_in_progress_share_their_guard():
     assert begin(broker, data(0)) is begin(broker, data(0))
 
 
+def test_what_the_log_refuses_is_refused_with_its_start():
+    """ReplicaManager.appendToLocalLog: the log start offset is in the result, but for a batch that is damaged."""
+    broker = leading()
+    assert append(broker, data(0), begin(broker, data(0))).error is NONE
+    out_of_order, damaged = append(broker, data(5)), append(broker, data(1)[:-1] + b"x")
+    assert (out_of_order.error, out_of_order.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+    assert (damaged.error, damaged.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
 def test_no_batch_overtakes_the_one_that_is_verified():
     """ProducerAppendInfo.checkSequence: a sequence above the lowest that was verified is out of order."""
     broker = leading()

@@ -27,7 +27,7 @@ def handle(request: DescribeTransactionsRequest, context: Context) -> Any:
 
 
 async def _describe(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
-    found = [await _of(transactional_id, context) for transactional_id in dict.fromkeys(request.transactional_ids)]
+    found = [await _of(transactional_id, context) for transactional_id in request.transactional_ids]
     return DescribeTransactionsResponse(transaction_states=found)
 
 

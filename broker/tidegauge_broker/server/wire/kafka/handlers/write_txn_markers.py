@@ -6,6 +6,7 @@ Source: ``KafkaApis.handleWriteTxnMarkersRequest``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode
@@ -32,30 +33,16 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> Any:
 async def _write(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     errors = await context.service.transactions.write_markers([_marker(one) for one in request.markers])
     return WriteTxnMarkersResponse(
-        [
-            WritableTxnMarkerResult(
-                one.producer_id,
-                [
-                    WritableTxnMarkerTopicResult(
-                        topic.name,
-                        [
-                            WritableTxnMarkerPartitionResult(
-                                partition, _error(errors[one.producer_id], topic.name, partition)
-                            )
-                            for partition in topic.partition_indexes
-                        ],
-                    )
-                    for topic in one.topics
-                ],
-            )
-            for one in request.markers
-        ]
+        [WritableTxnMarkerResult(producer_id, _topics(found)) for producer_id, found in errors.items() if found]
     )
 
 
-def _error(errors: Any, topic: str, partition: int) -> ErrorCode:
-    found: ErrorCode = errors[TopicPartition(topic, partition)]
-    return found
+def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+    """Return the outcomes of the markers of a producer, of which a request may have several."""
+    by_topic: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, partition), error in errors.items():
+        by_topic.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition, error))
+    return [WritableTxnMarkerTopicResult(topic, found) for topic, found in by_topic.items()]
 
 
 def _marker(one: WritableTxnMarker) -> MarkersOfTransaction:
