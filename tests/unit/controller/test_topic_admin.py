@@ -132,7 +132,7 @@ async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it
     assert node.topic_id == outcome.topic_id
 
 
-@pytest.mark.parametrize("lost_answers", [0, 1])
+@pytest.mark.parametrize("lost_responses", [0, 1])
 async def test_a_creation_whose_responses_get_lost_succeeds_all_the_same(lost_responses: int) -> None:
     stage = Stage()
     stage.cache.leaders = {TopicPartition("orders", 0): 0}
@@ -159,7 +159,7 @@ async def test_what_exists_or_goes_is_not_created_again() -> None:
     assert stage.zookeeper.children(f"{CONFIG}/topics") == ["orders"], "a refusal writes nothing"
 
 
-@pytest.mark.parametrize("lost_answers", [0, 1])
+@pytest.mark.parametrize("lost_responses", [0, 1])
 async def test_partitions_are_added_once_even_if_the_response_gets_lost(lost_responses: int) -> None:
     stage = Stage()
     await stage.create(NewTopic("orders", assignment=[[0, 1]]))
