@@ -403,13 +403,16 @@ def test_explain_names_the_member_that_a_rebalance_waits_for_and_consume_is_a_me
     cluster: LocalCluster, topic: str
 ) -> None:
     """A frozen member (SIGSTOP) holds the join phase up until it goes on; `consume --group` shares its partitions."""
-    explain = ("explain", f"group:{topic}")
+
+    def explained() -> str:
+        return " ".join(verb(cluster, "explain", f"group:{topic}")[1].split())  # without its line breaks
+
     produce(cluster, topic, 60)
     with members(cluster, topic, ("confluent",), session_ms=120_000) as running:
         until_stable(cluster, topic, 1)
         until_committed(cluster, topic, 10)
         [first] = described(cluster, topic).members
-        assert "is Stable for" in verb(cluster, *explain)[1]
+        assert "is Stable for" in explained()
         running[0].process.send_signal(signal.SIGSTOP)
         command = [TIDEGAUGE, "consume", topic, "--group", topic, "--max-messages", "30", "-b"]
         consume = subprocess.Popen(
@@ -417,7 +420,7 @@ def test_explain_names_the_member_that_a_rebalance_waits_for_and_consume_is_a_me
         )
         try:
             awaited = f"Member {first.member_id} of {first.host} has not sent JoinGroup"
-            until(lambda: awaited in verb(cluster, *explain)[1], timeout=LIMIT_SECONDS, what=awaited)
+            until(lambda: awaited in explained(), timeout=LIMIT_SECONDS, what=awaited)
             running[0].process.send_signal(signal.SIGCONT)
             both = until_stable(cluster, topic, 2)
             assert sorted(len(member.assignment) for member in both.members) == [3, 3]
