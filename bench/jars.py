@@ -11,6 +11,8 @@ from maven import Artifact, resolve
 KAFKA = "3.9.1"
 KAFKA_4 = "4.3.1"
 """The newest release of Kafka 4, whose tools and clients are tried."""
+KAFKA_BEFORE_BATCHES = ("0.10.0.1", "0.10.2.2")
+"""Releases whose clients know no record batches; those of the first ask no broker for its versions."""
 
 
 def kafka_jars(version: str = KAFKA) -> Path:

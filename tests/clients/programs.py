@@ -31,6 +31,7 @@ import jars as _jars  # noqa: E402 - the same
 Unavailable: type[Exception] = _fetched.Unavailable
 KAFKA: str = _jars.KAFKA
 KAFKA_4: str = _jars.KAFKA_4
+KAFKA_BEFORE_BATCHES: tuple[str, ...] = _jars.KAFKA_BEFORE_BATCHES
 FETCH_SECONDS = 400
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PLAIN = os.environ | {"NO_COLOR": "1"}

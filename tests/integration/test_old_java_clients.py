@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.programs import Unavailable, old_tool
+from tests.clients.programs import KAFKA_BEFORE_BATCHES, Unavailable, old_tool
 from tests.clients.runs import LIMIT_SECONDS, Run
 from tests.waiting import until
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600
 FEW = 60
 
 
-@pytest.fixture(params=["0.10.0.1", "0.10.2.2"])
+@pytest.fixture(params=KAFKA_BEFORE_BATCHES)
 def version(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> str:
     """The first one asks for no versions; the second one does."""
     try:

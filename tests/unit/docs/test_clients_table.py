@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.clients.programs import KAFKA, KAFKA_4
+from tests.clients.programs import KAFKA, KAFKA_4, KAFKA_BEFORE_BATCHES
 from tests.clients.table import MARK, PAGE, known_results, rendered, with_table
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +30,8 @@ def pinned(client: str) -> set[str]:
             return {CONSTRAINTS[name]}
     if client.startswith("Go: "):
         return set(re.findall(rf"/{client.removeprefix('Go: ')} v(\S+)$", GO_MODULES, re.MULTILINE))
+    if client == "Java: Kafka's clients before record batches":
+        return set(KAFKA_BEFORE_BATCHES)
     return {"JavaScript: kafkajs": {KAFKAJS}, "C: kcat": set()}.get(client, {KAFKA, KAFKA_4})
 
 
