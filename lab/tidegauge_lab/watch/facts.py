@@ -19,7 +19,7 @@ class BrokerFacts:
         pid: while there is a process of ours.
         metadata: its metadata cache; None when it did not respond.
         replicas: what it holds, as it said last; None when it has never responded.
-        ``answered``: whether ``replicas`` is what it says now.
+        responded: whether ``replicas`` is what it says now.
         faults: in force inside it, one line each.
         held: followers that are held; the value is the leader that withholds a response, or None.
         groups: the consumer groups that it coordinates, as it said last; None when it has never responded.

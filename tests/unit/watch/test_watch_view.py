@@ -36,7 +36,7 @@ def replica(role: str, leo: int, hw: int, **more: Any) -> metadata_pb2.ReplicaDe
 
 
 def broker(broker_id: int, **more: Any) -> BrokerFacts:
-    more.setdefault("answered", more.get("replicas") is not None)
+    more.setdefault("responded", more.get("replicas") is not None)
     return BrokerFacts(broker_id, f"127.0.0.1:{9090 + broker_id}", more.pop("state", "up"), **more)
 
 
