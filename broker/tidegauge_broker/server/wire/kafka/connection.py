@@ -140,7 +140,7 @@ class _Slot:
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
         self.began = time.monotonic()
-        self.parts: list[Buffer] | None = None
+        self.parts: Sequence[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | None = None
         self.pending: PendingResponse | None = None
         self.bytes_per_second = 0
