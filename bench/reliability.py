@@ -170,7 +170,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> str:
     ]
     timed = [
         ("start", "seconds", "`tidegauge up -d --control`", 1),
-        ("start", "first_record_seconds", "from there on to the first acknowledged record", 1),
+        ("start", "first_record_seconds", "the same, until the first record is acknowledged", 1),
         ("cycle", "leader_ms", "leader killed to the next leader", 1000),
         ("cycle", "start_ms", "broker started again", 1000),
         ("cycle", "in_sync_ms", "all replicas in sync", 1000),
