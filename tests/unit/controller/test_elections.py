@@ -88,7 +88,7 @@ def test_offline_keeps_a_recovery_that_is_not_over():
     )
 
 
-@pytest.mark.parametrize(("shutting_down", "failed_folders"), [((2,), ()), ((), (2,))])
+@pytest.mark.parametrize(("shutting_down", "failed_directories"), [((2,), ()), ((), (2,))])
 def test_online_means_neither_shutting_down_nor_with_a_failed_directory(
     shutting_down: tuple[int, ...], failed_directories: tuple[int, ...]
 ):
