@@ -136,7 +136,7 @@ def test_the_znodes_as_text_and_as_they_change(cluster: LocalCluster, run: Run) 
 
 
 def test_a_zookeeper_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zk_tree, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(zk_tree, "RESPONSE_SECONDS", 0.3)
     done = typed("zk-tree", "--zookeeper", "127.0.0.1:1")
     assert (done.code, done.stdout) == (FAILED, "")
     assert "ZooKeeper at 127.0.0.1:1 does not respond" in done.stderr

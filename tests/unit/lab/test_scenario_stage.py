@@ -11,7 +11,7 @@ from tidegauge_lab.scenario import stage
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(stage, "shared_folder", lambda: tmp_path)  # not the one where real runs meet
+    monkeypatch.setattr(stage, "shared_directory", lambda: tmp_path)  # not the one where real runs meet
     monkeypatch.setattr(stage.ports, "is_free", lambda _: True)
     return tmp_path
 

@@ -219,7 +219,7 @@ def accepts_late_outcomes_of_other_generations(monkeypatch: pytest.MonkeyPatch) 
 
 
 def parks_what_it_should_respond_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Phases, "answer_join", _nothing)
+    monkeypatch.setattr(Phases, "respond_to_join", _nothing)
 
 
 MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
