@@ -29,7 +29,7 @@ test: .venv ## All tests but the long ones.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
 
 transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
-	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py
+	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
 
 durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
 	@tools/need-java.sh $(BIN) --for-tests

@@ -6,100 +6,30 @@ is then reviewed, line by line, as any other change.
 
 from __future__ import annotations
 
-import difflib
-import os
-import textwrap
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, Harness
+from tests.unit.coordinator.transcribing import DIRECTORY, Transcribing, assert_the_same
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
-from tidegauge_broker.coordinator.events import Appended, Event, RecordsRead, RequestArrived
 from tidegauge_broker.coordinator.record_codec import UnknownKey, read_batches
 from tidegauge_broker.coordinator.records import OffsetKey, read_group, read_key, read_offset
 
-DIRECTORY = Path(__file__).with_name("transcripts")
-REWRITE = "REWRITE_TRANSCRIPTS"
 
+class Transcribed(Transcribing, Harness):
+    """A group coordinator whose events and effects are written down."""
 
-class Transcribed(Harness):
-    """A coordinator whose events and effects are written down."""
-
-    def __init__(self, about: str, **settings) -> None:
-        self.lines_of_story = [*(f"# {line}" for line in textwrap.wrap(about, 110)), ""]
-        super().__init__(**settings)
-
-    def event(self, event: Event) -> None:
-        self._write(f"{self.now_ms - 1_000_000:6} ms  <- {event_words(event)}")
-        super().event(event)
-
-    def carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            self._write(f"           {effect_words(effect)}")
-        super().carry_out(effects)
-
-    def after(self, delay_ms: int) -> None:
-        if delay_ms:
-            self._write(f"           ... {delay_ms} ms pass")
-        super().after(delay_ms)
-
-    def elect(self, epoch: int, partition: int = 0) -> None:
-        self._write(f"{self.now_ms - 1_000_000:6} ms  <- Elected in epoch {epoch}")
-        super().elect(epoch, partition)
-
-    def resign(self, epoch: int | None, partition: int = 0) -> None:
-        self._write(f"{self.now_ms - 1_000_000:6} ms  <- Resigned in epoch {epoch}")
-        super().resign(epoch, partition)
-
-    def say(self, text: str) -> None:
-        self.lines_of_story += ["", *(f"# {line}" for line in textwrap.wrap(text, 110))]
-
-    def _write(self, line: str) -> None:
-        self.lines_of_story += textwrap.wrap(
-            line, 118, subsequent_indent=" " * 15, drop_whitespace=False, break_long_words=False, break_on_hyphens=False
-        )
-
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.lines_of_story) + "\n"
-
-
-def event_words(event: Event) -> str:
-    if isinstance(event, RequestArrived):
-        return f"request {event.token}: {event.request}"
-    if isinstance(event, Appended):
-        return f"append {event.append_id} ended with {event.error.name} at offset {event.base_offset}"
-    if isinstance(event, RecordsRead):
-        return f"read {record_words(event.batches)}"
-    return str(event)
-
-
-def effect_words(effect: Effect) -> str:
-    if isinstance(effect, Respond):
-        return f"respond to {effect.token}: {effect.result}"
-    if isinstance(effect, Append):
-        return f"append {effect.append_id}, acks={effect.acks}: {record_words(effect.batch)}"
-    if isinstance(effect, Note):
-        fields = ", ".join(f"{name} {value}" for name, value in effect.fields.items())
-        return f"event {effect.kind} {effect.key} by {effect.cause}: {fields}"
-    if isinstance(effect, LogLine):
-        return f"log {effect.level}: {effect.text}"
-    assert isinstance(effect, ReadLog)
-    return f"read the log of partition {effect.partition}"
-
-
-def record_words(batch) -> str:
-    words = []
-    for read in read_batches(batch):
-        for key_bytes, value in read.records:
-            key = read_key(key_bytes or b"")
-            assert not isinstance(key, UnknownKey)
-            name = f"{key.group_id} {key.topic_partition}" if isinstance(key, OffsetKey) else key.group_id
-            read_value = read_offset if isinstance(key, OffsetKey) else read_group
-            words.append(f"{name} = {'tombstone' if value is None else read_value(value)}")
-    return "; ".join(words)
+    def record_words(self, batch) -> str:
+        words = []
+        for read in read_batches(batch):
+            for key_bytes, value in read.records:
+                key = read_key(key_bytes or b"")
+                assert not isinstance(key, UnknownKey)
+                name = f"{key.group_id} {key.topic_partition}" if isinstance(key, OffsetKey) else key.group_id
+                read_value = read_offset if isinstance(key, OffsetKey) else read_group
+                words.append(f"{name} = {'tombstone' if value is None else read_value(value)}")
+        return "; ".join(words)
 
 
 def a_rebalance() -> Transcribed:
@@ -178,13 +108,7 @@ STORIES: tuple[Callable[[], Transcribed], ...] = (
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_the_story_of_a_group_is_the_same(story: Callable[[], Transcribed]):
-    path = DIRECTORY / f"{story.__name__}.txt"
-    text = story().text()
-    if os.environ.get(REWRITE):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    known = path.read_text(encoding="utf-8")
-    assert known == text, "\n".join(difflib.unified_diff(known.splitlines(), text.splitlines(), lineterm=""))
+    assert_the_same(story, DIRECTORY)
 
 
 def test_every_group_transcript_has_its_story():
