@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegauge.record_batch import read_header
 from tidegauge_broker.coordinator.effects import Append, Effect, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
-from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
-from tidegauge_proof.simulator.world import World
+from tidegauge_broker.replica.verification import VerificationGuard
+from tidegauge_proof.simulator.memory_broker import MemoryBroker
+from tidegauge_proof.simulator.memory_log import MemoryLog
+from tidegauge_proof.simulator.stored_replica import StoredReplica
+from tidegauge_proof.simulator.world import SimPartition, World
 
 _READ_BYTES = 600
 """What a step of a load reads: a few batches."""
@@ -46,6 +49,7 @@ class Process(Generic[CoordinatorT]):
     """A broker's process with its coordinator.
 
     Attributes:
+        replica: what the broker keeps of the internal topic's partition.
         load: the load in progress; None: no load.
         read_to: where in the log the load goes on.
         events: what the replica core has reported, in order, until the event that it is part of is over.
@@ -53,12 +57,18 @@ class Process(Generic[CoordinatorT]):
     """
 
     broker: MemoryBroker
+    replica: StoredReplica
     incarnation: int
     coordinator: CoordinatorT
     paused_ms: int
     load: ReadLog | None = None
     read_to: int = 0
     events: deque[Any] = field(default_factory=deque[Any])
+
+    @property
+    def log(self) -> MemoryLog:
+        """The log of the internal topic's partition."""
+        return self.replica.log
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +81,7 @@ class Arrived(Generic[CoordinatorT]):
 
 @dataclass(slots=True, eq=False)
 class _Appending:
+    owner: CoordinatorWorld[Any]
     process: Process[Any]
     append_id: int
     batch: bytes
@@ -118,20 +129,27 @@ class CoordinatorChecker(Protocol):
 
 
 class CoordinatorWorld(Generic[CoordinatorT]):
-    """Coordinators and clients on a cluster of one partition, that of the internal topic."""
+    """Coordinators and clients on a cluster.
 
-    def __init__(self, world: World, checker: CoordinatorChecker) -> None:
+    Args:
+        world: the cluster.
+        checker: looks at the coordinators.
+        partition: that of the internal topic; None: the first of the cluster.
+    """
+
+    def __init__(self, world: World, checker: CoordinatorChecker, partition: SimPartition | None = None) -> None:
         self.world = world
+        self.partition = partition or world.partitions[0]
         self._checker = checker
         self.processes: dict[int, Process[CoordinatorT]] = {}
         self.requests: list[Sending] = []
         self.responses: list[Response] = []
         world.coordinators = self
         self.look_at_processes()
-        for broker in world.brokers.values():
-            role = broker.partition
+        for broker_id, replica in self.partition.brokers.items():
+            role = replica.partition
             if role is not None and role.leader_role is not None:
-                self.processes[broker.broker_id].events.append(Elected(0, role.leader_epoch))
+                self.processes[broker_id].events.append(Elected(0, role.leader_epoch))
         self.run()
 
     # What differs
@@ -154,11 +172,13 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         self.look_at_processes()  # the process may have begun within the same event
         kind = Elected if change.leads else Resigned
         process = self.processes[broker.broker_id]
-        process.events.append(kind(change.topic_partition.partition, change.leader_epoch))
+        if change.topic_partition == self.partition.at:
+            process.events.append(kind(change.topic_partition.partition, change.leader_epoch))
 
     def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the outcome of an append until the event is over."""
-        assert isinstance(token, _Appending)
+        if not isinstance(token, _Appending) or token.owner is not self:
+            return
         process = token.process
         if process.incarnation == broker.incarnation and self.processes.get(broker.broker_id) is process:
             result = results[0]
@@ -177,8 +197,9 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 self._checker.process_ended(process)
                 process = None
             if process is None and broker.is_running:
+                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator()
                 process = self.processes[broker_id] = Process(
-                    broker, broker.incarnation, self.new_coordinator(), world.now_ms
+                    broker, replica, broker.incarnation, coordinator, world.now_ms
                 )
             if process is not None and broker_id in world.paused:
                 process.paused_ms = world.now_ms
@@ -206,8 +227,10 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         broker = process.broker
         for effect in effects:
             if isinstance(effect, Append):
-                request = ProduceRequest(effect.acks, effect.timeout_ms, [ProducePartition(AT, effect.batch)])
-                token = _Appending(process, effect.append_id, effect.batch)
+                guard = cast("VerificationGuard | None", effect.guard)
+                item = ProducePartition(self.partition.at, effect.batch, guard)
+                request = ProduceRequest(effect.acks, effect.timeout_ms, [item], from_coordinator=True)
+                token = _Appending(self, process, effect.append_id, effect.batch)
                 self.carry_out_other(process, effect)
                 broker.execute(broker.core.produce(request, token, self.world.now_ms))
             elif isinstance(effect, Respond):
@@ -239,9 +262,9 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         """Read the next part of the log; where there is none, or the leadership is lost, the load is complete."""
         load = process.load
         assert load is not None
-        log, role = process.broker.log, process.broker.partition
+        log, role = process.log, process.replica.partition
         leads = role is not None and role.leader_role is not None
-        part = log.read(process.read_to, log.log_end_offset, _READ_BYTES) if leads else b""
+        part = self.read_for_load(log, process.read_to) if leads else b""
         if part:
             self._checker.loaded(process, part)
             process.events.append(RecordsRead(load.partition, load.leader_epoch, part))
@@ -250,6 +273,10 @@ class CoordinatorWorld(Generic[CoordinatorT]):
             process.load = None
             process.events.append(LoadCompleted(load.partition, load.leader_epoch))
         self.run()
+
+    def read_for_load(self, log: MemoryLog, from_offset: int) -> bytes:
+        """Return the next part of a log that is loaded."""
+        return log.read(from_offset, log.log_end_offset, _READ_BYTES)
 
     # The network
 

@@ -61,6 +61,13 @@ class Defect(Exception):
     """Stands for any exception that the code around a log may raise and that no error of the table describes."""
 
 
+class Reading:
+    """The token of a consumer's fetch whose results are wanted as they are; None until there are any."""
+
+    def __init__(self) -> None:
+        self.results: FetchResults | None = None
+
+
 class MemoryMetadata:
     """A broker's metadata cache, filled by UpdateMetadata alone."""
 
@@ -185,7 +192,8 @@ class MemoryBroker:
         self.metadata = self._make_metadata()
         self._new_core()
         self.core.set_broker_epoch(broker_epoch)
-        self.core.configure_topic(AT.topic, self.rules)
+        for topic in dict.fromkeys(at.topic for at in self.replicas):
+            self.core.configure_topic(topic, self.rules)
         self.reported = Reported()
 
     def kill(self) -> None:
@@ -303,9 +311,8 @@ class MemoryBroker:
     def aborted_transactions(
         self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
     ) -> Sequence[AbortedTransaction]:
-        """Find none: the simulated producers begin no transactions."""
-        del topic_partition, from_offset, size_bytes
-        return ()
+        """Find the aborted transactions that overlap what was read from an offset."""
+        return self.replicas[topic_partition].log.aborted_transactions(from_offset, size_bytes)
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:
         """Take a failed directory's replicas offline; a defect takes one."""
@@ -427,7 +434,10 @@ class MemoryBroker:
         self.reported.produced.append((token, results))
 
     def respond_to_fetch(self, token: object, response: FetchResults) -> None:
-        """Keep the response until the driver takes it."""
+        """Keep the response until the driver takes it; a reader takes it at once, as it is."""
+        if isinstance(token, Reading):
+            token.results = response
+            return
         fetched: list[FetchedPartition] = []
         for result, records in response:
             at = result.topic_partition

@@ -3,6 +3,11 @@
 Contract: batches are the real bytes that brokers exchange, with the real CRC; only the disk is left out. A log outlives
 its broker's process. It begins at offset 0 and nothing is ever deleted from its start.
 
+As a log on disk it keeps the producers' state, and which transactions were aborted (.txnindex). Where
+``snapshot_every`` says so, the state is written to a snapshot at times, and what is rebuilt, after a truncation or in a
+new process, begins at the newest snapshot: that no longer knows a completed transaction, nor more than a producer's
+last batch.
+
 Two logs are compared in constant time: ``chain[n]`` is a hash of the first n records, so equal chains at n mean equal
 records below n. A record is known by its epoch, the CRC of its batch and its place in it; the CRC covers the value and
 no offset, and the values differ within 32 bits, so different records never have the same CRC.
@@ -17,7 +22,11 @@ from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, Buffer, crc_matches, iterate_headers, patch, read_header
+from tidegauge.transaction_marker import Outcome, read_marker
+from tidegauge_broker.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from tidegauge_broker.log.transaction_index import aborted
 from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.open_transactions import AbortedTransaction, CompletedTransaction
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
 from tidegauge_client.records import NewRecord, encode_batch
@@ -47,13 +56,17 @@ class MemoryLog:
     __slots__ = (
         "_bases",
         "_batches",
+        "_snapshots",
         "_torn",
+        "aborted",
         "chain",
         "cuts",
         "epochs",
         "log_end_offset",
         "producer_state",
+        "rebuilt_from",
         "records",
+        "snapshot_every",
     )
 
     def __init__(self) -> None:
@@ -67,6 +80,13 @@ class MemoryLog:
         self.cuts = 0
         """How often it was truncated."""
         self._torn = b""
+        self.aborted: list[AbortedTransaction] = []
+        """What .txnindex holds, by marker."""
+        self.snapshot_every = 0
+        """After how many batches the producers' state is written; 0: never."""
+        self._snapshots: dict[int, bytes] = {}
+        self.rebuilt_from = 0
+        """The offset of the snapshot from which the producers' state was rebuilt last."""
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, int]]) -> MemoryLog:
@@ -87,6 +107,8 @@ class MemoryLog:
     def append(self, header: BatchHeader, data: bytes) -> None:
         """Add a batch; ``header`` is that of ``data``."""
         assert header.base_offset == self.log_end_offset, "I7: a batch that does not begin at the log's end"
+        if self.snapshot_every and self._bases and len(self._bases) % self.snapshot_every == 0:
+            self._snapshots[header.base_offset] = encode_snapshot(self.producer_state.entries())
         self._bases.append(header.base_offset)
         self._batches.append((header, data))
         chain = self.chain
@@ -97,7 +119,22 @@ class MemoryLog:
             last = hash((last, record))
             chain.append(last)
         self.log_end_offset = header.next_offset
-        self.producer_state.update(header)
+        if header.producer_id != NO_PRODUCER_ID:
+            self._note_producer(header, data)
+
+    def _note_producer(self, header: BatchHeader, data: bytes) -> CompletedTransaction | None:
+        """Take a batch into the producers' state; return the transaction that it completes."""
+        state = self.producer_state
+        if not header.is_control:
+            state.update(header)
+            return None
+        marker = read_marker(data, header)
+        completed = None if marker is None else state.update_marker(header, marker)
+        if completed is not None and marker is not None and marker.outcome is Outcome.ABORT:
+            entry = aborted(completed, state.transactions)
+            if not self.aborted or self.aborted[-1].last_offset < entry.last_offset:
+                self.aborted.append(entry)
+        return completed
 
     def truncate_to(self, to_offset: int) -> None:
         """Truncate the log: remove the batches that reach beyond the new end."""
@@ -112,7 +149,9 @@ class MemoryLog:
         del self.chain[end + 1 :]
         self.log_end_offset = end
         self.cuts += 1
-        self.producer_state = self._producers()
+        self.aborted = [one for one in self.aborted if one.last_offset < end]
+        self._snapshots = {offset: data for offset, data in self._snapshots.items() if offset <= end}
+        self._rebuild_producers()
 
     def lose_beyond(self, to_offset: int, torn: int) -> None:
         """Lose the batches from an offset on, but for ``torn`` bytes of the next, as a power loss does.
@@ -134,12 +173,47 @@ class MemoryLog:
         except TidegaugeError:
             return
 
-    def _producers(self) -> ProducerState:
-        producers = ProducerState()
-        for header, _ in self._batches:
+    def _rebuild_producers(self) -> None:
+        """Rebuild the producers' state from the newest sound snapshot and the batches behind it."""
+        self.producer_state, self.rebuilt_from = self._newest_snapshot()
+        first = bisect_left(self._bases, self.rebuilt_from)
+        for header, data in self._batches[first:]:
             if header.producer_id != NO_PRODUCER_ID:
-                producers.update(header)
-        return producers
+                completed = self._note_producer(header, data)
+                if completed is not None:
+                    self.producer_state.transactions.hold(completed)
+
+    def _newest_snapshot(self) -> tuple[ProducerState, int]:
+        for offset in sorted(self._snapshots, reverse=True):
+            try:
+                return ProducerState.from_entries(decode_snapshot(self._snapshots[offset])), offset
+            except CorruptSnapshot:
+                del self._snapshots[offset]
+        return ProducerState(), 0
+
+    def tear_snapshot(self) -> None:
+        """Leave half of the newest snapshot, as a power loss may."""
+        if self._snapshots:
+            newest = max(self._snapshots)
+            self._snapshots[newest] = self._snapshots[newest][: len(self._snapshots[newest]) // 2]
+
+    def aborted_transactions(self, from_offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap what ``read`` gave from an offset."""
+        if not size_bytes or not self.aborted:
+            return []
+        upper_bound = from_offset
+        for header, data in self._batches[max(0, bisect_right(self._bases, from_offset) - 1) :]:
+            if size_bytes <= 0:
+                break
+            size_bytes -= len(data)
+            upper_bound = header.next_offset
+        found: list[AbortedTransaction] = []
+        for one in self.aborted:
+            if one.last_offset >= from_offset and one.first_offset < upper_bound:
+                found.append(one)
+            if one.last_stable_offset >= upper_bound:
+                break
+        return found
 
     def whole_batches_below(self, offset: int) -> int:
         """Return the end of the last batch that lies below an offset as a whole."""
@@ -174,7 +248,7 @@ class MemoryLog:
 
     def loaded(self, high_watermark: int, former_epoch: int = -1) -> LoadedLog:
         """Return what a new process finds; ``high_watermark`` is what stands in the checkpoint."""
-        self.producer_state = self._producers()
+        self._rebuild_producers()
         return LoadedLog(
             0,
             self.log_end_offset,

@@ -169,6 +169,7 @@ class World:
         settings: of every broker.
         rules: the topic's settings.
         checkers: one for each partition, which looks at its replica on a broker after each event of the broker.
+        names: of the partitions; None: they are partitions of one topic.
         controller: a broker without a replica that is the controller; None: the first replica is.
         directories: the number of log directories of each broker.
     """
@@ -181,24 +182,26 @@ class World:
         *checkers: Checker,
         controller: int | None = None,
         directories: int = 1,
+        names: Sequence[TopicPartition] | None = None,
     ) -> None:
         self.replicas = tuple(replicas)
         self.now_ms = START_MS
         self.zookeeper = MemoryZooKeeper()
         first = self.replicas[0] if controller is None else controller
         ids = sorted({first, *replicas})
-        names = [TopicPartition(AT.topic, partition) for partition in range(len(checkers))]
+        if names is None:
+            names = [TopicPartition(AT.topic, partition) for partition in range(len(checkers))]
         self.brokers = {
             b: MemoryBroker(b, settings, rules, partitions=names, directories=directories, looked_at=self._look_at)
             for b in ids
         }
         self.partitions = [
-            SimPartition(at, _rotated(self.replicas, at.partition), self.brokers, self.zookeeper, checker)
-            for at, checker in zip(names, checkers, strict=True)
+            SimPartition(at, _rotated(self.replicas, place), self.brokers, self.zookeeper, checker)
+            for place, (at, checker) in enumerate(zip(names, checkers, strict=True))
         ]
         self._by_name = {partition.at: partition for partition in self.partitions}
         for checker in checkers:
-            checker.reports_leaderships = AT.topic in settings.coordinator_topics
+            checker.reports_leaderships = checker.at.topic in settings.coordinator_topics
         self._checked = [(partition.checker, partition.brokers) for partition in self.partitions]
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
@@ -230,9 +233,9 @@ class World:
             self.start(broker_id)
         self.elect(first)
         self.decide_all()
-        self.zookeeper.add_topic(
-            AT.topic, {partition.at.partition: partition.replicas for partition in self.partitions}
-        )
+        for topic in dict.fromkeys(at.topic for at in names):
+            assignment = {one.at.partition: one.replicas for one in self.partitions if one.at.topic == topic}
+            self.zookeeper.add_topic(topic, assignment)
         self.controllers[first].add(process_topic_change)
         self.decide_all()
         for broker_id in self.brokers:

@@ -161,7 +161,7 @@ class GroupChecker:
     def _synced(self, process: Incarnation, request: SyncGroup, result: SyncGroupResult) -> None:
         if result.error is not ErrorCode.NONE:
             return
-        log, committed = process.broker.log, len(self._partition.committed)
+        log, committed = process.log, len(self._partition.committed)
         end = min(max(committed, process.read_to), log.log_end_offset)
         place = self._place_of(log.read(0, end, 1 << 30), end, request, result.assignment)
         if place is None:
@@ -224,7 +224,7 @@ class GroupChecker:
         if wanted <= self._places.get(offset, -1):
             return
         # A commit that arrived twice, or that was never acknowledged, may stand further up.
-        log, place = process.broker.log, -1
+        log, place = process.log, -1
         for batch in read_batches(log.read(0, log.log_end_offset, 1 << 30)):
             for key_bytes, value in batch.records:
                 key = read_key(key_bytes or b"")
@@ -239,7 +239,7 @@ class GroupChecker:
 
     def _is_current(self, process: Incarnation) -> bool:
         """Return whether this is ZooKeeper's leader: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.broker.partition
+        state, role = self._partition.world.state_now, process.replica.partition
         return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes, loads, groups

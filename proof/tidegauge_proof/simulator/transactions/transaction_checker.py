@@ -87,7 +87,7 @@ class TransactionChecker:
         """Check a record that is about to be appended: a completion, and what a partition may have from then on."""
         ((_, name, transaction),) = read_log(effect.batch)
         if transaction.state in COMPLETE:
-            log = process.broker.log
+            log = process.log
             decisions = [
                 one
                 for _, other, one in read_log(log.read(0, log.log_end_offset, _EVERYTHING))
@@ -125,7 +125,7 @@ class TransactionChecker:
 
     def marking(self, process: Incarnation, effect: WriteMarkers) -> None:
         """Check markers that leave a coordinator."""
-        log = process.broker.log
+        log = process.log
         records = read_log(log.read(0, log.log_end_offset, _EVERYTHING))
         durable = max(len(self._partition.committed), process.read_to)
         for one in effect.markers:
@@ -187,7 +187,7 @@ class TransactionChecker:
 
     def _is_current(self, process: Incarnation) -> bool:
         """Return whether this is ZooKeeper's leader: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.broker.partition
+        state, role = self._partition.world.state_now, process.replica.partition
         return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes and loads

@@ -1,0 +1,88 @@
+"""Consume, transform, produce under faults: both coordinators and replicated data, and a checker that misses rules.
+
+The statements are T1 to T13 of proof/tidegauge_proof/simulator/exactly_once/joint_checker.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.simulator.joint_mutants import FOUND, MUTANTS, QUICK
+
+from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
+from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, MODES
+
+STEPS = 3000
+
+
+def test_a_history_holds_and_does_something():
+    history = joint_history_of(14, STEPS)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+    assert history.committed
+    assert history.copied
+    assert history.reads
+    assert history.loads
+
+
+def test_a_seed_gives_the_same_history():
+    assert joint_history_of(7, 500, tells=True).story == joint_history_of(7, 500, tells=True).story
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
+def test_histories_hold_and_do_something(mode):
+    """Kills meet transaction coordinators in the middle of everything that they can be in the middle of."""
+    committed = aborted = copied = reads = loads = 0
+    died_with: set[str] = set()
+    for seed in range(60):
+        history = joint_history_of(seed, STEPS, mode)
+        assert history.violation is None, f"seed {seed}, step {history.steps}: {history.violation}"
+        committed += history.committed
+        aborted += history.aborted
+        copied += history.copied
+        reads += history.reads
+        loads += history.loads
+        died_with |= history.died_with
+    assert committed > 60
+    assert aborted > 30
+    assert copied > 120
+    assert reads > 200
+    assert loads > 200
+    assert {"Ongoing", "load"} <= died_with
+
+
+@pytest.mark.long
+def test_late_ends_tear_transactions_as_in_kafka():
+    """The flaw of 3.9 (docs/transactions.md): with late ends T11 and T13 do not hold, and only with them."""
+    found = (joint_history_of(seed, 2 * STEPS, LATE_ENDS, judges=True).violation for seed in range(400))
+    violation = next(one for one in found if one is not None)
+    assert violation.invariant in {"T11", "T13"}
+
+
+def _first_broken(mode: str, first_seed: int, histories: int) -> str:
+    """Return the invariant that the first bad history breaks; empty where none does."""
+    for seed in range(first_seed, first_seed + histories):
+        violation = joint_history_of(seed, STEPS, mode).violation
+        if violation is not None:
+            return violation.invariant
+    return ""
+
+
+def test_there_are_enough_mutants():
+    names = [mutant.__name__ for mutant in MUTANTS]
+    assert len(set(names)) == len(names) >= 20
+    assert {*names} >= {*FOUND} > QUICK
+
+
+@pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.__name__ in QUICK], ids=lambda one: one.__name__)
+def test_without_a_rule_something_breaks(mutant, monkeypatch: pytest.MonkeyPatch):
+    mode, seed, invariant = FOUND[mutant.__name__]
+    mutant(monkeypatch)
+    assert _first_broken(mode, seed, 1) == invariant
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.__name__ in FOUND], ids=lambda one: one.__name__)
+def test_without_a_rule_the_search_finds_it(mutant, monkeypatch: pytest.MonkeyPatch):
+    mode, seed, _ = FOUND[mutant.__name__]
+    mutant(monkeypatch)
+    assert _first_broken(mode, 0, seed + 1)
