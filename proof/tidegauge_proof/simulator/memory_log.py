@@ -191,12 +191,6 @@ class MemoryLog:
                 del self._snapshots[offset]
         return ProducerState(), 0
 
-    def tear_snapshot(self) -> None:
-        """Leave half of the newest snapshot, as a power loss may."""
-        if self._snapshots:
-            newest = max(self._snapshots)
-            self._snapshots[newest] = self._snapshots[newest][: len(self._snapshots[newest]) // 2]
-
     def aborted_transactions(self, from_offset: int, size_bytes: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap what ``read`` gave from an offset."""
         if not size_bytes or not self.aborted:
