@@ -139,6 +139,7 @@ async def test_the_death_of_the_controllers_own_broker_elects_another_with_a_hig
     await admin.create_topic("after", partitions=1, replication_factor=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own", [{"zookeeper.session.timeout.ms": "12000"}], indirect=True, ids=["patient"])
 async def test_a_restart_of_zookeeper_changes_no_leader_and_watches_work_afterwards(own, admin):
     """Sessions survive a restart that is shorter than their timeout; afterwards a death is noticed as before."""

@@ -102,6 +102,7 @@ def test_an_offset_out_of_range_is_reported(cluster: LocalCluster) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_partition_without_a_leader_is_reported_and_holds_up_no_other(cluster: LocalCluster) -> None:
     run(cluster, "create-topic", "console-dead", "--replica-assignment", "1,2")
     run(cluster, "produce", "console-dead", "--count", "5", "--partition", "1")
@@ -174,6 +175,7 @@ def test_a_signal_lets_produce_print_the_summary_and_complete_the_history(
     assert responses(history) == {"invoke": 10, "ok": 10}
 
 
+@pytest.mark.long
 def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster, tmp_path: Path) -> None:
     """--delivery-timeout-ms, and Ctrl-C, while the only replica is paused: each record of a history has its outcome."""
     run(cluster, "create-topic", "console-frozen", "--replica-assignment", "1")

@@ -25,7 +25,7 @@ MAKERS: dict[str, Callable[[], Program]] = {
     "console-3": lambda: programs.console(KAFKA),
     "console-4": lambda: programs.console(KAFKA_4),
 }
-LONG = {"console-4", "kcat"}
+LONG = {"console-4", "kcat", "franz-go", "sarama"}
 PARAMS = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in MAKERS]
 NUMBERED = [f"{offset} {value}" for offset, value in enumerate(VALUES)]
 

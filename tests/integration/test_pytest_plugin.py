@@ -168,6 +168,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
     assert not list((directory / "temp").rglob("cluster.json")), "the folder goes with the cluster"
 
 
+@pytest.mark.long
 def test_workers_of_xdist_do_not_meet(zookeeper: str, tmp_path: Path) -> None:
     """Each has brokers, ports and znodes of its own, on one ZooKeeper; both run all tests at the same time."""
     tests = """

@@ -501,6 +501,7 @@ result = tables
 """
 
 
+@pytest.mark.long
 def test_the_replication_report_adds_up(session: Session) -> None:
     """0 is killed at 1000, 1 leads from 1400 with itself alone, 2 is back at 1900; 2500 to 3000 there is no leader."""
     at = {"topic": "t", "partition": 0}

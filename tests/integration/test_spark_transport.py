@@ -354,6 +354,7 @@ def test_an_unknown_topic_is_said_so(cluster: Cluster, monkeypatch: pytest.Monke
         cluster.client().partitions(Subscription(assigned=(TopicPartition("orders", 5),)))
 
 
+@pytest.mark.long
 def test_time_over_is_said_with_the_last_reason(cluster: Cluster) -> None:
     cluster.append(5)
     options = cluster.options(timeout_ms=3_000)

@@ -105,6 +105,10 @@ def topic_rules(values: Values) -> TopicRules:
     )
 
 
+_LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
+"""The codecs that have levels, and the settings of these."""
+
+
 def _codec(values: Values) -> Codec | None:
     """Return what ``compression.type`` asks for (LogConfig.getCompression)."""
     name = values.text("compression.type")
@@ -112,8 +116,8 @@ def _codec(values: Values) -> Codec | None:
         return None
     if name == "uncompressed":
         return Codec(NONE)
-    has_level = name in {"gzip", "lz4", "zstd"}
-    return Codec(COMPRESSION_NAMES.index(name), values.integer(f"compression.{name}.level") if has_level else None)
+    level = _LEVELS.get(name)
+    return Codec(COMPRESSION_NAMES.index(name), None if level is None else values.integer(level))
 
 
 class ReplicaSize(NamedTuple):
