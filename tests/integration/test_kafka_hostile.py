@@ -152,7 +152,7 @@ def test_a_kafka_client_produces_and_consumes_in_tls(
 
         until(is_delivered, timeout=LIMIT_SECONDS * 2, what="it is delivered")
         assert delivered == [None]
-        consumer = confluent_kafka.Consumer({**trusting, "group.id": "unused"})
+        consumer = confluent_kafka.Consumer({**trusting, "group.id": "unused", "enable.auto.commit": False})
         consumer.assign([confluent_kafka.TopicPartition("secret", 0, 0)])
         message = until(lambda: consumer.poll(0.5), timeout=LIMIT_SECONDS, what="it is read")
         assert message.value() == b"hello"
