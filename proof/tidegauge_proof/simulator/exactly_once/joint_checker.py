@@ -76,6 +76,7 @@ class JointChecker(TransactionChecker):
         self._seen: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._stable: dict[tuple[int, TopicPartition], tuple[int, int, int]] = {}
         self._known: dict[tuple[int, TopicPartition], tuple[object, ...]] = {}
+        self._highest: dict[tuple[int, TopicPartition], tuple[object, int]] = {}
         self._in_transactions: set[tuple[int, int, TopicPartition]] = set()
 
     # T3
@@ -108,7 +109,9 @@ class JointChecker(TransactionChecker):
         if hosted is None:
             return
         fold = self.folds[partition.at].of(log)
-        expected = fold.last_stable_offset(high_watermark, log.rebuilt_from)
+        expected = fold.last_stable_offset(
+            high_watermark, max(log.rebuilt_from, self._passed(key, now, high_watermark))
+        )
         if hosted.last_stable_offset != expected:
             raise Violation(
                 "T6",
@@ -134,6 +137,18 @@ class JointChecker(TransactionChecker):
         )
         if aborted != fold.aborted:
             raise Violation("T8", f".txnindex of {partition.at} on broker {replica.broker_id} has {aborted}")
+
+    def _passed(self, key: tuple[int, TopicPartition], now: tuple[object, ...], high_watermark: int) -> int:
+        """Return the highest high watermark of a replica since its process began or its log was last truncated.
+
+        A follower's falls when the new leader knows less (ReplicaFetcherThread.processPartitionData); transactions
+        whose marker it had passed are not unreplicated again (ProducerStateManager.onHighWatermarkUpdated).
+        """
+        since = now[1:]
+        before, highest = self._highest.get(key, (None, -1))
+        highest = max(highest, high_watermark) if before == since else high_watermark
+        self._highest[key] = (since, highest)
+        return highest
 
     def _never_falls(
         self, key: tuple[int, TopicPartition], replica: StoredReplica, leader_epoch: int, stable: int

@@ -436,10 +436,10 @@ def _heal(stage: Stage) -> None:
         world.elect(min(world.brokers))
     cluster.settle()
     for _ in range(_REST_ROUNDS):
+        _rest_once(stage)  # first: a broker that has just started does not know that it leads, and has no transactions
         _deliver_all(stage)
         if _is_over(stage):
             break
-        _rest_once(stage)
     _deliver_all(stage)
     rest(world)
     cluster.settle()
