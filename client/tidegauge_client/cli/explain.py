@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 
 import click
 
@@ -31,10 +32,10 @@ from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.group_explanation import GroupFacts, explain_group
+from tidegauge_client.group_explanation import explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
-from tidegauge_client.transaction_explanation import TransactionFacts, explain_transaction
+from tidegauge_client.transaction_explanation import explain_transaction
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 WIDTH = 80
 LAG = "replica.lag.time.max.ms"
 UNCLEAN = "unclean.leader.election.enable"
+FactsT = TypeVar("FactsT")
+SentenceT = TypeVar("SentenceT")
+
 _TITLES = {
     "leader": "Leader",
     "reassignment": "Reassignment",
@@ -202,21 +206,40 @@ def _led(said: metadata_pb2.ReplicaDescription) -> Led:
     )
 
 
-def lines(facts: Facts, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """Return the explanation as text, within 80 columns."""
-    leader = "none" if facts.leader is None else str(facts.leader)
+def partition_json(facts: Facts, sentences: Sequence[Sentence]) -> dict[str, Any]:
+    """Return the explanation for ``-o json``."""
     led = facts.led
-    stable = "" if led is None or led.lso in {None, led.hw} else f"LSO {led.lso}, "
-    ends = "HW and LEO unknown" if led is None else f"{stable}HW {led.hw}, LEO {led.leo}"
-    isr = facts.isr if led is None else led.isr
-    yield f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
-    yield from titled_lines(sentences, _TITLES, _wrapped)
+    return {
+        "topic": facts.at.topic,
+        "partition": facts.at.partition,
+        "leader": -1 if facts.leader is None else facts.leader,
+        "leader_epoch": facts.leader_epoch,
+        "replicas": list(facts.replicas),
+        "isr": list(facts.isr if led is None else led.isr),
+        "hw": None if led is None else led.hw,
+        "lso": None if led is None else led.lso,
+        "leo": None if led is None else led.leo,
+        "sentences": [asdict(sentence) for sentence in sentences],
+    }
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def lines(
+    facts: Facts, sentences: Sequence[Sentence], wrap: Callable[[str, str], list[str]] = _wrapped
+) -> Iterator[str]:
+    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
+    leader = "none" if facts.leader is None else str(facts.leader)
+    led = facts.led
+    stable = "" if led is None or led.lso in {None, led.hw} else f"LSO {led.lso}, "
+    ends = "HW and LEO unknown" if led is None else f"{stable}HW {led.hw}, LEO {led.leo}"
+    isr = facts.isr if led is None else led.isr
+    yield f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
+    yield from titled_lines(sentences, _TITLES, wrap)
 
 
 def _ids(brokers: Sequence[int]) -> str:
@@ -256,64 +279,32 @@ def explain(about: TopicPartition | _Named, bootstrap_server: str | None, direct
     """Say why a partition, a consumer group or a transactional id is as it is, each sentence with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
     if isinstance(about, TopicPartition):
-        _explain_partition(about, bootstrap, output)
+        _show(bootstrap, partial(gather, at=about), sentences_of, partition_json, lines, output)
     elif about.kind == "group":
-        _explain_group(about.key, bootstrap, output)
+        _show(bootstrap, partial(gather_group, group_id=about.key), explain_group, group_json, group_lines, output)
     else:
-        _explain_transaction(about.key, bootstrap, output)
+        found = partial(gather_transaction, transactional_id=about.key)
+        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, output)
 
 
-def _explain_group(group_id: str, bootstrap: Sequence[str], output: str) -> None:
-    async def work() -> GroupFacts:
+def _show(
+    bootstrap: Sequence[str],
+    gathered: Callable[[Admin], Awaitable[FactsT]],
+    explained: Callable[[FactsT], Sequence[SentenceT]],
+    as_json: Callable[[FactsT, Sequence[SentenceT]], dict[str, Any]],
+    as_lines: Callable[[FactsT, Sequence[SentenceT], Callable[[str, str], list[str]]], Iterable[str]],
+    output: str,
+) -> None:
+    """Gather facts, explain them, and print the sentences."""
+
+    async def work() -> FactsT:
         async with Admin(bootstrap) as admin:
-            return await gather_group(admin, group_id)
+            return await gathered(admin)
 
     facts = run(work())
-    sentences = explain_group(facts)
+    sentences = explained(facts)
     if output == JSON:
-        print_json(group_json(facts, sentences))
+        print_json(as_json(facts, sentences))
         return
-    for line in group_lines(facts, sentences, _wrapped):
-        click.echo(line)
-
-
-def _explain_transaction(transactional_id: str, bootstrap: Sequence[str], output: str) -> None:
-    async def work() -> TransactionFacts:
-        async with Admin(bootstrap) as admin:
-            return await gather_transaction(admin, transactional_id)
-
-    facts = run(work())
-    sentences = explain_transaction(facts)
-    if output == JSON:
-        print_json(transaction_json(facts, sentences))
-        return
-    for line in transaction_lines(facts, sentences, _wrapped):
-        click.echo(line)
-
-
-def _explain_partition(partition: TopicPartition, bootstrap: Sequence[str], output: str) -> None:
-
-    async def work() -> Facts:
-        async with Admin(bootstrap) as admin:
-            return await gather(admin, partition)
-
-    facts = run(work())
-    sentences = sentences_of(facts)
-    if output == JSON:
-        print_json(
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "leader": -1 if facts.leader is None else facts.leader,
-                "leader_epoch": facts.leader_epoch,
-                "replicas": list(facts.replicas),
-                "isr": list(facts.isr if facts.led is None else facts.led.isr),
-                "hw": None if facts.led is None else facts.led.hw,
-                "lso": None if facts.led is None else facts.led.lso,
-                "leo": None if facts.led is None else facts.led.leo,
-                "sentences": [asdict(sentence) for sentence in sentences],
-            }
-        )
-        return
-    for line in lines(facts, sentences):
+    for line in as_lines(facts, sentences, _wrapped):
         click.echo(line)
