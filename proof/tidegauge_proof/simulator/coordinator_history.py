@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
@@ -18,7 +19,7 @@ from tidegauge_proof.simulator.actions import (
     swarm_of,
 )
 from tidegauge_proof.simulator.acts import words_of
-from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.memory_broker import AT
@@ -33,6 +34,46 @@ _ATTEMPTS = 12
 
 Act = Callable[[Any, Any, Dice], str | None]
 """Does something to clients and cluster, and returns what in words; None where there was nothing to do."""
+
+
+@dataclass(slots=True)
+class History:
+    """What came of a seed; histories of one kind add what they count.
+
+    Attributes:
+        steps: how many were done; with a violation, its number.
+        loads: how many loads of coordinators were completed.
+        died_with: what coordinators were in the middle of when their processes died.
+        story: what each step did, in words, where that was asked for.
+    """
+
+    seed: int
+    steps: int = 0
+    violation: Violation | None = None
+    loads: int = 0
+    died_with: set[str] = field(default_factory=set[str])
+    story: list[str] = field(default_factory=list[str])
+
+    def play(self, steps: int, step: Callable[[], str], heal: Callable[[], None], *, tells: bool) -> None:
+        """Do the steps, then heal; keep the first violation, which ends the history.
+
+        Args:
+            steps: how many.
+            step: does one, and returns it in words.
+            heal: ends the faults, and checks what is left.
+            tells: whether to keep the words.
+        """
+        try:
+            for _ in range(steps):
+                self.steps += 1
+                words = step()
+                if tells:
+                    self.story.append(words)
+            heal()
+        except Violation as broken:
+            self.violation = broken
+        except AssertionError as broken:
+            self.violation = Violation("Own", f"the coordinator's own invariant: {broken!r}")
 
 
 class Stage(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.collections_off import collections_off
@@ -30,7 +30,8 @@ from tidegauge_proof.simulator.actions import (
     swarm_of,
 )
 from tidegauge_proof.simulator.acts import Act, words_of
-from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.coordinator_history import History
 from tidegauge_proof.simulator.coordinator_world import Process
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, SIMPLE, SIMPLE_GROUP, Copier, Reader
@@ -53,30 +54,20 @@ _NOT_HERE = (produce, produce_idempotently, consume, pass_time, damage_batch)
 
 
 @dataclass(slots=True)
-class JointHistory:
+class JointHistory(History):
     """What came of a seed.
 
     Attributes:
-        steps: how many were done; with a violation, its number.
         transactions: how many were begun; ``committed`` and ``aborted``: whose end was acknowledged.
         copied: how many records of the input are committed as processed.
         reads: how many reads of committed records gave something.
-        loads: how many loads of coordinators were completed.
-        died_with: what coordinators were in the middle of when their processes died.
-        story: what each step did, in words, where that was asked for.
     """
 
-    seed: int
-    steps: int = 0
-    violation: Violation | None = None
     transactions: int = 0
     committed: int = 0
     aborted: int = 0
     copied: int = 0
     reads: int = 0
-    loads: int = 0
-    died_with: set[str] = field(default_factory=set[str])
-    story: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -356,32 +347,22 @@ def staged(seed: int, mode: str) -> Stage:
 
 def _run(seed: int, steps: int, mode: str, *, judges: bool, tells: bool) -> JointHistory:
     history = JointHistory(seed)
-    checker: JointChecker | None = None
-    stage: Stage | None = None
-    try:
-        stage = staged(seed, mode)
-        checker = stage.checker
-        choose = _chooser(stage)
-        for _ in range(steps):
-            history.steps += 1
-            words = choose()
-            if tells:
-                history.story.append(words)
+    stage = staged(seed, mode)
+    checker = stage.checker
+
+    def heal() -> None:
         _heal(stage)
         checker.rests(stage.copiers, stage.readers, judges=judges)
         history.copied = sum(checker.offsets.committed_positions().values())
-    except Violation as broken:
-        history.violation = broken
-    except AssertionError as broken:
-        history.violation = Violation("Own", f"an invariant of its own: {broken!r}")
-    if stage is not None and checker is not None:
-        stories = [story for copier in stage.copiers for story in copier.stories]
-        history.transactions = len(stories)
-        history.committed = sum(story.is_acknowledged and story.end == 1 for story in stories)
-        history.aborted = sum(story.is_acknowledged and story.end == 0 for story in stories)
-        history.reads = sum(len(reader.reads) for reader in stage.readers)
-        history.loads = checker.loads + checker.offsets.loads
-        history.died_with = checker.died_with
+
+    history.play(steps, _chooser(stage), heal, tells=tells)
+    stories = [story for copier in stage.copiers for story in copier.stories]
+    history.transactions = len(stories)
+    history.committed = sum(story.is_acknowledged and story.end == 1 for story in stories)
+    history.aborted = sum(story.is_acknowledged and story.end == 0 for story in stories)
+    history.reads = sum(len(reader.reads) for reader in stage.readers)
+    history.loads = checker.loads + checker.offsets.loads
+    history.died_with = checker.died_with
     return history
 
 

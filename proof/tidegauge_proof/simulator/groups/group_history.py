@@ -7,12 +7,13 @@ delivered, the members come to rest, and what was acknowledged must be there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from tidegauge.collections_off import collections_off
 from tidegauge.groups import GroupState
 from tidegauge_proof.simulator.checker import Violation
-from tidegauge_proof.simulator.coordinator_history import acted, staged
+from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, Clients, deliver
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker
@@ -28,26 +29,16 @@ _REST_MS = 1000
 
 
 @dataclass(slots=True)
-class GroupHistory:
+class GroupHistory(History):
     """What came of a seed.
 
     Attributes:
-        steps: how many were done; with a violation, its number.
         commits: how many partitions' commits were acknowledged.
         generations: the highest generation.
-        loads: how many loads were completed.
-        died_with: what coordinators were in the middle of when their processes died.
-        story: what each step did, in words, where that was asked for.
     """
 
-    seed: int
-    steps: int = 0
-    violation: Violation | None = None
     commits: int = 0
     generations: int = 0
-    loads: int = 0
-    died_with: set[str] = field(default_factory=set[str])
-    story: list[str] = field(default_factory=list)
 
 
 def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHistory:
@@ -65,17 +56,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     cluster = GroupWorld(world, checker)
     clients = Clients(2 + seed % 3, seed % 2 + seed % 3 // 2, min(world.brokers))
     acts = acted(stage, dice, clients, cluster, GROUP_ACTIONS, _CLUSTER_SHARE)
-    try:
-        for _ in range(steps):
-            history.steps += 1
-            words = next(acts)
-            if tells:
-                history.story.append(words)
-        _heal(world, cluster, clients)
-    except Violation as broken:
-        history.violation = broken
-    except AssertionError as broken:
-        history.violation = Violation("Own", f"the coordinator's own invariant: {broken}")
+    history.play(steps, partial(next, acts), partial(_heal, world, cluster, clients), tells=tells)
     history.commits, history.generations, history.loads = checker.commits, checker.generations, checker.loads
     history.died_with = checker.died_with
     return history

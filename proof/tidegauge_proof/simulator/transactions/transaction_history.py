@@ -11,14 +11,14 @@ not meant for: Kafka 3.9 behaves so (docs/transactions.md), and T7 is not asked 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from tidegauge.collections_off import collections_off
 from tidegauge.errors import ErrorCode
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxnResult
-from tidegauge_proof.simulator.checker import Violation
-from tidegauge_proof.simulator.coordinator_history import acted, staged
+from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.coordinator_world import Response, Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.simulation import end_faults, rest
@@ -35,27 +35,18 @@ _REST_MS = 1000
 
 
 @dataclass(slots=True)
-class TransactionHistory:
+class TransactionHistory(History):
     """What came of a seed.
 
     Attributes:
-        steps: how many were done; with a violation, its number.
         transactions: how many were begun.
         committed: how many were acknowledged as committed.
-        loads: how many loads were completed.
-        died_with: what coordinators were in the middle of when their processes died.
-        story: what each step did, in words, where that was asked for.
+        markers: how many left a coordinator.
     """
 
-    seed: int
-    steps: int = 0
-    violation: Violation | None = None
     transactions: int = 0
     committed: int = 0
     markers: int = 0
-    loads: int = 0
-    died_with: set[str] = field(default_factory=set[str])
-    story: list[str] = field(default_factory=list[str])
 
 
 # Actions
@@ -249,17 +240,7 @@ def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool)
     first = min(world.brokers)
     producers = [Producer(f"p{number}", f"id{number // (1 + seed % 2)}", first) for number in range(2 + seed % 2)]
     acts = acted(stage, dice, producers, cluster, TRANSACTION_ACTIONS, _CLUSTER_SHARE)
-    try:
-        for _ in range(steps):
-            history.steps += 1
-            words = next(acts)
-            if tells:
-                history.story.append(words)
-        _heal(world, cluster, producers)
-    except Violation as broken:
-        history.violation = broken
-    except AssertionError as broken:
-        history.violation = Violation("Own", f"the coordinator's own invariant: {broken!r}")
+    history.play(steps, partial(next, acts), partial(_heal, world, cluster, producers), tells=tells)
     stories = [story for producer in producers for story in producer.stories]
     history.transactions = len(stories)
     history.committed = sum(story.is_acknowledged and story.end is Outcome.COMMIT for story in stories)
