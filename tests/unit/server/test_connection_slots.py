@@ -1,4 +1,4 @@
-"""How many connections may be open, and who waits (Kafka's ConnectionQuotas.waitForConnectionSlot)."""
+"""The limit of open connections, and which connections wait (Kafka's ConnectionQuotas.waitForConnectionSlot)."""
 
 from __future__ import annotations
 
