@@ -228,10 +228,16 @@ def server_context(security: Security, *, needs_client_certificate: bool) -> ssl
     return context
 
 
-def verifying_context(security: Security) -> ssl.SSLContext:
-    """Return a TLS context that verifies the peer as gRPC does, to find out why a handshake failed."""
+def client_context(security: Security) -> ssl.SSLContext:
+    """Return Python's TLS context for a connection that does not speak gRPC; it verifies the peer and its host name."""
     context = ssl.create_default_context(cadata=None if security.authorities is None else security.authorities.decode())
-    context.set_alpn_protocols(["h2"])
     if security.certificates is not None:
         _load_own(context, security, "ssl.keystore")
+    return context
+
+
+def verifying_context(security: Security) -> ssl.SSLContext:
+    """Return a TLS context that verifies the peer as gRPC does, to find out why a handshake failed."""
+    context = client_context(security)
+    context.set_alpn_protocols(["h2"])
     return context

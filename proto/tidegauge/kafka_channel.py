@@ -1,0 +1,220 @@
+"""A channel to one broker's Kafka listener: connects when needed, agrees on versions, limits the time of requests.
+
+Contract: ``request`` returns the response's message or raises a ``TidegaugeError``:
+
+    NETWORK_EXCEPTION    no connection (refused, no such host, TLS handshake), or it ended before the response came
+    REQUEST_TIMED_OUT    no response in time; the connection is closed, so that the late response is not read
+    UNSUPPORTED_VERSION  this side and the peer have no version of the API in common
+
+A connection begins with ApiVersions; each request then has the highest version that both sides know. A connection that
+ended is made again by the next request, after a back-off that doubles with each failure.
+An address is ``host:port``, an IPv6 host in brackets. SASL is not spoken.
+Source: ``NetworkClient``, ``InterBrokerSendThread``, ``BrokerBlockingSender``; ApiVersions: KIP-35, KIP-511.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidegauge import __version__
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.handshakes import client_reason
+from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidegauge.kafka_connection import KafkaConnection
+from tidegauge.security import PLAIN, Security, client_context
+
+FIRST_BACKOFF_SECONDS = 0.05
+LAST_BACKOFF_SECONDS = 0.5
+CONNECT_SECONDS = 10.0
+"""Limit of one attempt to connect: Kafka's ``socket.connection.setup.timeout.ms``."""
+_API_VERSIONS_VERSION = 3
+
+Dial = Callable[[str, Callable[[], KafkaConnection]], Awaitable[KafkaConnection]]
+"""Connects to an address, with the protocol that the second argument makes; raises OSError."""
+
+
+class Dialer:
+    """Opens sockets, with TLS where ``security`` asks for it.
+
+    Args:
+        security: of all connections.
+    """
+
+    def __init__(self, security: Security = PLAIN) -> None:
+        self._security = security
+        self._context: ssl.SSLContext | None = None
+
+    async def __call__(self, address: str, protocol: Callable[[], KafkaConnection]) -> KafkaConnection:
+        """Connect.
+
+        Raises:
+            OSError: no connection; an ``ssl.SSLError`` where the handshake failed.
+        """
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        if self._security.is_tls and self._context is None:
+            self._context = client_context(self._security)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            protocol, host, int(port), ssl=self._context, server_hostname=host if self._context else None
+        )
+        return connection
+
+
+class Backoff:
+    """When a peer that could not be reached is tried again. Times are those of the event loop, in seconds."""
+
+    def __init__(self) -> None:
+        self._next_seconds = FIRST_BACKOFF_SECONDS
+        self._not_before = 0.0
+
+    def failed(self, now: float) -> None:
+        """Put the next attempt off, twice as long as the last time."""
+        self._not_before = now + self._next_seconds
+        self._next_seconds = min(2 * self._next_seconds, LAST_BACKOFF_SECONDS)
+
+    def succeeded(self) -> None:
+        """Begin with the shortest back-off again."""
+        self._next_seconds = FIRST_BACKOFF_SECONDS
+        self._not_before = 0.0
+
+    def wait_seconds(self, now: float) -> float:
+        """Return how long the next attempt must still wait; 0 or less: not at all."""
+        return self._not_before - now
+
+
+class KafkaChannel:
+    """See the module.
+
+    Args:
+        address: the peer's.
+        client_id: goes with each request; a broker's begins with ``broker-ID``, as Kafka's.
+        dial: opens connections.
+    """
+
+    def __init__(self, address: str, client_id: str, dial: Dial | None = None) -> None:
+        self.address = address
+        self.client_id = client_id
+        self._dial = dial or Dialer()
+        self._connection: KafkaConnection | None = None
+        self._connecting: asyncio.Task[KafkaConnection] | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._backoff = Backoff()
+        self._is_closed = False
+
+    async def request(
+        self, key: int, message: Any, timeout_seconds: float, *, at_most: int | None = None, at_least: int = 0
+    ) -> Any:
+        """Send a request and return its response's message.
+
+        Args:
+            key: the API's.
+            message: of the API's request class.
+            timeout_seconds: for everything, a connection that must be made included.
+            at_most: highest version to use; None: the highest that this side knows.
+            at_least: lowest version that can say what the message says.
+
+        Raises:
+            TidegaugeError: the module lists the codes.
+        """
+        connection: KafkaConnection | None = None
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                connection = await self._connected()
+                return await connection.send(key, self._version(key, at_least, at_most), message)
+        except TimeoutError:
+            why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
+            if connection is not None:
+                connection.close(why)
+            raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+
+    def disconnect(self, why: str) -> None:
+        """Close the connection, if there is one; what is in flight fails with NETWORK_EXCEPTION. The next connects."""
+        if self._connection is not None:
+            self._connection.close(why)
+        if self._connecting is not None:
+            self._connecting.cancel()
+
+    def close(self) -> None:
+        """Close the channel for good."""
+        self._is_closed = True
+        self.disconnect("the channel was closed")
+
+    def _version(self, key: int, at_least: int, at_most: int | None) -> int:
+        first, last = self._versions.get(key, (0, -1))
+        api = APIS[key]
+        version = min(last, api.last if at_most is None else at_most)
+        if version < max(first, api.first, at_least):
+            raise TidegaugeError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.address} serves "
+                + (f"{api.name} in versions {first} to {last}" if last >= 0 else f"no {api.name}")
+                + f"; needed is one from {max(api.first, at_least)} to {api.last if at_most is None else at_most}",
+            )
+        return version
+
+    async def _connected(self) -> KafkaConnection:
+        """Return an open connection; several callers wait for the same attempt."""
+        if self._connection is not None and not self._connection.is_closed:
+            return self._connection
+        if self._is_closed:
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the channel was closed")
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"connect-{self.address}")
+            self._connecting.add_done_callback(self._ended)
+        connecting = self._connecting
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if connecting.cancelled():
+                raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the attempt to connect was given up") from None
+            raise
+
+    def _ended(self, connecting: asyncio.Task[KafkaConnection]) -> None:
+        self._connecting = None
+        if not connecting.cancelled():
+            connecting.exception()  # those that wait for it raise it; there may be none left
+
+    async def _connect(self) -> KafkaConnection:
+        loop = asyncio.get_running_loop()
+        wait_seconds = self._backoff.wait_seconds(loop.time())
+        if wait_seconds > 0:
+            await asyncio.sleep(wait_seconds)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id))
+                try:
+                    self._versions = await _versions_of(connection)
+                except BaseException:
+                    connection.close("the connection was given up before it was ready")
+                    raise
+        except (OSError, TimeoutError, TidegaugeError) as problem:
+            self._backoff.failed(loop.time())
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, self._why(problem)) from None
+        self._backoff.succeeded()
+        self._connection = connection
+        return connection
+
+    def _why(self, problem: Exception) -> str:
+        if isinstance(problem, TimeoutError):
+            return f"{self.address} did not accept a connection within {CONNECT_SECONDS:g} s"
+        text = problem.message if isinstance(problem, TidegaugeError) else str(problem) or type(problem).__name__
+        if isinstance(problem, ssl.SSLError):
+            text = client_reason(text, self.address.rpartition(":")[0]) or text
+        return f"no connection to {self.address}: {text}"
+
+
+async def _versions_of(connection: KafkaConnection) -> dict[int, tuple[int, int]]:
+    """Return the peer's lowest and highest version of each API.
+
+    Raises:
+        TidegaugeError: the peer refuses to say, or the connection ended.
+    """
+    request = ApiVersionsRequest("tidegauge", __version__)
+    response: ApiVersionsResponse = await connection.send(API_VERSIONS, _API_VERSIONS_VERSION, request)
+    if response.error_code:
+        raise TidegaugeError(ErrorCode.of(response.error_code), "the peer does not report the versions that it serves")
+    return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}

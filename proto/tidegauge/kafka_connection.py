@@ -1,0 +1,159 @@
+"""The client's end of one connection that speaks Kafka's protocol: requests out, responses back in their order.
+
+Contract: any number of requests may be in flight; the peer responds to them in the order in which they were sent, and a
+response whose correlation id is not that of the oldest request ends the connection. Whatever ends it fails all requests
+in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a buffer of
+its own, so the record batches of a Fetch are views of the bytes that the socket delivered.
+Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import Any, NamedTuple, cast
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import APIS
+from tidegauge.kafka.compiler import MalformedMessage
+from tidegauge.kafka.frames import decode, read_response_header, request_frame
+
+_LENGTH = struct.Struct(">i")
+_RECEIVE_BYTES = 65_536
+_LAST_CORRELATION_ID = 2**31 - 1
+
+
+class _InFlight(NamedTuple):
+    """A request that has been sent."""
+
+    key: int
+    version: int
+    correlation_id: int
+    response: asyncio.Future[Any]
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """See the module.
+
+    Args:
+        client_id: goes with each request.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._transport: asyncio.WriteTransport | None = None
+        self._in_flight: deque[_InFlight] = deque()
+        self._correlation_id = 0
+        self._received = memoryview(bytearray(_RECEIVE_BYTES))
+        self._filled = 0
+        self._large: memoryview | None = None
+        self._why_closed: TidegaugeError | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self._why_closed is not None
+
+    @property
+    def in_flight_count(self) -> int:
+        """Number of requests that wait for their response."""
+        return len(self._in_flight)
+
+    def send(self, key: int, version: int, message: Any) -> asyncio.Future[Any]:
+        """Send a request; return the future of its response's message.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
+        """
+        if self._why_closed is not None or self._transport is None:
+            raise self._why_closed or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the connection is not open yet")
+        correlation_id = self._correlation_id
+        self._correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
+        frame = request_frame(key, version, correlation_id, self._client_id, message)
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._in_flight.append(_InFlight(key, version, correlation_id, response))
+        self._transport.writelines(frame)
+        return response
+
+    def close(self, why: str = "the connection was closed by this side") -> None:
+        """Close the connection at once; requests in flight fail with the reason."""
+        self._end(why)
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is in flight."""
+        self._end(f"the connection broke: {exc}" if exc else "the peer closed the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: the rest of a large frame, else the receive buffer."""
+        del sizehint
+        return self._received[self._filled :] if self._large is None else self._large[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take the frames that have become complete."""
+        self._filled += nbytes
+        try:
+            if self._large is None:
+                self._take_small()
+            elif self._filled == len(self._large):
+                frame, self._large, self._filled = self._large, None, 0
+                self._take(frame)
+        except (MalformedMessage, TidegaugeError) as problem:
+            self._end(f"the peer sent no valid response: {problem}")
+
+    def _take_small(self) -> None:
+        """Take all whole frames in the receive buffer; begin a buffer of its own for one that does not fit."""
+        at, filled = 0, self._filled
+        while filled - at >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._received, at)
+            if length < 0:
+                raise MalformedMessage(f"a frame of {length} bytes")
+            end = at + _LENGTH.size + length
+            if end <= filled:
+                self._take(memoryview(bytes(self._received[at + _LENGTH.size : end])))
+                at = end
+                continue
+            if _LENGTH.size + length > _RECEIVE_BYTES:
+                self._large = memoryview(bytearray(length))
+                at += _LENGTH.size
+                self._large[: filled - at] = self._received[at:filled]
+                self._filled = filled - at
+                return
+            break
+        self._received[: filled - at] = bytes(self._received[at:filled])
+        self._filled = filled - at
+
+    def _take(self, frame: memoryview) -> None:
+        """Resolve the oldest request with its response."""
+        if self._why_closed is not None:
+            return
+        if not self._in_flight:
+            raise MalformedMessage("a response that belongs to no request")
+        oldest = self._in_flight[0]
+        correlation_id, body_at = read_response_header(oldest.key, oldest.version, frame)
+        if correlation_id != oldest.correlation_id:
+            raise MalformedMessage(
+                f"correlation id {correlation_id} where {oldest.correlation_id} of {APIS[oldest.key].name} is due"
+            )
+        message, _ = decode(oldest.key, oldest.version, frame, body_at, response=True)
+        self._in_flight.popleft()
+        if not oldest.response.done():
+            oldest.response.set_result(message)
+
+    def _end(self, why: str) -> None:
+        if self._why_closed is not None:
+            return
+        self._why_closed = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, why)
+        while self._in_flight:
+            response = self._in_flight.popleft().response
+            if not response.done():
+                response.set_exception(TidegaugeError(ErrorCode.NETWORK_EXCEPTION, why))
+                response.exception()  # a caller that was cancelled does not look at it any more
+        if self._transport is not None:
+            self._transport.abort()
