@@ -6,7 +6,8 @@ Epochs begin at 1 and follow one another; 2147483647 is followed by 1. A session
 to requests with topic ids, never to both. A partition that gave records goes to the end of the session's order, so that
 the others come first when the next response is full.
 A full cache gives up a session that was idle for ``EVICTION_MS``, or a smaller one that is as old; otherwise the client
-gets no session and continues with full fetches.
+gets no session and continues with full fetches. Followers' sessions are privileged: one takes the place of any
+consumer's session, and yields only to a larger one of another follower.
 Source: FetchSession, FetchSessionCache, CachedPartition.maybeUpdateResponseData (KIP-227), FetchManager.newContext.
 """
 
@@ -54,6 +55,7 @@ class FetchSession:
     uses_ids: bool
     created_ms: int
     used_ms: int
+    is_privileged: bool = False
     epoch: int = 1
     partitions: dict[Place, Asked] = field(default_factory=dict)
     sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
@@ -123,13 +125,14 @@ class FetchSessionCache:
         *,
         uses_ids: bool,
         now_ms: int,
+        is_privileged: bool = False,
     ) -> Opened | ErrorCode:
         """Return what a request is about, or the request's error."""
         if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._sessions.pop(session_id, None)
             if session_epoch == FINAL_EPOCH or not asked:
                 return Opened(None, asked)
-            session = self._new_session(len(asked), uses_ids=uses_ids, now_ms=now_ms)
+            session = self._new_session(len(asked), uses_ids=uses_ids, now_ms=now_ms, is_privileged=is_privileged)
             if session is not None:
                 session.partitions = dict(asked)
             return Opened(session, asked, is_new=True)
@@ -155,26 +158,33 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         return () if session is None else session.partitions.keys()
 
-    def _new_session(self, size: int, *, uses_ids: bool, now_ms: int) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
+    def _new_session(self, size: int, *, uses_ids: bool, now_ms: int, is_privileged: bool) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(size, now_ms, is_privileged=is_privileged):
             return None
         session_id = self._random_id()
         while session_id in self._sessions:
             session_id = self._random_id()
-        session = FetchSession(session_id, uses_ids, now_ms, now_ms)
+        session = FetchSession(session_id, uses_ids, now_ms, now_ms, is_privileged)
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, size: int, now_ms: int) -> bool:
+    def _evict(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
+        """Give up a session for a new one of this size, if one may go (``FetchSessionCacheShard.tryEvict``)."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_ms > EVICTION_MS:
             del self._sessions[oldest.id]
             return True
-        aged = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
-        smallest = min(aged, key=lambda one: len(one.partitions), default=None)
-        if smallest is None or len(smallest.partitions) >= size:
+        weakest = min(
+            (
+                (one.is_privileged, len(one.partitions), one.id)
+                for one in self._sessions.values()
+                if now_ms - one.created_ms > EVICTION_MS or (is_privileged and not one.is_privileged)
+            ),
+            default=None,
+        )
+        if weakest is None or (is_privileged, size, NO_SESSION) < weakest:
             return False
-        del self._sessions[smallest.id]
+        del self._sessions[weakest[2]]
         return True

@@ -8,8 +8,10 @@ with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
 A client that reads what was committed gets records up to the last stable offset, those of aborted transactions too, and
 the list by which it leaves them out; for all others the list is null.
-Followers replicate over gRPC; a Fetch with a replica id closes its connection.
-Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``.
+A Fetch with a replica id is a follower's (version 15 on: with its broker epoch, too): it reads up to the log end, its
+offset acknowledges what lies below, and neither ``fetch.max.bytes`` nor unread responses hold it back. It may come
+through any listener, as without an authorizer in Kafka; ids below 0 are consumers'.
+Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``, ``FetchParams``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch, topic_id_text
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Held, Response
+from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 
 _FIRST_WITH_FIRST_BATCH = 3
@@ -58,8 +60,18 @@ _NOT_OF_THE_LOG = {
 _OLD_FORMATS = {0: 0, 1: 0, 2: 1, 3: 1}
 """The message format that a client of this version of Fetch knows."""
 _NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
-_CONSUMER_IDS = {-1, -2}
-"""A consumer, and kafka-replica-verification, which is served as one."""
+
+
+class _Reader(NamedTuple):
+    """The sender of a fetch: a consumer, or the follower with this id and broker epoch."""
+
+    replica_id: int = core.CONSUMER
+    replica_epoch: int = -1
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it is a replica."""
+        return self.replica_id != core.CONSUMER
 
 
 class _Read(NamedTuple):
@@ -71,12 +83,12 @@ class _Read(NamedTuple):
 
 
 def handle(request: FetchRequest, context: Context) -> Response:
-    """Read for a consumer; what can be read at once is responded to at once."""
+    """Read for a consumer or a follower; what can be read at once is responded to at once."""
     return begun(_handle(request, context))
 
 
 async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
-    _refuse_followers(request, context)
+    reader = _reader(request, context)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
     uses_ids = context.version >= _FIRST_WITH_IDS
@@ -97,10 +109,11 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
         forgotten,
         uses_ids=uses_ids,
         now_ms=context.now_ms(),
+        is_privileged=reader.is_follower,
     )
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
-    reads, pending = await _read(request, opened.partitions, context)
+    reads, pending = await _read(request, reader, opened.partitions, context)
     session = opened.session
     if session is not None:
         reads = _with_news(session, reads, everything=opened.is_new)
@@ -122,12 +135,15 @@ def _failed(request: FetchRequest) -> FetchResponse:
     return FetchResponse(error_code=error, responses=topics)
 
 
-def _refuse_followers(request: FetchRequest, context: Context) -> None:
-    replica_id = request.replica_id
-    if context.version >= _FIRST_WITH_REPLICA_STATE:
-        replica_id = -1 if request.replica_state is None else request.replica_state.replica_id
-    if replica_id not in _CONSUMER_IDS:
-        raise CloseConnection(f"broker {replica_id} asks as a follower; followers replicate over gRPC here")
+def _reader(request: FetchRequest, context: Context) -> _Reader:
+    """Return the sender; a negative id is a consumer's, or kafka-replica-verification's, which is served as one."""
+    if context.version < _FIRST_WITH_REPLICA_STATE:
+        found = _Reader(request.replica_id)
+    elif request.replica_state is None:
+        return _Reader()
+    else:
+        found = _Reader(request.replica_state.replica_id, request.replica_state.replica_epoch)
+    return found if found.replica_id >= 0 else _Reader()
 
 
 def _asked(item: FetchPartition) -> Asked:
@@ -146,7 +162,7 @@ def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -
 
 
 async def _read(
-    request: FetchRequest, partitions: Mapping[Place, Asked], context: Context
+    request: FetchRequest, reader: _Reader, partitions: Mapping[Place, Asked], context: Context
 ) -> tuple[list[_Read], PendingResponse]:
     """Return what every partition gives, in their order, and what counts the response until it is written."""
     refused: dict[Place, core.FetchResult] = {}
@@ -157,6 +173,8 @@ async def _read(
         at = TopicPartition(name or "", place.partition)
         if name is None:
             refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif _is_of_another_topic(at, place.topic, context):
+            refused[place] = core.FetchResult(at, ErrorCode.INCONSISTENT_TOPIC_ID)
         else:
             wanted[at] = place
             asked.append(
@@ -166,18 +184,20 @@ async def _read(
                     item.max_bytes,
                     known_epoch(item.current_leader_epoch),
                     known_epoch(item.last_fetched_epoch),
+                    item.log_start_offset,
                 )
             )
     response = await context.service.fetch(
         context.caller,
         core.FetchRequest(
-            core.CONSUMER,
+            reader.replica_id,
             0 if refused else request.max_wait_ms,
             request.min_bytes,
             request.max_bytes,
             asked,
+            reader.replica_epoch,
             client_rack=request.rack_id if context.version >= _FIRST_WITH_RACKS else None,
-            reads_committed=request.isolation_level == READ_COMMITTED,
+            reads_committed=request.isolation_level == READ_COMMITTED and not reader.is_follower,
         ),
     )
     reads = [_Read(wanted[result.topic_partition], result, records) for result, records in response.partitions]
@@ -211,6 +231,12 @@ async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
 
 def _name(topic: Topic, context: Context) -> str | None:
     return topic if isinstance(topic, str) else context.service.topic_name(topic_id_text(topic))
+
+
+def _is_of_another_topic(at: TopicPartition, topic: Topic, context: Context) -> bool:
+    """Whether this broker's replica belongs to an earlier topic of the same name; False where it has none."""
+    own = None if isinstance(topic, str) else context.service.replica_topic_id(at)
+    return bool(own) and own != topic_id_text(topic)
 
 
 def _response(reads: list[_Read], context: Context, session_id: int) -> FetchResponse:
