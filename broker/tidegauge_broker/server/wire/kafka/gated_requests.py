@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tidegauge.kafka.apis import APIS, FETCH, PRODUCE
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
-from tidegauge_broker.server.wire.kafka.handlers.common import topic_id_text
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
     named_partitions,

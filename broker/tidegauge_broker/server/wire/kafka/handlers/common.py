@@ -1,15 +1,11 @@
-"""What several handlers share: topic ids in both of their forms, and leaders as a client of a listener sees them."""
+"""What several handlers share: numbers that responses have, and leaders as a client of a listener sees them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import functools
 from collections.abc import Sequence
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.settings import SettingView
 from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_TOPIC, STATIC
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
@@ -28,22 +24,6 @@ NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
 
 SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
-
-
-@functools.lru_cache(10_000)
-def topic_id_bytes(topic_id: str) -> bytes:
-    """Return the sixteen bytes of a topic id; of no id, or one that is none of Kafka's, ``NIL_UUID``."""
-    try:
-        found = base64.urlsafe_b64decode(topic_id + "==")
-    except (ValueError, binascii.Error):
-        return NIL_UUID
-    return found if len(found) == 16 else NIL_UUID
-
-
-@functools.lru_cache(10_000)
-def topic_id_text(topic_id: bytes) -> str:
-    """Return a topic id as ``Uuid.toString`` writes it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:

@@ -19,9 +19,10 @@ from tidegauge.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.settings import SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, topic_id_bytes
+from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import NewTopic, TopicOutcome
 

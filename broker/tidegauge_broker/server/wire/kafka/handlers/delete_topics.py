@@ -18,7 +18,7 @@ from tidegauge.kafka.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidegauge_broker.server.wire.kafka.handlers.common import topic_id_bytes, topic_id_text
+from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _FIRST_WITH_IDS = 6

@@ -32,11 +32,12 @@ from tidegauge.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch, topic_id_text
+from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
 

@@ -22,15 +22,10 @@ from tidegauge.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
-from tidegauge_broker.server.wire.kafka.handlers.common import (
-    CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-    topic_id_bytes,
-    topic_id_text,
-)
+from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
