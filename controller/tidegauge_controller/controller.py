@@ -163,6 +163,10 @@ class Controller:
         """Return the epoch of its term; 0 while it is not active."""
         return 0 if self._term is None else self._term.context.epoch
 
+    def topic_name(self, topic_id: str) -> str | None:
+        """Return the name of the topic with this id; None where there is none, or this broker is not the controller."""
+        return None if self._term is None else self._term.context.topic_names.get(topic_id)
+
     # Start and stop
 
     async def start(self) -> None:

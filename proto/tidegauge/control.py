@@ -8,7 +8,7 @@ AlterPartitionManager).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
@@ -25,6 +25,8 @@ class Endpoint:
     Attributes:
         host, port: those of the inter-broker listener; for a client, of the listener through which it is connected.
         listeners: all that the broker advertises; empty where only one is known.
+        protocols: security protocols by the listener's name; PLAINTEXT where it is absent. Only registrations and
+            UpdateMetadata of Kafka's protocol have them.
     """
 
     broker_id: int
@@ -32,6 +34,7 @@ class Endpoint:
     port: int
     rack: str | None = None
     listeners: tuple[Listener, ...] = ()
+    protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def through(self, listener: str) -> Endpoint | None:
         """Return the broker's address on the listener of this name; None if it has no such listener."""
@@ -82,11 +85,17 @@ class LeaderAndIsrPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest:
-    """A request that makes replicas leaders or followers."""
+    """A request that makes replicas leaders or followers.
+
+    Attributes:
+        understands_ineligible: the sender handles INELIGIBLE_REPLICA in the response as a restart that it overlooked.
+            Kafka's controller does not.
+    """
 
     header: ControlHeader
     partitions: Sequence[LeaderAndIsrPartition]
     live_leaders: Sequence[Endpoint]
+    understands_ineligible: bool = True
 
 
 @dataclass(frozen=True, slots=True)

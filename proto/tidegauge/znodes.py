@@ -200,8 +200,8 @@ class BrokerNode:
     """``/brokers/ids/N``, version 5: a broker's registration. Its czxid is the broker epoch.
 
     Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as in Kafka; without such a listener
-    (Kafka writes null) those of the inter-broker listener. ``protocols`` has security protocols by listener name, with
-    PLAINTEXT as the default.
+    those of the inter-broker listener, where Kafka writes null and -1 (read as an empty host). ``protocols`` has
+    security protocols by listener name, with PLAINTEXT as the default.
     """
 
     broker_id: int
@@ -234,7 +234,7 @@ class BrokerNode:
         """Return the address for other brokers: that of the listener of this name, else host and port."""
         at = next((one for one in self.listeners if one.name == listener), None)
         host, port = (self.host, self.port) if at is None else (at.host, at.port)
-        return Endpoint(self.broker_id, host, port, self.rack, self.listeners)
+        return Endpoint(self.broker_id, host, port, self.rack, self.listeners, self.protocols)
 
     @classmethod
     @lru_cache(maxsize=_MOST_KEPT)
@@ -245,13 +245,14 @@ class BrokerNode:
             rack = value.get("rack")
             return cls(
                 broker_id,
-                str(value["host"]),
+                str(value["host"] or ""),
                 _whole(value["port"]),
                 _whole(value["timestamp"], 64),
                 None if rack is None else str(rack),
                 parse_listeners(",".join(value["endpoints"]), "endpoints"),
+                {str(name): str(one) for name, one in value.get("listener_security_protocol_map", {}).items()},
             )
-        except (KeyError, TypeError, ValueError, TidegaugeError) as problem:
+        except (KeyError, TypeError, ValueError, AttributeError, TidegaugeError) as problem:
             raise MalformedZnode(f"{broker_path(broker_id)}: {_shown(data)}") from problem
 
 

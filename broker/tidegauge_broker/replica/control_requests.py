@@ -115,10 +115,11 @@ class ControlRequests:
         out: list[Effect] = []
         errors: dict[TopicPartition, ErrorCode] = {}
         changed: set[int] = set()
+        may_refuse = self._settings.refuses_previous_incarnation and request.understands_ineligible
         for item in request.partitions:
             at = item.state.topic_partition
             try:
-                errors[at] = self._apply(item, loaded, now_ms, changed, out)
+                errors[at] = self._apply(item, loaded, now_ms, changed, out, may_refuse=may_refuse)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 errors[at] = ErrorCode.KAFKA_STORAGE_ERROR
                 if at in self._hosted.by_name:
@@ -136,6 +137,8 @@ class ControlRequests:
         now_ms: int,
         changed: set[int],
         out: list[Effect],
+        *,
+        may_refuse: bool,
     ) -> ErrorCode:
         state = item.state
         topic_partition = state.topic_partition
@@ -148,9 +151,7 @@ class ControlRequests:
             log = loaded.get(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if isinstance(log, ErrorCode):
                 return log
-            if self._settings.refuses_previous_incarnation and targets_previous_incarnation(
-                state, self._broker_id, log
-            ):
+            if may_refuse and targets_previous_incarnation(state, self._broker_id, log):
                 return ErrorCode.INELIGIBLE_REPLICA
             rules = self.rules.get(topic_partition.topic, TopicRules())
             partition = Partition(topic_partition, self._broker_id, self._settings, rules, state.topic_id, log)

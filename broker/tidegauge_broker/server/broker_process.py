@@ -97,7 +97,8 @@ class BrokerIdentity:
     def endpoint(self) -> Endpoint:
         """Its address for other brokers."""
         at = self.listeners.inter_broker
-        return Endpoint(self.broker_id, at.host, at.port, self.rack, self.listeners.advertised)
+        advertised, protocols = self.listeners.advertised, self.listeners.protocols
+        return Endpoint(self.broker_id, at.host, at.port, self.rack, advertised, protocols)
 
 
 class BrokerProcess:
@@ -288,6 +289,7 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
+            inter_broker_listener=identity.listeners.inter_broker.name,
             groups=groups,
             transactions=self._transactions,
             verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),

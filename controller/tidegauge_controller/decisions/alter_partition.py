@@ -25,13 +25,13 @@ from tidegauge_controller.decisions.steps import Steps
 def check_proposal(
     context: ControllerContext, broker_id: int, proposal: IsrProposal
 ) -> tuple[ErrorCode, Leadership | None]:
-    """Judge a proposal without ZooKeeper.
+    """Judge a proposal without ZooKeeper. One without a topic id names its topic (AlterPartition before version 2).
 
     Returns:
         An error; or NONE and the state to write; or NONE and None if the state is as proposed already.
     """
     at = proposal.topic_partition
-    if context.topic_ids.get(at.topic) != proposal.topic_id:
+    if proposal.topic_id and context.topic_ids.get(at.topic) != proposal.topic_id:
         return ErrorCode.UNKNOWN_TOPIC_ID, None
     current = context.leadership.get(at)
     if current is None:

@@ -152,6 +152,7 @@ class ControllerContext:
         live: registered brokers, including those that shut down.
         offline_directories: replicas whose log directory failed, by broker.
         reassigning: partitions whose replicas are being reassigned.
+        topic_ids, topic_names: the topics' ids by name, and their names by id.
         removals: of those that have got their new replicas, the brokers that still delete an old one.
         legacy_reassignment_seen: the transaction that created the last ``/admin/reassign_partitions`` that was handled.
     """
@@ -165,6 +166,7 @@ class ControllerContext:
     shutting_down: set[int] = field(default_factory=set[int])
     topics: set[str] = field(default_factory=set[str])
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
+    topic_names: dict[str, str] = field(default_factory=dict[str, str])
     assignments: dict[str, dict[int, Assignment]] = field(default_factory=dict[str, dict[int, Assignment]])
     leadership: dict[TopicPartition, Leadership] = field(default_factory=dict[TopicPartition, Leadership])
     partition_status: dict[TopicPartition, PartitionStatus] = field(
@@ -264,7 +266,13 @@ class ControllerContext:
             self.replica_status.pop(replica, None)
         self.topics.discard(topic)
         self.assignments.pop(topic, None)
-        self.topic_ids.pop(topic, None)
+        self.topic_names.pop(self.topic_ids.pop(topic, ""), None)
+
+    def name_topic(self, topic: str, topic_id: str) -> None:
+        """Remember a topic's id."""
+        self.topic_names.pop(self.topic_ids.get(topic, ""), None)
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
 
     def state_of(self, at: TopicPartition, leadership: Leadership) -> PartitionState:
         """Return the state of a partition as control requests carry it."""

@@ -55,7 +55,7 @@ def load_topics(context: ControllerContext, topics: Sequence[str]) -> Steps[list
             node = TopicNode(node.assignment, made, node.adding_replicas, node.removing_replicas)
             yield Write((SetNode(topic_path(topic), node.encode()),))
         context.topics.add(topic)
-        context.topic_ids[topic] = node.topic_id or ""
+        context.name_topic(topic, node.topic_id or "")
         for at, assignment in _assignments(topic, node).items():
             context.set_assignment(at, assignment)
             partitions.append(at)

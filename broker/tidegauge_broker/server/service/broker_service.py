@@ -155,6 +155,7 @@ class BrokerService:
         groups: GroupService,
         transactions: TransactionService,
         verification: ProduceVerification,
+        inter_broker_listener: str = "",
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
         responded: Sequence[Responded] = (),
@@ -163,6 +164,7 @@ class BrokerService:
         self.responded = to_all(responded)
         self.cluster_id = cluster_id
         self.settings = settings
+        self.inter_broker_listener = inter_broker_listener
         self._replicas = replicas
         self._metadata = metadata
         self._controller = controller
@@ -496,6 +498,13 @@ class BrokerService:
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Pass a leader's proposals to the controller."""
         return await self._controller.alter_partition(request)
+
+    def controlled_topic_name(self, topic_id: str) -> str | None:
+        """Return the name of the topic with this id as the controller knows it; None: it knows none, or is elsewhere.
+
+        Unlike ``topic_name``, which reads this broker's metadata cache, it knows a topic before any broker does.
+        """
+        return self._controller.topic_name(topic_id)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
         """Ask the controller to move leaders away from a broker that stops."""

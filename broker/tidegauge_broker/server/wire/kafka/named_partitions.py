@@ -9,8 +9,8 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 
 NameOf = Callable[[bytes], "str | None"]
-_TOPICS = ("topic", "name", "topic_id")
-_PARTITIONS = ("partitions", "partition_data", "partition_indexes")
+_TOPICS = ("topic", "name", "topic_name", "topic_id")
+_PARTITIONS = ("partitions", "partition_data", "partition_indexes", "partition_states")
 _PARTITION = ("partition", "partition_index", "index")
 _GROUP = ("group_id", "transactional_id", "key")
 _GROUPS = ("groups", "groups_names", "coordinator_keys")
