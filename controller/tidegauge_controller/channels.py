@@ -1,4 +1,4 @@
-"""Control requests to brokers: for each broker a queue, a task and one gRPC channel, with one request in flight.
+"""Control requests to brokers: for each broker a queue, a task and one link, with one request in flight.
 
 A request that does not arrive is sent again every 100 ms until it does or the broker is removed; everything that is
 still queued is dropped with the broker. So a broker gets the requests of one controller in the order in which they were
@@ -11,29 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, assert_never
 
-import grpc
 import grpc.aio
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
-from tidegauge.control import (
-    Endpoint,
-    LeaderAndIsrRequest,
-    PartitionsResponse,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from tidegauge.control import Endpoint, PartitionsResponse
 from tidegauge.errors import ErrorCode
-from tidegauge.logical_clock import LogicalClock
 from tidegauge.secure_channels import open_channel as open_secured_channel
 from tidegauge.security import PLAIN, Security
-from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
-from tidegauge_controller import wire
+from tidegauge_controller.control_links import ControlLink, OpenLink, Undelivered
 from tidegauge_controller.decisions.steps import ControlRequest
-
-if TYPE_CHECKING:  # it exists in the stubs only
-    from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub
 
 LOG = logging.getLogger(__name__)
 RETRY_BACKOFF_SECONDS = 0.1
@@ -58,19 +45,10 @@ Responded = Callable[[int, ControlRequest, PartitionsResponse], None]
 class _Sender:
     """One broker's queue and task."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        timeout_seconds: float,
-        responded: Responded,
-        open_channel: OpenChannel,
-        clock: LogicalClock,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, responded: Responded, open_link: OpenLink) -> None:
         self._endpoint = endpoint
-        self._open_channel = open_channel
-        self._timeout_seconds = timeout_seconds
+        self._open_link = open_link
         self._responded = responded
-        self._clock = clock
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"control-to-{endpoint.broker_id}")
 
@@ -79,12 +57,11 @@ class _Sender:
         self._queue.put_nowait(request)
 
     async def _run(self) -> None:
-        async with self._open_channel(self._endpoint.address) as channel:
-            # It is one class; the generated types know it under two names.
-            stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]  # see above
+        link = self._open_link(self._endpoint)
+        try:
             while True:
                 request = await self._queue.get()
-                response = await self._deliver(stub, request)
+                response = await self._deliver(link, request)
                 if response.error is not ErrorCode.NONE:
                     LOG.warning(
                         "Broker %d rejected %s: %s",
@@ -93,69 +70,37 @@ class _Sender:
                         response.error.name,
                     )
                 self._responded(self._endpoint.broker_id, request, response)
+        finally:
+            await link.close()
 
-    async def _deliver(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
+    async def _deliver(self, link: ControlLink, request: ControlRequest) -> PartitionsResponse:
         is_logged = False
         while True:
             try:
-                return await self._call(stub, request)
-            except grpc.aio.AioRpcError as problem:
+                return await link.send(request)
+            except Undelivered as problem:
                 if not is_logged:
                     LOG.info(
                         "Broker %d at %s has not accepted %s yet: %s",
                         self._endpoint.broker_id,
                         self._endpoint.address,
                         type(request).__name__,
-                        problem.details(),
+                        problem,
                     )
                     is_logged = True
                 await asyncio.sleep(RETRY_BACKOFF_SECONDS)
-
-    async def _call(self, stub: ControlServiceAsyncStub, request: ControlRequest) -> PartitionsResponse:
-        timeout = self._timeout_seconds
-        match request:
-            case LeaderAndIsrRequest():
-                roles = wire.to_leader_and_isr(request)
-                roles.header.logical_time = self._clock.value
-                taken = await stub.LeaderAndIsr(roles, timeout=timeout)
-                self._clock.receive(taken.logical_time)
-                return wire.from_partitions_response(taken)
-            case UpdateMetadataRequest():
-                metadata = wire.to_update_metadata(request)
-                metadata.header.logical_time = self._clock.value
-                updated = await stub.UpdateMetadata(metadata, timeout=timeout)
-                self._clock.receive(updated.logical_time)
-                return PartitionsResponse(wire.from_error(updated.error))
-            case StopReplicaRequest():
-                stop = wire.to_stop_replica(request)
-                stop.header.logical_time = self._clock.value
-                stopped = await stub.StopReplica(stop, timeout=timeout)
-                self._clock.receive(stopped.logical_time)
-                return wire.from_partitions_response(stopped)
-            case _:
-                assert_never(request)
 
 
 class Channels:
     """The queues to all live brokers.
 
     Args:
-        timeout_ms: ``controller.socket.timeout.ms``, the timeout of one attempt.
         responded: called on the loop with each response.
-        open_channel: opens a channel to a broker.
-        logical_clock: stamped on requests, and advanced by responses.
+        open_link: makes the link to a broker.
     """
 
-    def __init__(
-        self,
-        timeout_ms: int,
-        responded: Responded,
-        open_channel: OpenChannel = open_channel,
-        logical_clock: LogicalClock | None = None,
-    ) -> None:
-        self._clock = logical_clock or LogicalClock(lambda: 0)
-        self._timeout_seconds = timeout_ms / 1000
-        self._open_channel = open_channel
+    def __init__(self, responded: Responded, open_link: OpenLink) -> None:
+        self._open_link = open_link
         self._responded = responded
         self._senders: dict[int, _Sender] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -163,9 +108,7 @@ class Channels:
     def add(self, endpoint: Endpoint) -> None:
         """Begin a broker's queue; an older one of the same broker is dropped."""
         self.remove(endpoint.broker_id)
-        self._senders[endpoint.broker_id] = _Sender(
-            endpoint, self._timeout_seconds, self._responded, self._open_channel, self._clock
-        )
+        self._senders[endpoint.broker_id] = _Sender(endpoint, self._responded, self._open_link)
 
     def remove(self, broker_id: int) -> None:
         """Drop a broker's queue and everything in it."""

@@ -31,6 +31,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
@@ -48,6 +49,7 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.channels import Channels, OpenChannel, open_channel
+from tidegauge_controller.control_links import ControlLink, GrpcControlLink, KafkaControlLink
 from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
@@ -115,8 +117,10 @@ class Controller:
         note: writes to the event log (kind, cause, fields).
         now_ms: wall clock.
         random_bytes: source of randomness.
-        open_channel: opens a channel to a broker.
-        logical_clock: the process's; stamped on control requests.
+        open_channel: opens a gRPC channel to a broker.
+        open_kafka_channel: opens a channel to a broker for a client id, where brokers speak Kafka's protocol among
+            themselves; None: they speak gRPC.
+        logical_clock: the process's; stamped on control requests over gRPC.
     """
 
     def __init__(
@@ -131,9 +135,10 @@ class Controller:
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         open_channel: OpenChannel = open_channel,
+        open_kafka_channel: Callable[[str, str], KafkaChannel] | None = None,
         logical_clock: LogicalClock | None = None,
     ) -> None:
-        self._logical_clock = logical_clock
+        self._logical_clock = logical_clock or LogicalClock(lambda: 0)
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
         self._inter_broker_listener = inter_broker_listener
@@ -143,6 +148,7 @@ class Controller:
         self._now_ms = now_ms
         self._random_bytes = random_bytes
         self._open_channel = open_channel
+        self._open_kafka_channel = open_kafka_channel
         self._stop_at = switch_of(settings)
         self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes, self._stop_at)
         self._term: _Term | None = None
@@ -358,8 +364,7 @@ class Controller:
         return stat if own and decode_controller_epoch(data) == epoch else None
 
     async def _take_over(self, epoch: int, epoch_version: int) -> None:
-        timeout_ms = self._settings.integer("controller.socket.timeout.ms")
-        channels = Channels(timeout_ms, self._responded, self._open_channel, self._logical_clock)
+        channels = Channels(self._responded, self._open_link)
         context = ControllerContext(self._endpoint.broker_id, epoch, epoch_version, self._decision_settings())
         driver = Driver(
             self._zookeeper,
@@ -386,6 +391,14 @@ class Controller:
             return
         if self._settings.flag("auto.leader.rebalance.enable"):
             self._schedule_rebalance(term, FIRST_REBALANCE_SECONDS)
+
+    def _open_link(self, endpoint: Endpoint) -> ControlLink:
+        """Return the link to a broker, by the protocol of the inter-broker listener."""
+        timeout_ms = self._settings.integer("controller.socket.timeout.ms")
+        if self._open_kafka_channel is None:
+            return GrpcControlLink(self._open_channel(endpoint.address), timeout_ms, self._logical_clock)
+        client_id = f"broker-{self._endpoint.broker_id}-controller"
+        return KafkaControlLink(self._open_kafka_channel(endpoint.address, client_id), timeout_ms)
 
     async def _give_up(self, epoch_version: int) -> None:
         """Resign and delete ``/controller``, unless another term has begun."""

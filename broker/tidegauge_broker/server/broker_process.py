@@ -47,6 +47,7 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.registration.grpc_controller import GrpcController
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
@@ -260,9 +261,8 @@ class BrokerProcess:
             lambda: core.broker_epoch,
             lambda: self._controller.active_controller_id,
             self._metadata,
-            self._peers,
+            GrpcController(self._peers, settings, self._logical_clock),
             settings,
-            self._logical_clock,
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
@@ -275,7 +275,7 @@ class BrokerProcess:
             self._now_ms,
             self._logical_clock,
         )
-        self._auto_topics = AutoTopics(self._controller_endpoint, self._peers, settings)
+        self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
         groups = GroupService(self._group_runner, self._transactions, self._metadata, self._auto_topics.create)
@@ -417,10 +417,6 @@ class BrokerProcess:
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
-
-    def _controller_endpoint(self) -> Endpoint | None:
-        controller_id = self._controller.active_controller_id
-        return None if controller_id is None else self._metadata.endpoint(controller_id)
 
     def _session_changed(self, state: SessionState) -> None:
         self._note("session", "ZooKeeper", {"state": state.value})

@@ -1,15 +1,13 @@
 """Control requests: sent in order, one in flight, repeated until they arrive, dropped with their broker.
 
-The wire is replaced by a list; gRPC's channel is opened and never used.
+The wire is replaced by a list.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc.aio
 import pytest
 from tests.waiting import until_async
 
@@ -17,6 +15,7 @@ from tidegauge.control import ControlHeader, Endpoint, PartitionsResponse, StopR
 from tidegauge.errors import ErrorCode
 from tidegauge_controller import channels
 from tidegauge_controller.channels import Channels
+from tidegauge_controller.control_links import Undelivered
 from tidegauge_controller.decisions.steps import ControlRequest
 
 AT_7 = Endpoint(7, "127.0.0.1", 1)
@@ -39,11 +38,10 @@ class Wire:
         self.hold.set()
         self.in_flight = 0
 
-    async def call(self, sender: Any, _stub: Any, message: ControlRequest) -> PartitionsResponse:
-        address = sender._endpoint.address
+    async def call(self, address: str, message: ControlRequest) -> PartitionsResponse:
         if address in self.down:
             await asyncio.sleep(0)
-            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
+            raise Undelivered("there is nobody")
         self.in_flight += 1
         assert self.in_flight == 1, "one request in flight for each broker"
         self.sent.append((address, message.header.broker_epoch))
@@ -55,21 +53,30 @@ class Wire:
         self.responded.append((broker_id, message.header.broker_epoch))
 
 
+class Link:
+    """The way to one broker."""
+
+    def __init__(self, wire: Wire, address: str) -> None:
+        self._wire = wire
+        self._address = address
+
+    async def send(self, request: ControlRequest) -> PartitionsResponse:
+        return await self._wire.call(self._address, request)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
-
-    async def call(sender: Any, stub: Any, message: ControlRequest) -> PartitionsResponse:
-        return await made.call(sender, stub, message)
-
-    monkeypatch.setattr(channels._Sender, "_call", call)
     monkeypatch.setattr(channels, "RETRY_BACKOFF_SECONDS", 0)
     return made
 
 
 @pytest.fixture
 async def queues(wire: Wire) -> AsyncIterator[Channels]:
-    made = Channels(1000, wire.respond)
+    made = Channels(wire.respond, lambda endpoint: Link(wire, endpoint.address))
     yield made
     await made.close()
 

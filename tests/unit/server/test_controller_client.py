@@ -19,6 +19,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server.registration import controller_client
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.registration.grpc_controller import GrpcController
 from tidegauge_controller import wire
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -33,6 +34,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def proposal(at: TopicPartition = A, *isr: int, leader_epoch: int = 0) -> IsrProposal:
     return IsrProposal(at, "id", leader_epoch, isr or (1, 2), 0)
+
+
+def over_grpc(peers: Any) -> GrpcController:
+    return GrpcController(peers, parse_broker_settings(SETTINGS)[0], LogicalClock(lambda: 0))
 
 
 class Controller:
@@ -64,9 +69,8 @@ async def test_an_error_of_the_whole_is_retried_with_the_broker_epoch_of_the_mom
         lambda: next(epochs),
         lambda: controllers.pop(0),
         metadata=_Metadata(),  # type: ignore[arg-type]  # as far as it is asked
-        peers=_Peers(anything),  # type: ignore[arg-type]  # as far as it is asked
+        to_controller=over_grpc(_Peers(anything)),
         settings=parse_broker_settings(SETTINGS)[0],
-        logical_clock=LogicalClock(lambda: 0),
     )
     assert await client.alter_partition([proposal()]) == {A: verdict}
     assert controller.asked == [(7, [A]), (7, [A]), (8, [A])]
@@ -91,9 +95,8 @@ async def test_a_frozen_controller_is_given_up_when_another_one_is_known(monkeyp
         lambda: 7,
         controller_id,
         metadata=_ById(),  # type: ignore[arg-type]  # as far as it is asked
-        peers=Peers(),  # type: ignore[arg-type]  # as far as it is asked
+        to_controller=over_grpc(Peers()),
         settings=parse_broker_settings(SETTINGS)[0],
-        logical_clock=LogicalClock(lambda: 0),
     )
     assert await client.alter_partition([proposal()]) == {A: verdict}
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-import grpc.aio
-
-from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import Values
 from tidegauge.transactions import TRANSACTION_TOPIC
-from tidegauge.v1 import topics_pb2
-from tidegauge_broker.server.replication.peers import Peers
+from tidegauge_controller.admin import NewTopic
 
 _OFFSETS_CONFIGS = ("cleanup.policy=compact", "compression.type=producer")
 _TRANSACTION_CONFIGS = (
@@ -33,13 +30,13 @@ this broker."""
 LOG = logging.getLogger("tidegauge.auto-topics")
 
 
-def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
+def offsets_topic(settings: Values) -> NewTopic:
     """Return __consumer_offsets as a broker with these settings creates it.
 
     The replication factor is exact: with fewer live brokers the topic is not created. Its min.insync.replicas and
     unclean election are the brokers' defaults.
     """
-    return topics_pb2.NewTopic(
+    return NewTopic(
         name=OFFSETS_TOPIC,
         partition_count=settings.integer("offsets.topic.num.partitions"),
         replication_factor=settings.integer("offsets.topic.replication.factor"),
@@ -47,9 +44,9 @@ def offsets_topic(settings: Values) -> topics_pb2.NewTopic:
     )
 
 
-def transaction_topic(settings: Values) -> topics_pb2.NewTopic:
+def transaction_topic(settings: Values) -> NewTopic:
     """Return __transaction_state as a broker with these settings creates it; the replication factor is exact."""
-    return topics_pb2.NewTopic(
+    return NewTopic(
         name=TRANSACTION_TOPIC,
         partition_count=settings.integer("transaction.state.log.num.partitions"),
         replication_factor=settings.integer("transaction.state.log.replication.factor"),
@@ -72,14 +69,12 @@ class AutoTopics:
     """Asks the controller for topics.
 
     Args:
-        controller: where the controller is reached, or None.
-        peers: channels.
+        ask: asks the controller once; returns an error with its message.
         settings: this broker's.
     """
 
-    def __init__(self, controller: Callable[[], Endpoint | None], peers: Peers, settings: Values) -> None:
-        self._controller = controller
-        self._peers = peers
+    def __init__(self, ask: Callable[[NewTopic], Awaitable[tuple[ErrorCode, str]]], settings: Values) -> None:
+        self._ask = ask
         self._settings = settings
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, str] = {}
@@ -90,19 +85,11 @@ class AutoTopics:
             self._in_flight[topic] = asyncio.get_running_loop().create_task(self._create(topic))
 
     async def _create(self, topic: str) -> None:
-        timeout_ms = self._settings.integer("request.timeout.ms")
         try:
-            controller = self._controller()
-            if controller is None:
-                return
             make = _INTERNAL.get(topic)
-            wanted = topics_pb2.NewTopic(name=topic) if make is None else make(self._settings)
-            request = topics_pb2.CreateTopicsRequest(timeout_ms=timeout_ms, topics=[wanted])
-            response = await self._peers.admin(controller.address).CreateTopics(request, timeout=timeout_ms / 1000)
-            if response.topics[0].status.error:
-                self._refused(topic, response.topics[0].status.message)
-        except grpc.aio.AioRpcError as problem:
-            self._refused(topic, problem.details() or problem.code().name)
+            error, message = await self._ask(NewTopic(topic) if make is None else make(self._settings))
+            if error is not ErrorCode.NONE:
+                self._refused(topic, message or error.name)
         finally:
             self._in_flight.pop(topic, None)
 

@@ -10,23 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-import grpc.aio
-
-from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
+from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, Endpoint, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
-from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge.v1 import control_pb2
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
-from tidegauge_broker.server.replication.peers import Peers
-from tidegauge_controller import wire
-
-if TYPE_CHECKING:  # it exists in the stubs only
-    from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+from tidegauge_broker.server.registration.to_controller import NoResponse, ToController
+from tidegauge_controller.admin import NewTopic
 
 LOG = logging.getLogger("tidegauge.controller-client")
 RETRY_SECONDS = 0.05
@@ -37,10 +30,6 @@ _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, Er
 Response = TypeVar("Response")
 
 
-class _NoResponse(Exception):
-    """There was no controller, or it did not respond; the message says which."""
-
-
 class ControllerClient:
     """Requests to the active controller.
 
@@ -49,9 +38,8 @@ class ControllerClient:
         broker_epoch: its registration.
         controller_id: returns the controller's id; None while there is none.
         metadata: where brokers are reached.
-        peers: channels.
+        to_controller: the wire.
         settings: broker settings.
-        logical_clock: goes with the requests, and is advanced by the responses.
     """
 
     def __init__(
@@ -60,39 +48,34 @@ class ControllerClient:
         broker_epoch: Callable[[], int],
         controller_id: Callable[[], int | None],
         metadata: MetadataCache,
-        peers: Peers,
+        to_controller: ToController,
         settings: Values,
-        logical_clock: LogicalClock,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controller_id = controller_id
         self._metadata = metadata
-        self._peers = peers
-        self._logical_clock = logical_clock
-        self._timeout_seconds = settings.integer("request.timeout.ms") / 1000
+        self._to_controller = to_controller
         self._shutdown_retries = settings.integer("controlled.shutdown.max.retries")
         self._shutdown_backoff_seconds = settings.integer("controlled.shutdown.retry.backoff.ms") / 1000
 
-    async def _ask(self, send: Callable[[ControllerServiceAsyncStub], Awaitable[Response]]) -> Response:
+    async def _ask(self, send: Callable[[Endpoint], Coroutine[Any, Any, Response]]) -> Response:
         """Send a request to the active controller; give up when another broker becomes the controller.
 
         Raises:
-            _NoResponse: there is no controller, or it does not respond.
+            NoResponse: there is no controller, or it does not respond.
         """
         controller_id = self._controller_id()
         endpoint = None if controller_id is None else self._metadata.endpoint(controller_id)
         if endpoint is None:
-            raise _NoResponse("there is no controller right now")
-        call = asyncio.ensure_future(send(self._peers.controller(endpoint.address)))
+            raise NoResponse("there is no controller right now")
+        call = asyncio.ensure_future(send(endpoint))
         try:
             while not call.done():
                 await asyncio.wait({call}, timeout=LOOK_AGAIN_SECONDS)
                 if not call.done() and self._controller_id() not in {None, controller_id}:
-                    raise _NoResponse(f"broker {controller_id} is no longer the controller")
+                    raise NoResponse(f"broker {controller_id} is no longer the controller")
             return call.result()
-        except grpc.aio.AioRpcError as problem:
-            raise _NoResponse(problem.details()) from problem
         finally:
             call.cancel()
 
@@ -102,7 +85,7 @@ class ControllerClient:
         while True:
             try:
                 response = await self._alter_partition_once(proposals)
-            except _NoResponse as problem:
+            except NoResponse as problem:
                 if str(problem) != logged:
                     logged = str(problem)
                     LOG.info("AlterPartition: %s", logged)
@@ -114,40 +97,41 @@ class ControllerClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _alter_partition_once(self, proposals: list[IsrProposal]) -> AlterPartitionResponse:
-        def send(stub: ControllerServiceAsyncStub) -> Awaitable[control_pb2.AlterPartitionResponse]:
+        def send(to: Endpoint) -> Coroutine[Any, Any, AlterPartitionResponse]:
             request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), proposals)
-            asked = wire.to_alter_partition(request)
-            asked.logical_time = self._logical_clock.value
-            return stub.AlterPartition(asked, timeout=self._timeout_seconds)
+            return self._to_controller.alter_partition(to, request)
 
-        message = await self._ask(send)
-        self._logical_clock.receive(message.logical_time)
-        return wire.from_alter_partition_response(message)
+        return await self._ask(send)
 
     async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
         """Ask once for a block of producer ids; return error, first id and count."""
-        request = control_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            response = await self._ask(lambda stub: stub.AllocateProducerIds(request, timeout=self._timeout_seconds))
-        except _NoResponse as problem:
+            return await self._ask(
+                lambda to: self._to_controller.allocate_producer_ids(to, self._broker_id, self._broker_epoch())
+            )
+        except NoResponse as problem:
             LOG.info("AllocateProducerIds: %s", problem)
             return ErrorCode.NOT_CONTROLLER, 0, 0
-        return wire.from_error(response.error), response.first_producer_id, response.count
+
+    async def create_topic(self, topic: NewTopic) -> tuple[ErrorCode, str]:
+        """Ask once for a topic; return an error with its message."""
+        try:
+            return await self._ask(lambda to: self._to_controller.create_topic(to, topic))
+        except NoResponse as problem:
+            return ErrorCode.NOT_CONTROLLER, str(problem)
 
     async def controlled_shutdown(self) -> bool:
         """Have this broker's leaders moved away. False when that did not succeed in the configured attempts."""
-        request = control_pb2.ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         for attempt in range(self._shutdown_retries):
             if attempt > 0:
                 await asyncio.sleep(self._shutdown_backoff_seconds)
-            request.logical_time = self._logical_clock.value
             try:
-                response = await self._ask(lambda stub: stub.ControlledShutdown(request, timeout=self._timeout_seconds))
-            except _NoResponse as problem:
+                error, remaining = await self._ask(
+                    lambda to: self._to_controller.controlled_shutdown(to, self._broker_id, self._broker_epoch())
+                )
+            except NoResponse as problem:
                 LOG.warning("Controlled shutdown: %s", problem)
                 continue
-            self._logical_clock.receive(response.logical_time)
-            error, remaining = wire.from_remaining_partitions(response)
             if error is ErrorCode.NONE and not remaining:
                 return True
             LOG.warning(

@@ -1,0 +1,153 @@
+"""How a control request reaches a broker: over gRPC, or over Kafka's own protocol to its inter-broker listener.
+
+Contract: ``send`` returns the broker's response, or raises ``Undelivered``: it may or may not have arrived, and may be
+sent again. One request at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+import grpc.aio
+
+from tidegauge.control import (
+    Endpoint,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
+from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.logical_clock import LogicalClock
+from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
+from tidegauge_controller import wire
+from tidegauge_controller.decisions.steps import ControlRequest
+from tidegauge_controller.kafka_wire import leader_and_isr, stop_replica, update_metadata
+
+if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub
+
+
+class Undelivered(Exception):
+    """A request did not arrive, or there was no response to it; the text says why."""
+
+
+class ControlLink(Protocol):
+    """See the module."""
+
+    async def send(self, request: ControlRequest) -> PartitionsResponse:
+        """Send a request.
+
+        Raises:
+            Undelivered: see the module.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
+OpenLink = Callable[[Endpoint], ControlLink]
+"""Makes the link to a broker; it connects when it is first needed."""
+
+
+class GrpcControlLink:
+    """A link over gRPC.
+
+    Args:
+        channel: to the broker.
+        timeout_ms: of one attempt.
+        logical_clock: stamped on requests, and advanced by responses.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, timeout_ms: int, logical_clock: LogicalClock) -> None:
+        self._channel = channel
+        self._timeout_seconds = timeout_ms / 1000
+        self._clock = logical_clock
+        # It is one class; the generated types know it under two names.
+        self._stub: ControlServiceAsyncStub = ControlServiceStub(channel)  # type: ignore[assignment]  # see above
+
+    async def send(self, request: ControlRequest) -> PartitionsResponse:
+        """Send a request."""
+        try:
+            return await self._call(request)
+        except grpc.aio.AioRpcError as problem:
+            raise Undelivered(problem.details()) from problem
+
+    async def _call(self, request: ControlRequest) -> PartitionsResponse:
+        timeout = self._timeout_seconds
+        match request:
+            case LeaderAndIsrRequest():
+                roles = wire.to_leader_and_isr(request)
+                roles.header.logical_time = self._clock.value
+                taken = await self._stub.LeaderAndIsr(roles, timeout=timeout)
+                self._clock.receive(taken.logical_time)
+                return wire.from_partitions_response(taken)
+            case UpdateMetadataRequest():
+                metadata = wire.to_update_metadata(request)
+                metadata.header.logical_time = self._clock.value
+                updated = await self._stub.UpdateMetadata(metadata, timeout=timeout)
+                self._clock.receive(updated.logical_time)
+                return PartitionsResponse(wire.from_error(updated.error))
+            case StopReplicaRequest():
+                stop = wire.to_stop_replica(request)
+                stop.header.logical_time = self._clock.value
+                stopped = await self._stub.StopReplica(stop, timeout=timeout)
+                self._clock.receive(stopped.logical_time)
+                return wire.from_partitions_response(stopped)
+            case _:
+                assert_never(request)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+
+class KafkaControlLink:
+    """A link over Kafka's protocol, in the versions of ``inter.broker.protocol.version`` 3.9.
+
+    The logical clock does not travel. Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch.
+
+    Args:
+        channel: to the broker's inter-broker listener.
+        timeout_ms: of one attempt.
+    """
+
+    def __init__(self, channel: KafkaChannel, timeout_ms: int) -> None:
+        self._channel = channel
+        self._timeout_seconds = timeout_ms / 1000
+
+    async def send(self, request: ControlRequest) -> PartitionsResponse:
+        """Send a request."""
+        try:
+            return await self._call(request)
+        except TidegaugeError as problem:
+            raise Undelivered(problem.message) from problem
+
+    async def _call(self, request: ControlRequest) -> PartitionsResponse:
+        match request:
+            case LeaderAndIsrRequest():
+                taken = await self._request(
+                    apis.LEADER_AND_ISR, leader_and_isr.to_request(request), leader_and_isr.VERSION
+                )
+                return leader_and_isr.from_response(request, taken)
+            case UpdateMetadataRequest():
+                updated = await self._request(
+                    apis.UPDATE_METADATA, update_metadata.to_request(request), update_metadata.VERSION
+                )
+                return PartitionsResponse(ErrorCode.of(updated.error_code))
+            case StopReplicaRequest():
+                stopped = await self._request(apis.STOP_REPLICA, stop_replica.to_request(request), stop_replica.VERSION)
+                return stop_replica.from_response(stopped)
+            case _:
+                assert_never(request)
+
+    async def _request(self, key: int, message: Any, version: int) -> Any:
+        return await self._channel.request(key, message, self._timeout_seconds, at_most=version, at_least=version)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
