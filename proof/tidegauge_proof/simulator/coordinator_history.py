@@ -54,17 +54,28 @@ class History:
     died_with: set[str] = field(default_factory=set[str])
     story: list[str] = field(default_factory=list[str])
 
-    def play(self, steps: int, step: Callable[[], str], heal: Callable[[], None], *, tells: bool) -> None:
+    def play(
+        self,
+        steps: int,
+        step: Callable[[], str],
+        heal: Callable[[], None],
+        *,
+        tells: bool,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Do the steps, then heal; keep the first violation, which ends the history.
 
         Args:
-            steps: how many.
+            steps: how many at most.
             step: does one, and returns it in words.
             heal: ends the faults, and checks what is left.
             tells: whether to keep the words.
+            is_over: whether no further step is to be done.
         """
         try:
             for _ in range(steps):
+                if is_over():
+                    break
                 self.steps += 1
                 words = step()
                 if tells:
