@@ -20,7 +20,7 @@ QUICK = (
     ("PrepareCommit replicated", "kill", "transactions"),
     ("some markers committed", "kill-silently", "transactions"),
     ("marker of offsets appended", "kill", "offsets"),
-    ("markers answered", "kill-silently", "transactions"),
+    ("markers responded to", "kill-silently", "transactions"),
     ("CompleteCommit appended", "pause", "transactions"),
 )
 """A tenth of a second or so each; the others run in ``make test-long``."""

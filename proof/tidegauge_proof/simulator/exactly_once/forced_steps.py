@@ -1,4 +1,4 @@
-"""The steps of a transaction's life at which a fault can be forced (``forced_history``), and how they are recognised.
+"""The steps of a transaction at which a fault can be forced (``forced_history``), each with how it is recognised.
 
 A record is *appended* while its leader alone has it, *replicated* while a follower has it too and the leader does not
 know that it is committed, *acknowledged* while the response that says so is on its way to the client.
@@ -205,7 +205,7 @@ STEPS: Mapping[str, Reached] = {
         _SUCCEEDED,
     ),
     "verification sent": lambda watch: watch.is_verifying and watch.is_on_its_way(kind="AddPartitionsToTxn"),
-    "verification answered": lambda watch: watch.is_verifying and watch.is_on_its_way("AddPartitionsToTxnResult"),
+    "verification responded to": lambda watch: watch.is_verifying and watch.is_on_its_way("AddPartitionsToTxnResult"),
     **_phases("data", _DATA, _batch(is_marker=False), "of the batch of", "NONE"),
     **_phases("AddOffsetsToTxn", _STATE, _record(ONGOING, with_offsets=True), "AddOffsetsToTxnResult", _SUCCEEDED),
     **_phases("TxnOffsetCommit", _GROUPS, _batch(is_marker=False), "TxnOffsetCommitResult", _SUCCEEDED),
@@ -219,7 +219,7 @@ STEPS: Mapping[str, Reached] = {
     "some markers committed": lambda watch: _some_marked(watch, committed=True),
     **_phases("marker of data", _DATA, _batch(is_marker=True)),
     **_phases("marker of offsets", _GROUPS, _batch(is_marker=True)),
-    "markers answered": lambda watch: watch.is_on_its_way("response to the markers"),
+    "markers responded to": lambda watch: watch.is_on_its_way("response to the markers"),
     **_phases("CompleteCommit", _STATE, _record(COMPLETE_COMMIT)),
     **_phases("CompleteAbort", _STATE, _record(COMPLETE_ABORT)),
 }
@@ -227,7 +227,7 @@ STEPS: Mapping[str, Reached] = {
 FENCING: Mapping[str, Reached] = {
     **_phases("epoch fence", _STATE, _record(PREPARE_ABORT, fences=True)),
     "markers of the fence sent": STEPS["markers sent"],
-    "markers of the fence answered": STEPS["markers answered"],
+    "markers of the fence responded to": STEPS["markers responded to"],
     "end of the fence appended": STEPS["CompleteAbort appended"],
     "end of the fence replicated": STEPS["CompleteAbort replicated"],
 }
