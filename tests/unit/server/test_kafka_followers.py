@@ -11,9 +11,9 @@ from kafka_service import FakeService, ask, versions
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
-from tidegauge_broker.server.wire.kafka.handlers.common import topic_id_text
 from tidegauge_broker.server.wire.kafka.sessions import EVICTION_MS, Asked, FetchSessionCache, Opened, Place
 
 TOPIC_ID = bytes(range(16))
