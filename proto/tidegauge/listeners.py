@@ -75,6 +75,18 @@ class Listeners(NamedTuple):
         """Security protocol between brokers."""
         return self.protocols[self.inter_broker.name]
 
+    @property
+    def inter_broker_wire(self) -> str:
+        """Wire protocol between brokers: KAFKA or GRPC."""
+        return self.wires[self.inter_broker.name]
+
+    @property
+    def grpc_among_brokers(self) -> Listener:
+        """Listener at which brokers reach one another for what only gRPC has: the inter-broker listener if it can."""
+        if self.inter_broker_wire == GRPC:
+            return self.inter_broker
+        return next(one for one in self.advertised if self.wires[one.name] == GRPC)
+
     def bound_by(self, wire: str) -> tuple[Listener, ...]:
         """Return the listeners that speak this wire protocol."""
         return tuple(listener for listener in self.bound if self.wires[listener.name] == wire)

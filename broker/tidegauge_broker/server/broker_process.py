@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.control import Endpoint, IsrProposal
-from tidegauge.listeners import GRPC, Listeners
+from tidegauge.listeners import GRPC, KAFKA, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, SSL, Security
@@ -38,8 +38,10 @@ from tidegauge_broker.replica.verification import ProducerBatch, VerificationGua
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
+from tidegauge_broker.server.coordinators.kafka_transactions import KafkaTransactions
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
-from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
+from tidegauge_broker.server.coordinators.transaction_peers import OtherBrokers, TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
@@ -50,7 +52,11 @@ from tidegauge_broker.server.registration.controller_client import AlterPartitio
 from tidegauge_broker.server.registration.grpc_controller import GrpcController
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replication.effect_host import Outlets
-from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
+from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.grpc_links import GrpcLinks
+from tidegauge_broker.server.replication.kafka_links import KafkaLinks
+from tidegauge_broker.server.replication.kafka_peers import KafkaPeers
+from tidegauge_broker.server.replication.leader_link import FetcherIdentity, Links
 from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
@@ -91,7 +97,13 @@ class BrokerIdentity:
 
     @property
     def to_brokers(self) -> Security:
-        """Security of its connections to other brokers."""
+        """Security of its gRPC connections to other brokers."""
+        listeners = self.listeners
+        return self.security if listeners.protocols[listeners.grpc_among_brokers.name] == SSL else PLAIN
+
+    @property
+    def to_brokers_over_kafka(self) -> Security:
+        """Security of its connections to other brokers that speak Kafka's protocol."""
         return self.security if self.listeners.inter_broker_protocol == SSL else PLAIN
 
     @property
@@ -113,9 +125,13 @@ class BrokerProcess:
         self._settings = self._layers.live
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
-        self._metadata = MetadataCache()
-        self._seams = seams_of(settings, identity.broker_id, self._metadata, identity.to_brokers)
+        speaks_kafka = identity.listeners.inter_broker_wire == KAFKA
+        self._metadata = MetadataCache(identity.listeners.grpc_among_brokers.name if speaks_kafka else "")
+        self._seams = seams_of(
+            settings, identity.broker_id, self._metadata, identity.to_brokers, identity.to_brokers_over_kafka
+        )
         self._peers = Peers(self._seams.open_channel)
+        self._kafka_peers = KafkaPeers(identity.broker_id, self._seams.open_kafka_channel)
         self._logical_clock = LogicalClock(self._now_ms.microseconds)
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
@@ -154,6 +170,7 @@ class BrokerProcess:
         resources.callback(self._note_stopped)
         resources.callback(self._pool.shutdown)
         resources.push_async_callback(self._peers.close)
+        resources.callback(self._kafka_peers.close)
         resources.push_async_callback(self._seams.close)
         await self._connect()
         resources.push_async_callback(self._zookeeper.close)
@@ -266,15 +283,9 @@ class BrokerProcess:
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
-        self._fetchers = Fetchers(
-            self._replicas,
-            self._metadata,
-            self._peers,
-            FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch),
-            settings,
-            self._now_ms,
-            self._logical_clock,
-        )
+        follower = FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch)
+        over_grpc = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
+        self._fetchers = Fetchers(self._replicas, self._links(over_grpc, follower), settings, self._now_ms)
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
@@ -303,6 +314,7 @@ class BrokerProcess:
                 self._service,
                 self._replicas,
                 self._fetchers,
+                over_grpc,
                 self._logs,
                 self._zookeeper,
                 self._in_pool,
@@ -311,12 +323,21 @@ class BrokerProcess:
             )
         )
 
+    def _links(self, over_grpc: GrpcLinks, follower: FetcherIdentity) -> Links:
+        """Return what fetchers reach leaders with, by the protocol of the inter-broker listener."""
+        if self._identity.listeners.inter_broker_wire == GRPC:
+            return over_grpc
+        return KafkaLinks(
+            self._metadata.address, self._seams.open_kafka_channel, follower, self._settings, self._replicas.topic_id
+        )
+
     def _assemble_transactions(self) -> None:
         """Put the transaction coordinator together, and what verifies transactional appends with the others."""
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
-        peers = TransactionPeers(
-            self._identity.broker_id, metadata, self._peers, settings, self._logical_clock, self._seams.gate()
-        )
+        others: OtherBrokers = GrpcTransactions(metadata.grpc_address, self._peers, settings, self._logical_clock)
+        if self._identity.listeners.inter_broker_wire == KAFKA:
+            others = KafkaTransactions(metadata.address, self._kafka_peers, settings)
+        peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
         around = Surroundings(self._producer_ids.next, metadata, peers.send_markers)
         self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
         self._transactions = peers.service = TransactionService(

@@ -12,12 +12,14 @@ from typing import Any
 
 import grpc.aio
 
+from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.security import PLAIN, Security
 from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.gate import Gate
@@ -32,6 +34,7 @@ class Parts:
     service: BrokerService
     replicas: ReplicaManager
     fetchers: Fetchers
+    links: GrpcLinks
     logs: LogManager
     zookeeper: ZooKeeper
     in_log_pool: Callable[[Callable[[], None]], Awaitable[None]]
@@ -43,11 +46,13 @@ class Seams:
     """The seams of a plain broker.
 
     Args:
-        security: of the connections to other brokers.
+        security: of the gRPC connections to other brokers.
+        over_kafka: of those that speak Kafka's protocol.
     """
 
-    def __init__(self, security: Security = PLAIN) -> None:
+    def __init__(self, security: Security = PLAIN, over_kafka: Security = PLAIN) -> None:
         self._security = security
+        self._dialer = Dialer(over_kafka)
 
     def disk_of(self, directory: Path) -> Disk:
         """Return what changes the files of a log directory."""
@@ -57,6 +62,10 @@ class Seams:
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """Open a channel to another broker."""
         return open_channel(address, self._security)
+
+    def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
+        """Open a channel to the Kafka listener of another broker."""
+        return KafkaChannel(address, client_id, self._dialer)
 
     def dial(self) -> Dial | None:
         """Return what opens kazoo's connections; None: kazoo itself."""
@@ -81,10 +90,16 @@ class Seams:
         """Stop: the broker ends, and its ZooKeeper session is closed."""
 
 
-def seams_of(settings: Values, broker_id: int, metadata: MetadataCache, security: Security = PLAIN) -> Seams:
+def seams_of(
+    settings: Values,
+    broker_id: int,
+    metadata: MetadataCache,
+    security: Security = PLAIN,
+    over_kafka: Security = PLAIN,
+) -> Seams:
     """Return the lab's seams if ``lab.enable`` is set, else plain ones."""
     if not settings.flag("lab.enable"):
-        return Seams(security)
+        return Seams(security, over_kafka)
     from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it
 
-    return Lab(settings, broker_id, metadata, security)
+    return Lab(settings, broker_id, metadata, security, over_kafka)

@@ -54,7 +54,9 @@ from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.effect_host import Outlets
-from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers
+from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.grpc_links import GrpcLinks
+from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
@@ -281,20 +283,15 @@ class HostileBroker:
         """The lab's hand in this broker; its own fetchers do nothing, so that only steps go out."""
         channel: Any = _NoChannel()
         identity = FetcherIdentity(0, CLUSTER, lambda: 1)
-        self._fetchers = Fetchers(
-            self.replicas,
-            self.metadata,
-            Peers(lambda _address: channel),
-            identity,
-            self._layers.live,
-            lambda: NOW_MS,
-            self.clock,
-        )
+        peers = Peers(lambda _address: channel)
+        links = GrpcLinks(self.metadata.grpc_address, peers, identity, self._layers.live, self.clock)
+        self._fetchers = Fetchers(self.replicas, links, self._layers.live, lambda: NOW_MS)
         zookeeper: Any = _NoSession()
         parts = Parts(
             service=self.service,
             replicas=self.replicas,
             fetchers=self._fetchers,
+            links=links,
             logs=self.logs,
             zookeeper=zookeeper,
             in_log_pool=in_pool,
@@ -304,7 +301,7 @@ class HostileBroker:
         self.faults = FaultTable(0, DiskFaults())
         return LabServicer(
             parts,
-            Holds(self._fetchers, describing(parts)),
+            Holds(self._fetchers, links, describing(parts)),
             self.faults,
             RuleTable(0),
             ReplicationServicer(self.service, "PLAINTEXT"),

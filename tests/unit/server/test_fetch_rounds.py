@@ -10,60 +10,37 @@ from tidegauge.errors import ErrorCode
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.settings import parse_broker_settings
 from tidegauge.v1 import common_pb2, fetch_pb2, offsets_pb2
-from tidegauge_broker.replica.messages import EpochRound, FetchRound
-from tidegauge_broker.server.replication.fetchers import FetcherIdentity, Fetchers, RoundFailed
+from tidegauge_broker.replica.messages import EpochRound
+from tidegauge_broker.server.replication.grpc_links import GrpcLinks
+from tidegauge_broker.server.replication.leader_link import FetcherIdentity, RoundFailed
 
-
-class Manager:
-    """Notes what the core is given."""
-
-    def __init__(self) -> None:
-        self.given: list[tuple[Any, ...]] = []
-
-    def fetch_response_received(self, *given: Any) -> None:
-        self.given.append(given)
-
-    def epoch_ends_received(self, *given: Any) -> None:
-        self.given.append(given)
-
-
-class Metadata:
-    def endpoint(self, broker_id: int) -> None:
-        """No broker lives."""
+EPOCHS = EpochRound(8, 1, ())
 
 
 @pytest.fixture
-def fetchers() -> Fetchers:
+def links() -> GrpcLinks:
     identity = FetcherIdentity(2, "cluster", lambda: 1)
     settings, _ = parse_broker_settings({})
-    clock = LogicalClock(lambda: 0)
-    return Fetchers(
-        cast("Any", Manager()), cast("Any", Metadata()), cast("Any", None), identity, settings, lambda: 0, clock
-    )
+    return GrpcLinks(lambda _: None, cast("Any", None), identity, settings, LogicalClock(lambda: 0))
 
 
-FETCH, EPOCHS = FetchRound(7, 1, ()), EpochRound(8, 1, ())
-
-
-def test_what_a_round_brings_is_later_than_what_its_leader_had_done(fetchers: Fetchers) -> None:
+def test_what_a_round_brings_is_later_than_what_its_leader_had_done(links: GrpcLinks) -> None:
     """Else the timeline shows a record on the follower before it is on the leader (docs/events.md, causal order)."""
-    fetchers.take_fetch(FETCH, fetch_pb2.ReplicaFetchResponse(logical_time=50))
-    assert fetchers.logical_clock.tick() == 51
-    fetchers.take_epochs(EPOCHS, offsets_pb2.OffsetsForLeaderEpochResponse(logical_time=90))
-    assert fetchers.logical_clock.tick() == 91
-    assert fetchers.epoch_request(EPOCHS).logical_time == 91
-    assert cast("Any", fetchers.manager).given == [(1, 7, []), (1, 8, [])]
+    assert links.fetched(fetch_pb2.ReplicaFetchResponse(logical_time=50)) == []
+    assert links.logical_clock.tick() == 51
+    assert links.epoch_ends(offsets_pb2.OffsetsForLeaderEpochResponse(logical_time=90)) == []
+    assert links.logical_clock.tick() == 91
+    assert links.epoch_request(EPOCHS).logical_time == 91
 
 
-def test_a_leader_that_refuses_the_whole_fails_the_round_and_the_core_is_given_nothing(fetchers: Fetchers) -> None:
+def test_a_leader_that_refuses_the_whole_fails_the_round_and_the_core_is_given_nothing(links: GrpcLinks) -> None:
     refused = fetch_pb2.ReplicaFetchResponse(error=common_pb2.ERROR_CODE_STALE_BROKER_EPOCH, error_message="stale")
     with pytest.raises(RoundFailed, match="stale") as failed:
-        fetchers.take_fetch(FETCH, refused)
+        links.fetched(refused)
     assert failed.value.error is ErrorCode.STALE_BROKER_EPOCH
-    assert cast("Any", fetchers.manager).given == []
 
 
-def test_a_leader_that_is_not_live_is_not_asked(fetchers: Fetchers) -> None:
+def test_a_leader_that_is_not_live_is_not_asked(links: GrpcLinks) -> None:
     with pytest.raises(RoundFailed, match="leader 1 is not among the live brokers") as failed:
-        fetchers.address_of(1)
+        links.address_of(1)
     assert failed.value.error is ErrorCode.BROKER_NOT_AVAILABLE

@@ -15,6 +15,7 @@ from tidegauge.transaction_marker import Outcome, TransactionMarker
 from tidegauge.transactions import AddPartitionsToTxn
 from tidegauge.v1 import common_pb2, transactions_pb2
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction, WriteMarkers
+from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
 
@@ -60,17 +61,10 @@ class Service:
 
 
 def peers_with(gate: FakeGate | None, stub: Any = None) -> tuple[TransactionPeers, Service]:
-    metadata = SimpleNamespace(endpoint=lambda _: SimpleNamespace(address="h:1"))
     channels = SimpleNamespace(transactions=lambda _: stub)
     settings = SimpleNamespace(integer=lambda _: 1_000)
-    found = TransactionPeers(
-        1,
-        cast("Any", metadata),
-        cast("Any", channels),
-        cast("Any", settings),
-        LogicalClock(lambda: 0),
-        cast("Any", gate),
-    )
+    others = GrpcTransactions(lambda _: "h:1", cast("Any", channels), cast("Any", settings), LogicalClock(lambda: 0))
+    found = TransactionPeers(1, others, cast("Any", gate))
     service = Service()
     found.service = cast("Any", service)
     return found, service

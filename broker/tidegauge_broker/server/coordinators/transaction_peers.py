@@ -2,33 +2,24 @@
 
 A broker asks itself through the same service, without the network but through the same gate, so that faults meet what
 it sends itself as in Kafka, where that goes through a socket. No response in ``request.timeout.ms``, or a connection
-that fails, is no response: the callers try again.
+that fails, is no response: the callers try again. The others are asked over gRPC or over Kafka's protocol:
+``grpc_transactions``, ``kafka_transactions``.
 Source: TransactionMarkerChannelManager, AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import grpc.aio
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import ErrorCode
-from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
-from tidegauge.settings import Values
-from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxn
-from tidegauge.v1 import transactions_pb2
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction, WriteMarkers
-from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
-from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.service.admission import through
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
-from tidegauge_controller import wire
 
 if TYPE_CHECKING:
     from tidegauge_broker.server.service.transaction_service import TransactionService
@@ -37,15 +28,26 @@ LOG = logging.getLogger("tidegauge.transactions")
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
+class OtherBrokers(Protocol):
+    """Asks other brokers about transactions."""
+
+    async def write_markers(
+        self, broker_id: int, markers: Sequence[MarkersOfTransaction]
+    ) -> Mapping[int, Errors] | None:
+        """Have a leader write markers; return errors by producer id and partition, None without a response."""
+        ...
+
+    async def verify(self, broker_id: int, wanted: Sequence[AddPartitionsToTxn]) -> Sequence[Errors] | None:
+        """Ask a coordinator whether partitions are in transactions; return the errors of each, None: no response."""
+        ...
+
+
 class TransactionPeers:
     """See the module.
 
     Args:
         broker_id: this broker.
-        metadata: where the others are reached.
-        peers: channels to them.
-        settings: this broker's.
-        logical_clock: goes with the markers, and is advanced by the responses.
+        others: asks the other brokers.
         gate: before what the broker sends to itself; None: there is none.
 
     Attributes:
@@ -54,64 +56,22 @@ class TransactionPeers:
 
     service: TransactionService
 
-    def __init__(
-        self,
-        broker_id: int,
-        metadata: MetadataCache,
-        peers: Peers,
-        settings: Values,
-        logical_clock: LogicalClock,
-        gate: Gate | None = None,
-    ) -> None:
+    def __init__(self, broker_id: int, others: OtherBrokers, gate: Gate | None = None) -> None:
         self._broker_id = broker_id
-        self._metadata = metadata
-        self._peers = peers
-        self._settings = settings
-        self._logical_clock = logical_clock
+        self._others = others
         self._gate = gate
-
-    @property
-    def _timeout_seconds(self) -> float:
-        return self._settings.integer("request.timeout.ms") / 1000
 
     async def send_markers(self, effect: WriteMarkers) -> Mapping[int, Errors] | None:
         """Have a broker write markers; return errors by producer id and partition, None without a response."""
         if effect.broker_id == self._broker_id:
             return await self._write_own(effect.markers)
-        endpoint = self._metadata.endpoint(effect.broker_id)
-        if endpoint is None:
-            return None
-        request = transactions_pb2.WriteMarkersRequest(
-            markers=[to_marker(one) for one in effect.markers], logical_time=self._logical_clock.value
-        )
-        try:
-            response = await self._peers.transactions(endpoint.address).WriteMarkers(
-                request, timeout=self._timeout_seconds
-            )
-        except grpc.aio.AioRpcError as problem:
-            LOG.info("WriteMarkers to broker %d: %s", effect.broker_id, problem.details())
-            return None
-        self._logical_clock.receive(response.logical_time)
-        found: dict[int, dict[TopicPartition, ErrorCode]] = {}
-        for one in response.markers:
-            found.setdefault(one.producer_id, {}).update(errors_of(one.partitions))
-        return found
+        return await self._others.write_markers(effect.broker_id, effect.markers)
 
     async def send_verifications(self, broker_id: int, wanted: Sequence[AddPartitionsToTxn]) -> Sequence[Errors] | None:
         """Ask a coordinator whether partitions are in transactions; return the errors of each, None: no response."""
         if broker_id == self._broker_id:
             return await self._verify_own(wanted)
-        endpoint = self._metadata.endpoint(broker_id)
-        if endpoint is None:
-            return None
-        stub = self._peers.transactions(endpoint.address)
-        calls = [stub.AddPartitions(_to_verification(one), timeout=self._timeout_seconds) for one in wanted]
-        try:
-            responses = await asyncio.gather(*calls)
-        except grpc.aio.AioRpcError as problem:
-            LOG.info("AddPartitions to broker %d: %s", broker_id, problem.details())
-            return None
-        return [_verified(one, response) for one, response in zip(wanted, responses, strict=True)]
+        return await self._others.verify(broker_id, wanted)
 
     async def _write_own(self, markers: Sequence[MarkersOfTransaction]) -> Mapping[int, Errors] | None:
         """Write markers here."""
@@ -179,37 +139,3 @@ class _OwnForm:
 
     def discard(self, response: Any) -> None:
         """Release nothing: such a response is plain values."""
-
-
-def _verified(wanted: AddPartitionsToTxn, response: transactions_pb2.AddPartitionsResponse) -> Errors:
-    """Return the errors of a verification's partitions; an error of the whole is that of each."""
-    error = wire.from_error(response.status.error)
-    return errors_of(response.partitions) if error is ErrorCode.NONE else dict.fromkeys(wanted.partitions, error)
-
-
-def _to_verification(wanted: AddPartitionsToTxn) -> transactions_pb2.AddPartitionsRequest:
-    return transactions_pb2.AddPartitionsRequest(
-        transactional_id=wanted.transactional_id or "",
-        producer_id=wanted.producer_id,
-        producer_epoch=wanted.producer_epoch,
-        partitions=[transactions_pb2.TransactionPartition(topic=t, partition=p) for t, p in wanted.partitions],
-        verify_only=True,
-        forwarded=True,
-    )
-
-
-def to_marker(one: MarkersOfTransaction) -> transactions_pb2.Marker:
-    """Convert a marker and its partitions."""
-    marker = one.marker
-    return transactions_pb2.Marker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        committed=marker.outcome is Outcome.COMMIT,
-        coordinator_epoch=marker.coordinator_epoch,
-        partitions=[transactions_pb2.TransactionPartition(topic=t, partition=p) for t, p in one.partitions],
-    )
-
-
-def errors_of(partitions: Sequence[transactions_pb2.TransactionPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Convert the errors of a response."""
-    return {TopicPartition(one.topic, one.partition): wire.from_error(one.status.error) for one in partitions}

@@ -21,11 +21,11 @@ from tidegauge_broker.server.lab.fault_table import OUT, End, FaultTable
 from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY
 from tidegauge_controller.channels import open_channel
 
+REFUSED = "refused by the lab"
+
 
 def _refused() -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(
-        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "refused by the lab"
-    )
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), REFUSED)
 
 
 class _InFlight:
@@ -191,7 +191,7 @@ class LabStream:
 
     async def details(self) -> str:
         """Return why the stream ended."""
-        return "refused by the lab" if self._in_flight.is_partitioned else str(await self._real.details())
+        return REFUSED if self._in_flight.is_partitioned else str(await self._real.details())
 
     def cancel(self) -> bool:
         """End the stream."""

@@ -5,8 +5,9 @@ Rules:
        the process ends. A held partition is left out of the fetchers' rounds; ``hold`` returns when no round that
        names it is in flight.
     2. A step is one round of the partition alone, on a stream of its own: request, response (after its wait in the
-       purgatory), append. It is a fetcher's round (``Fetchers``: requests, timeout, what the core is given), except for
-       the stream, on which the leader also reports its replica before and after.
+       purgatory), append. It is a fetcher's round (``Fetchers``: timeout, what the core is given), except for the
+       stream, on which the leader also reports its replica before and after. Steps go over gRPC, whatever protocol the
+       fetchers speak; a leader that has no gRPC listener (Apache Kafka) can't be asked by one.
     3. A step until the request ends when the leader has taken it. The leader holds the response back: it is lost if
        either broker dies or the connection breaks. The next step, or the release, ends the round; if the follower has
        started again meanwhile (another leader, another epoch), that response is ignored and a new round begins.
@@ -28,7 +29,9 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_broker.replica.messages import EpochRound, FetchRound, ReplicaView, Wait
-from tidegauge_broker.server.replication.fetchers import Fetchers, RoundFailed
+from tidegauge_broker.server.replication.fetchers import Fetchers
+from tidegauge_broker.server.replication.grpc_links import GrpcLinks
+from tidegauge_broker.server.replication.leader_link import RoundFailed
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_controller import wire
 
@@ -76,12 +79,16 @@ class Holds:
 
     Args:
         fetchers: the broker's; from now on they leave held partitions out.
+        links: the messages of a step, and the way to the leader.
         describe: says what this broker's replica of a partition is now; None where it has none.
         held: those that are held from the start.
     """
 
-    def __init__(self, fetchers: Fetchers, describe: Describe, held: Iterable[TopicPartition] = ()) -> None:
+    def __init__(
+        self, fetchers: Fetchers, links: GrpcLinks, describe: Describe, held: Iterable[TopicPartition] = ()
+    ) -> None:
         self._fetchers = fetchers
+        self._links = links
         self._describe = describe
         self._manager = fetchers.manager
         self._held: dict[TopicPartition, _Hold] = {at: _Hold() for at in held}
@@ -246,7 +253,7 @@ class Holds:
     async def _ask(self, chosen: _Round, response: lab_pb2.StepFetchResponse, *, hold_response: bool) -> _Asked:
         """Send the round's request; returns when the leader has taken it."""
         # The stub class is one; the generated types know it under two names.
-        channel = self._fetchers.peers.new_channel(self._fetchers.address_of(chosen.leader))
+        channel = self._links.peers.new_channel(self._links.address_of(chosen.leader))
         stub: LabServiceAsyncStub = LabServiceStub(channel)  # type: ignore[assignment]  # see above
         asked = _Asked(stub.SteppedRound(), channel, chosen)
         try:
@@ -260,21 +267,21 @@ class Holds:
 
     def _request(self, chosen: _Round, *, hold_response: bool) -> lab_pb2.SteppedRoundRequest:
         if isinstance(chosen, EpochRound):
-            question = self._fetchers.epoch_request(chosen)
+            question = self._links.epoch_request(chosen)
             return lab_pb2.SteppedRoundRequest(epoch_question=question, keep_response=hold_response)
-        request = self._fetchers.request_for(chosen, first=True)
+        request = self._links.request_for(chosen, first=True)
         request.partitions.extend(convert.to_fetch_partition(item) for item in chosen.partitions)
         return lab_pb2.SteppedRoundRequest(fetch=request, keep_response=hold_response)
 
     def _take(self, chosen: _Round, message: lab_pb2.SteppedRoundResponse, response: lab_pb2.StepFetchResponse) -> None:
         """Give the leader's response to the core, and say what it was."""
         if isinstance(chosen, EpochRound):
-            self._fetchers.take_epochs(chosen, message.epoch_end)
+            self._fetchers.take_epochs(chosen, self._links.epoch_ends(message.epoch_end))
             for end in message.epoch_end.partitions[:1]:
                 response.epoch_result.CopyFrom(end)
                 response.error, response.error_message = end.error, end.error_message
             return
-        self._fetchers.take_fetch(chosen, message.fetch)
+        self._fetchers.take_fetch(chosen, self._links.fetched(message.fetch))
         for result in message.fetch.partitions[:1]:
             response.records_bytes = len(result.records)
             response.fetch_result.CopyFrom(result)

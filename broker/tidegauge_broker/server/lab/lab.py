@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
@@ -22,6 +23,7 @@ from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
+from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
@@ -36,8 +38,10 @@ from tidegauge_controller.zookeeper import Dial
 class Lab(Seams):
     """The lab's hand in one broker."""
 
-    def __init__(self, settings: Values, broker_id: int, metadata: MetadataCache, security: Security) -> None:
-        super().__init__(security)
+    def __init__(
+        self, settings: Values, broker_id: int, metadata: MetadataCache, security: Security, over_kafka: Security
+    ) -> None:
+        super().__init__(security, over_kafka)
         self._settings = settings
         self._disk_faults = DiskFaults()
         self._faults = FaultTable(broker_id, self._disk_faults)
@@ -57,6 +61,10 @@ class Lab(Seams):
         """Open a channel to which the faults apply."""
         return self._calls.open(address)
 
+    def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
+        """Open a channel to which the faults apply."""
+        return LabKafkaChannel(self._calls, address, client_id, self._dialer)
+
     def dial(self) -> Dial:
         """Return what opens connections to ZooKeeper to which the faults apply."""
         return self._link.dial
@@ -67,7 +75,7 @@ class Lab(Seams):
 
     def assembled(self, parts: Parts) -> None:
         """Hold what is held from the start."""
-        self._holds = Holds(parts.fetchers, describing(parts), held_from_start(self._settings))
+        self._holds = Holds(parts.fetchers, parts.links, describing(parts), held_from_start(self._settings))
         self._servicer = LabServicer(
             parts, self._holds, self._faults, self._rules, ReplicationServicer(parts.service, "")
         )
@@ -90,4 +98,8 @@ class Lab(Seams):
 
 
 def _broker_at(metadata: MetadataCache, address: str) -> int | None:
-    return next((endpoint.broker_id for endpoint in metadata.endpoints() if endpoint.address == address), None)
+    """Return the broker whose address for brokers this is, over gRPC or over Kafka's protocol."""
+    for endpoint in metadata.endpoints():
+        if address in {endpoint.address, metadata.grpc_address(endpoint.broker_id)}:
+            return endpoint.broker_id
+    return None

@@ -18,9 +18,15 @@ from tidegauge_broker.replica.messages import LeaderHint
 
 
 class MetadataCache:
-    """One broker's view of the cluster."""
+    """One broker's view of the cluster.
 
-    def __init__(self) -> None:
+    Args:
+        grpc_listener: the listener at which brokers reach one another over gRPC, where the inter-broker listener speaks
+            Kafka's protocol; empty: the inter-broker listener.
+    """
+
+    def __init__(self, grpc_listener: str = "") -> None:
+        self._grpc_listener = grpc_listener
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
@@ -108,6 +114,23 @@ class MetadataCache:
     def endpoint(self, broker_id: int) -> Endpoint | None:
         """Where a live broker is reached."""
         return self._brokers.get(broker_id)
+
+    def grpc_endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where a live broker is reached over gRPC; None: it is not alive, or has no such listener (Apache Kafka)."""
+        endpoint = self._brokers.get(broker_id)
+        if endpoint is None or not self._grpc_listener:
+            return endpoint
+        return endpoint.through(self._grpc_listener)
+
+    def grpc_address(self, broker_id: int) -> str | None:
+        """Return the address of ``grpc_endpoint``."""
+        endpoint = self.grpc_endpoint(broker_id)
+        return None if endpoint is None else endpoint.address
+
+    def address(self, broker_id: int) -> str | None:
+        """Return the address of a live broker for brokers."""
+        endpoint = self._brokers.get(broker_id)
+        return None if endpoint is None else endpoint.address
 
     def endpoints(self) -> Iterable[Endpoint]:
         """All live brokers, by id."""

@@ -555,3 +555,8 @@ class ReplicaManager:
         """Return how large the logs are, and where; replicas without a log are left out."""
         found = ((at, self.logs.get(at)) for at in topic_partitions)
         return {at: LogOnDisk(log.size_bytes, str(log.log_directory.path)) for at, log in found if log is not None}
+
+    def topic_id(self, topic_partition: TopicPartition) -> str:
+        """Return the id of the topic that a local replica belongs to; empty where there is none."""
+        partition = self.core.partition(topic_partition)
+        return "" if partition is None else partition.topic_id

@@ -353,10 +353,9 @@ class BrokerService:
         """Return the name of the topic with this id; None where this broker knows none."""
         return self._metadata.topic_name(topic_id)
 
-    def replica_topic_id(self, topic_partition: TopicPartition) -> str | None:
-        """Return the id of the topic that this broker's replica belongs to; None where it hosts none."""
-        hosted = self._replicas.core.partition(topic_partition)
-        return None if hosted is None else hosted.topic_id
+    def replica_topic_id(self, topic_partition: TopicPartition) -> str:
+        """Return the id of the topic that this broker's replica belongs to; empty where it hosts none."""
+        return self._replicas.topic_id(topic_partition)
 
     def topic_id(self, name: str) -> str | None:
         """Return the id of the topic with this name; None where this broker knows none."""

@@ -123,13 +123,13 @@ class GroupService:
         return None if endpoint is None else endpoint.through(caller.listener)
 
     def other_brokers(self, broker_id: int) -> list[Endpoint]:
-        """Return the live brokers but one, at the addresses that brokers use among themselves."""
-        return [endpoint for endpoint in self._metadata.endpoints() if endpoint.broker_id != broker_id]
+        """Return the live brokers but one, at the addresses where brokers reach them over gRPC."""
+        others = [one.broker_id for one in self._metadata.endpoints() if one.broker_id != broker_id]
+        return [endpoint for one in others if (endpoint := self._metadata.grpc_endpoint(one)) is not None]
 
     def address_of(self, broker_id: int) -> str:
-        """Return where other brokers reach a broker; empty if it is not alive."""
-        endpoint = self._metadata.endpoint(broker_id)
-        return "" if endpoint is None else endpoint.address
+        """Return where other brokers reach a broker over gRPC; empty if it is not alive, or not reached so."""
+        return self._metadata.grpc_address(broker_id) or ""
 
     @overload
     async def ask(self, request: JoinGroup) -> JoinGroupResult: ...

@@ -1,0 +1,45 @@
+"""Requests of Kafka's protocol that this broker sends to others: partitioned, delayed or lost as the lab's faults say.
+
+Contract: as ``channels``, for ``KafkaChannel``. A request across a partition raises NETWORK_EXCEPTION at once; those in
+flight when the partition begins lose their connection. The other end knows the caller by its client id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge_broker.server.lab.channels import REFUSED, Calls
+
+
+class LabKafkaChannel(KafkaChannel):
+    """A channel to which the faults apply.
+
+    Args:
+        calls: all calls of this broker.
+        address: the peer's.
+        client_id: goes with each request.
+        dialer: opens connections.
+    """
+
+    def __init__(self, calls: Calls, address: str, client_id: str, dialer: Dialer) -> None:
+        super().__init__(address, client_id, dialer)
+        self._calls = calls
+
+    async def request(
+        self, key: int, message: Any, timeout_seconds: float, *, at_most: int | None = None, at_least: int = 0
+    ) -> Any:
+        """Send a request if the faults let it pass; return its response."""
+        try:
+            await self._calls.meet(self.address)
+        except grpc.aio.AioRpcError:
+            self.disconnect(REFUSED)  # a stream of bytes that loses some cannot go on
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, REFUSED) from None
+        in_flight = self._calls.begin(self.address, lambda: self.disconnect(REFUSED))
+        try:
+            return await super().request(key, message, timeout_seconds, at_most=at_most, at_least=at_least)
+        finally:
+            self._calls.end(in_flight)

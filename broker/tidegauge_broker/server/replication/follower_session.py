@@ -1,0 +1,112 @@
+"""The follower's side of a fetch session of Kafka's protocol: what the next request names (KIP-227). Pure.
+
+Rules (FetchSessionHandler):
+    1. The first fetch is full, with epoch 0; the leader's response names the session, or 0 where it gives none. Then
+       requests name what changed, and what is fetched no longer; their epochs are 1, 2, ..., after 2147483647 again 1.
+    2. After a failure, and after an error of the session, the next fetch is full and closes the session that was.
+    3. A session is about topic ids or about names, as its first fetch was: a change ends it. A partition whose topic id
+       changed is forgotten by the old id.
+    4. A partition that began to follow again without any change of what it asks ends the session too: what the leader
+       remembers of it no longer holds. (By Kafka's handler the leader would not repeat its offsets.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.messages import FetchPartition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+LAST_EPOCH = 2**31 - 1
+NO_ID = ""
+
+
+class Named(NamedTuple):
+    """A partition, and its topic's id; empty: it is named by the topic's name."""
+
+    topic_partition: TopicPartition
+    topic_id: str
+
+
+class SessionFetch(NamedTuple):
+    """What the next request names.
+
+    Attributes:
+        wanted: to be sent, in order.
+        forgotten: fetched no longer.
+    """
+
+    session_id: int
+    epoch: int
+    uses_ids: bool
+    wanted: Sequence[tuple[Named, FetchPartition]]
+    forgotten: Sequence[Named]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it names everything."""
+        return self.epoch == INITIAL_EPOCH
+
+
+@dataclass(slots=True)
+class FollowerSession:
+    """One session, from the request that opens it on; see the module."""
+
+    _id: int = NO_SESSION
+    _epoch: int = INITIAL_EPOCH
+    _uses_ids: bool = False
+    _standing: dict[TopicPartition, tuple[str, FetchPartition]] = field(default_factory=dict)
+
+    def next(
+        self,
+        partitions: Sequence[FetchPartition],
+        topic_ids: Mapping[str, str],
+        first_fetches: Collection[TopicPartition] = (),
+    ) -> SessionFetch:
+        """Return the next request, and take it as sent.
+
+        Args:
+            partitions: all that are to be fetched.
+            topic_ids: of their topics; where one is missing or empty, all are named by their names.
+            first_fetches: those that began to follow since the last request.
+        """
+        uses_ids = all(topic_ids.get(item.topic_partition.topic) for item in partitions)
+        wanted = {
+            item.topic_partition: (topic_ids[item.topic_partition.topic] if uses_ids else NO_ID, item)
+            for item in partitions
+        }
+        if uses_ids != self._uses_ids or any(self._standing.get(at) == wanted.get(at) for at in first_fetches):
+            self.failed()
+        before, self._standing, self._uses_ids = self._standing, wanted, uses_ids
+        if self._epoch == INITIAL_EPOCH:
+            named = [(Named(at, topic_id), item) for at, (topic_id, item) in wanted.items()]
+            return SessionFetch(self._id, self._epoch, uses_ids, named, ())
+        changed = [
+            (Named(at, topic_id), item) for at, (topic_id, item) in wanted.items() if before.get(at) != (topic_id, item)
+        ]
+        forgotten = [
+            Named(at, topic_id) for at, (topic_id, _) in before.items() if at not in wanted or wanted[at][0] != topic_id
+        ]
+        return SessionFetch(self._id, self._epoch, uses_ids, changed, forgotten)
+
+    def responded(self, session_id: int) -> None:
+        """Take in a response without an error: the session that it names, and the epoch that comes next."""
+        if session_id == NO_SESSION or (self._epoch != INITIAL_EPOCH and session_id != self._id):
+            self._id, self._epoch = session_id, INITIAL_EPOCH
+            return
+        self._id = session_id
+        self._epoch = 1 if self._epoch == LAST_EPOCH else self._epoch + 1
+
+    def failed(self, *, is_lost: bool = False) -> None:
+        """Begin again with a full fetch.
+
+        Args:
+            is_lost: the leader does not know the session any more.
+        """
+        self._epoch = INITIAL_EPOCH
+        if is_lost:
+            self._id = NO_SESSION

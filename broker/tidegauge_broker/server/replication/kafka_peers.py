@@ -1,0 +1,35 @@
+"""Channels to the other brokers over Kafka's protocol: one for each address and purpose, made when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidegauge.kafka_channel import KafkaChannel
+
+
+class KafkaPeers:
+    """See the module.
+
+    Args:
+        broker_id: this broker; its requests have the client id ``broker-ID-PURPOSE``, as those of Kafka's brokers.
+        open_channel: opens a channel to an address, for a client id.
+    """
+
+    def __init__(self, broker_id: int, open_channel: Callable[[str, str], KafkaChannel]) -> None:
+        self._broker_id = broker_id
+        self._open_channel = open_channel
+        self._channels: dict[tuple[str, str], KafkaChannel] = {}
+
+    def channel(self, address: str, purpose: str) -> KafkaChannel:
+        """Return the channel to an address; requests of one purpose wait for one another at the peer."""
+        channel = self._channels.get((address, purpose))
+        if channel is None:
+            channel = self._open_channel(address, f"broker-{self._broker_id}-{purpose}")
+            self._channels[address, purpose] = channel
+        return channel
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
