@@ -40,15 +40,14 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.history_file import AppendedLines
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import RecordMetadata
 
@@ -135,7 +134,7 @@ def _read_bytes(line: dict[str, Any], name: str) -> bytes | None:
     return base64.b64decode(line[f"{name}_base64"])
 
 
-class HistoryWriter:
+class HistoryWriter(AppendedLines):
     """Appends what one producer sends, and the outcomes, to a file.
 
     Args:
@@ -149,54 +148,19 @@ class HistoryWriter:
     """
 
     def __init__(self, path: Path, topic: str, acks: str, *, is_idempotent: bool) -> None:
-        self._path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as problem:
-            raise _unwritable(path, problem) from None
-        # Wall-clock time may be set back; within a producer time must not be.
-        self._wall_minus_monotonic_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
-        self._producer = f"{os.getpid()}-{self._now_us()}"
+        super().__init__(path)
         self._identity = TopicIdentity()
         self._common = {
             "topic": topic,
             "acks": acks,
             "idempotent": is_idempotent,
         }
-        size_bytes = os.fstat(self._descriptor).st_size
-        if size_bytes and os.pread(self._descriptor, 1, size_bytes - 1) != b"\n":
-            self._write_bytes(b"\n")  # rule 5
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop writing; idempotent."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _now_us(self) -> int:
-        return time.monotonic_ns() // 1000 + self._wall_minus_monotonic_us
-
-    def _write_bytes(self, data: bytes) -> None:
-        if self._descriptor < 0:
-            return
-        try:
-            os.write(self._descriptor, data)
-        except OSError as problem:
-            raise _unwritable(self._path, problem) from None
 
     def _write(self, kind: str, number: int | None, fields: dict[str, Any]) -> None:
-        line: dict[str, Any] = {"type": kind, "producer": self._producer}
+        line: dict[str, Any] = {"type": kind, "producer": self.writer}
         if number is not None:
             line["number"] = number
-        line["time_us"] = self._now_us()
-        line.update(fields)
-        self._write_bytes(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        self.append({**line, "time_us": self.now_us(), **fields})
 
     def sends_to(self, identity: TopicIdentity) -> None:
         """Note of which topic the records from now on are; what is known already, or is not known, writes nothing."""
@@ -227,10 +191,6 @@ class HistoryWriter:
     def failed(self, number: int, problem: TidegaugeError, *, is_definite: bool) -> None:
         """Note that the record failed, definitely or with unknown outcome (rule 3)."""
         self._write(FAIL if is_definite else INFO, number, {"error": problem.code.name})
-
-
-def _unwritable(path: Path, problem: OSError) -> TidegaugeError:
-    return TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"the history {path} can't be written: {problem.strerror}")
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[dict[str, Any] | None]:

@@ -6,6 +6,9 @@ every third transaction is aborted and done again. Its end is that of stdin. It 
 librdkafka's ``send_offsets_to_transaction`` never returns, whatever its timeout, when the coordinator of the group has
 left the metadata at the wrong moment (https://github.com/confluentinc/librdkafka/issues/5511 and 5456). A copier that
 is stuck so begins again as a new process, as after SIGKILL.
+
+With ``history`` it appends what it does to a file, as docs/histories.md describes; what it writes is then unique: the
+value that it has read, with ``#`` and the name of the transaction.
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ import json
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -22,6 +29,65 @@ LIMIT_SECONDS = 90.0
 ABORT_EVERY = 3
 STUCK_SECONDS = 30.0
 FIRST_DESCRIPTOR, LAST_DESCRIPTOR = 3, 65_536
+
+
+class History:
+    """Appends the operations of this process to a file, each in a line before it begins and one after it.
+
+    Args:
+        path: the file; none: nothing is written.
+        name: begins the name of the process.
+    """
+
+    def __init__(self, path: str | None, name: str) -> None:
+        self._file = None if path is None else Path(path).open("a", buffering=1)  # noqa: SIM115 - open until the end
+        self.process = f"{name}-{os.getpid()}-{time.time_ns()}"
+        self._numbers = iter(range(sys.maxsize))
+        self._lock = threading.Lock()
+
+    def invoke(self, op: str, **fields: Any) -> int:
+        """Note that an operation is about to begin; return its number."""
+        with self._lock:
+            number = next(self._numbers)
+            self._write("invoke", number, op=op, **fields)
+            return number
+
+    def end(self, number: int, outcome: str = "ok", **fields: Any) -> None:
+        """Note an outcome: ok, fail, or info, where an effect can't be excluded."""
+        with self._lock:
+            self._write(outcome, number, **fields)
+
+    def noted(self, call: Callable[[], object], op: str, **fields: Any) -> None:
+        """Do an operation, with its lines."""
+        number = self.invoke(op, **fields)
+        try:
+            call()
+        except BaseException:
+            self.end(number, "info")
+            raise
+        self.end(number)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, kind: str, number: int, **fields: Any) -> None:
+        line = {"type": kind, "process": self.process, "number": number, "time_us": time.time_ns() // 1000}
+        if self._file is not None:
+            self._file.write(json.dumps(line | fields) + "\n")
+
+
+def delivered(history: History, number: int) -> Callable[[Any, Any], None]:
+    """Return what notes the outcome of a record; one that failed may have been tried more than once."""
+
+    def note(error: Any, message: Any) -> None:
+        if error is None:
+            history.end(number, offset=message.offset())
+        else:
+            history.end(number, "info", error=error.name())
+
+    return note
 
 
 class Copier:
@@ -36,6 +102,7 @@ class Copier:
         partitions: how many the target has; a record of partition 0 goes to partition 0, and so on.
         assigned: the partition that is read; none: what the group assigns (KIP-447).
         size: limit of the records of a transaction.
+        history: a file for what it does, or none.
     """
 
     def __init__(
@@ -48,7 +115,9 @@ class Copier:
         partitions: int,
         assigned: int | None,
         size: int,
+        history: str | None = None,
     ) -> None:
+        self._history, self._is_recorded, self._group = History(history, transactional_id), history is not None, group
         self._servers, self._transactional_id = servers, transactional_id
         self._target, self._partitions, self._size = target, partitions, size
         self._read: list[Any] = []
@@ -69,7 +138,7 @@ class Copier:
             }
         )
         if assigned is None:
-            self._consumer.subscribe([source], on_revoke=self._forget, on_lost=self._forget)
+            self._consumer.subscribe([source], self._assigned, on_revoke=self._forget, on_lost=self._forget)
         else:
             self._consumer.assign([confluent_kafka.TopicPartition(source, assigned)])
             self._rewind()
@@ -92,6 +161,15 @@ class Copier:
         retried(lambda: producer.init_transactions(LIMIT_SECONDS))
         return producer
 
+    @property
+    def _transaction(self) -> str:
+        """The name of the transaction in the history, of which what is read now is a part."""
+        return f"{self._history.process}-{self._transactions + 1}"
+
+    def _assigned(self, _: Any, __: Any) -> None:
+        """Note that positions may be anywhere."""
+        self._history.end(self._history.invoke("assign"))
+
     def _forget(self, _: Any, __: Any) -> None:
         """Drop what was read of partitions that are another member's now."""
         self._read.clear()
@@ -99,9 +177,12 @@ class Copier:
     def run(self) -> None:
         """Copy until stdin ends."""
         while not self._ends.is_set():
+            begun = self._history.invoke("poll", transaction=self._transaction)
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 self._read.append(message)
+                seen = [message.topic(), message.partition(), message.offset(), message.value().decode()]
+                self._history.end(begun, records=[seen])
             if self._read and (message is None or len(self._read) >= self._size):
                 metadata = self._consumer.consumer_group_metadata()
                 messages, self._read = self._read, []
@@ -109,40 +190,55 @@ class Copier:
         self._consumer.close()
 
     def _transact(self, messages: list[Any], metadata: Any) -> None:
+        name = self._transaction
         self._transactions += 1
         try:
             aborts = self._transactions % ABORT_EVERY == 0
-            self._copy(messages, metadata)
+            self._copy(messages, metadata, name)
             if aborts:
                 self._producer.flush(LIMIT_SECONDS)
-                self._abort()
+                self._abort(name)
             else:
-                retried(lambda: self._producer.commit_transaction(LIMIT_SECONDS))
+                commit = partial(retried, lambda: self._producer.commit_transaction(LIMIT_SECONDS))
+                self._history.noted(commit, "commit", transaction=name)
                 self._copied += len(messages)
         except confluent_kafka.KafkaException as problem:
             if problem.args[0].fatal():
                 self._producer = self._new_producer()
                 self._rewind()
             else:
-                self._abort()
+                self._abort(name)
         print(json.dumps({"transactions": self._transactions, "copied": self._copied}), flush=True)
 
-    def _copy(self, messages: list[Any], metadata: Any) -> None:
+    def _copy(self, messages: list[Any], metadata: Any, name: str) -> None:
         self._producer.begin_transaction()
         ends: dict[tuple[str, int], int] = {}
         for message in messages:
-            self._producer.produce(self._target, message.value(), partition=message.partition() % self._partitions)
+            self._send(message.value(), message.partition() % self._partitions, name)
             ends[message.topic(), message.partition()] = message.offset() + 1
         offsets = [confluent_kafka.TopicPartition(*at, offset) for at, offset in ends.items()]
         watch = threading.Timer(STUCK_SECONDS, begin_as_a_new_process)
         watch.start()
         try:
-            retried(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, LIMIT_SECONDS))
+            send = partial(
+                retried, lambda: self._producer.send_offsets_to_transaction(offsets, metadata, LIMIT_SECONDS)
+            )
+            positions = {f"{topic}-{partition}": offset for (topic, partition), offset in ends.items()}
+            self._history.noted(send, "send-offsets", transaction=name, group=self._group, offsets=positions)
         finally:
             watch.cancel()
 
-    def _abort(self) -> None:
-        retried(lambda: self._producer.abort_transaction(LIMIT_SECONDS))
+    def _send(self, value: bytes, partition: int, name: str) -> None:
+        if self._is_recorded:
+            value += f"#{name}".encode()
+        where = {"topic": self._target, "partition": partition, "value": value.decode()}
+        number = self._history.invoke("send", transaction=name, **where)
+        on_delivery = delivered(self._history, number)
+        self._producer.produce(self._target, value, partition=partition, on_delivery=on_delivery)
+
+    def _abort(self, name: str) -> None:
+        abort = partial(retried, lambda: self._producer.abort_transaction(LIMIT_SECONDS))
+        self._history.noted(abort, "abort", transaction=name)
         self._rewind()
 
     def _rewind(self) -> None:
@@ -151,7 +247,11 @@ class Copier:
         if not assigned:
             return
         found: list[Any] = []
+        begun = self._history.invoke("read-offsets", group=self._group)
         retried(lambda: found.extend(self._consumer.committed(assigned, LIMIT_SECONDS)))
+        positions = {f"{one.topic}-{one.partition}": one.offset for one in found if one.offset >= 0}
+        self._history.end(begun, offsets=positions)
+        self._assigned(None, None)
         for one in found:
             offset = one.offset if one.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(confluent_kafka.TopicPartition(one.topic, one.partition, offset))

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,10 @@ from typing import Any, NamedTuple
 import confluent_kafka
 from tests.clients.programs import KAFKA, kafka_jars
 from tests.clients.runs import Child
+from tests.clients.transactional_copier import History, delivered
 from tests.waiting import until
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_program
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
@@ -57,6 +60,23 @@ class Cell(NamedTuple):
         )
 
 
+def bounce_broker(cluster: LocalCluster, broker: int, topic: str, *, clean: bool) -> None:
+    """Stop a broker and start it again; after SIGKILL only once others lead what it led."""
+
+    def leads_nothing() -> bool:
+        with contextlib.suppress(TidegaugeError):  # a partition has no leader at the moment
+            return all(cluster.leader_of(topic, partition) != broker for partition in range(PARTITIONS))
+        return False
+
+    if clean:
+        cluster.stop(broker)
+    else:
+        cluster.kill(broker)
+        until(leads_nothing, LIMIT_SECONDS, "others lead")
+    cluster.start(broker)
+    cluster.wait_ready(LIMIT_SECONDS)
+
+
 class Copiers:
     """Two copiers of a topic, one for each client that is named.
 
@@ -66,9 +86,20 @@ class Copiers:
         clients: ``confluent`` or ``java``, of the first and the second copier.
         logs: a directory for what they print.
         size: limit of the records of a transaction.
+        history: a file for what all clients do (docs/histories.md), or none.
     """
 
-    def __init__(self, cluster: LocalCluster, cell: Cell, clients: Sequence[str], logs: Path, size: int = 50) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        cell: Cell,
+        clients: Sequence[str],
+        logs: Path,
+        size: int = 50,
+        history: Path | None = None,
+    ) -> None:
+        self._history_path = None if history is None else str(history)
+        self.history = History(self._history_path, f"{cell}-test")
         self._cluster, self._cell, self._clients, self._logs, self._size = cluster, cell, clients, logs, size
         self.source, self.target, self.group = f"{cell}-in", f"{cell}-out", f"{cell}-copiers"
         self._servers = ",".join(cluster.kafka_bootstrap_servers)
@@ -94,6 +125,7 @@ class Copiers:
         finally:
             for child in self.children:
                 child.kill()
+            self.history.close()
 
     def _started(self, number: int) -> Child:
         self._started_count += 1
@@ -105,10 +137,12 @@ class Copiers:
         names = (f"{self.group}-{number}", self.group, self.source, self.target)
         if self._clients[number] == "java":
             words = [self._servers, *names, self.targets, -1 if assigned is None else assigned, self._size]
+            words += [] if self._history_path is None else [self._history_path]
             program = str(CLIENTS / "java" / "TransactionalCopier.java")
             return [java_program(), *JVM, "-cp", f"{kafka_jars(KAFKA)}/*", program, *map(str, words)]
-        keys = ("servers", "transactional_id", "group", "source", "target", "partitions", "assigned", "size")
-        given = dict(zip(keys, (self._servers, *names, self.targets, assigned, self._size), strict=True))
+        keys = ("servers", "transactional_id", "group", "source", "target", "partitions", "assigned", "size", "history")
+        values = (self._servers, *names, self.targets, assigned, self._size, self._history_path)
+        given = dict(zip(keys, values, strict=True))
         program = str(CLIENTS / "transactional_copier.py")
         return [sys.executable, "-W", "ignore", program, json.dumps(given)]
 
@@ -133,7 +167,8 @@ class Copiers:
         )
         failed: list[str] = []
 
-        def delivered(error: Any, _: Any) -> None:
+        def written(number: int, error: Any, message: Any) -> None:
+            delivered(self.history, number)(error, message)
             if error is not None:
                 failed.append(str(error))
 
@@ -141,7 +176,9 @@ class Copiers:
             count -= 1
             for partition, values in enumerate(self.written):
                 values.append(b"%d-%06d" % (partition, len(values)))
-                producer.produce(self.source, values[-1], partition=partition, on_delivery=delivered)
+                where = {"topic": self.source, "partition": partition, "value": values[-1].decode()}
+                on_delivery = partial(written, self.history.invoke("send", **where))
+                producer.produce(self.source, values[-1], partition=partition, on_delivery=on_delivery)
             producer.poll(0.1 if count <= 0 else 0)
         assert producer.flush(LIMIT_SECONDS) == 0
         assert failed == []
@@ -211,7 +248,7 @@ class Copiers:
         def is_read() -> bool:
             for message in consumer.consume(1_000, timeout=0.2):
                 if message.error() is None:
-                    found[message.partition()].append(message.value())
+                    found[message.partition()].append(message.value().partition(b"#")[0])
                     at_end.discard(message.partition())
                 elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     at_end.add(message.partition())

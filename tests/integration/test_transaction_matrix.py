@@ -7,20 +7,18 @@ kafka-clients (Java), in one group where there is one. Two cells with librdkafka
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from pathlib import Path
 
 import pytest
 from tests.waiting import until
 
-from tidegauge.errors import TidegaugeError
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 from tests.clients.programs import KAFKA, Unavailable, kafka_jars
-from tests.integration.copiers import LIMIT_SECONDS, PARTITIONS, Cell, Copiers
+from tests.integration.copiers import LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 SETTINGS = {
@@ -32,23 +30,6 @@ SETTINGS = {
 CELLS = [Cell(*choice) for choice in itertools.product((False, True), repeat=4)]
 BOUNCES = 3
 """Of each copier, or of all brokers in turn."""
-
-
-def bounce_broker(cluster: LocalCluster, broker: int, topic: str, *, clean: bool) -> None:
-    """Stop a broker and start it again; after SIGKILL only once others lead what it led."""
-
-    def leads_nothing() -> bool:
-        with contextlib.suppress(TidegaugeError):  # a partition has no leader at the moment
-            return all(cluster.leader_of(topic, partition) != broker for partition in range(PARTITIONS))
-        return False
-
-    if clean:
-        cluster.stop(broker)
-    else:
-        cluster.kill(broker)
-        until(leads_nothing, LIMIT_SECONDS, "others lead")
-    cluster.start(broker)
-    cluster.wait_ready(LIMIT_SECONDS)
 
 
 @pytest.mark.kafka_client(

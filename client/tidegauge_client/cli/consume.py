@@ -6,6 +6,8 @@ continues.
 
 With ``--group`` the topic's partitions are shared with the other members of the group, as by kafka-console-consumer.sh:
 it begins at the committed offsets, and commits every five seconds, before partitions are given up, and at the end.
+
+``--history F`` appends what each poll returned to F, for ``tidegauge verify --transactions``.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tidegauge_client.cli.group_properties import GroupSettings, parse_propertie
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupConsumer
 from tidegauge_client.isolation import IsolationLevel
+from tidegauge_client.operation_history import PollHistory
 from tidegauge_client.subscription import ConsumerRecord
 
 TOPIC_TIMEOUT_MS = 2_000
@@ -64,9 +67,14 @@ class Printing:
     """Reads until its limits, and counts."""
 
     def __init__(
-        self, render: Callable[[ConsumerRecord], bytes], max_messages: int | None, timeout_ms: int | None
+        self,
+        render: Callable[[ConsumerRecord], bytes],
+        max_messages: int | None,
+        timeout_ms: int | None,
+        history: PollHistory | None = None,
     ) -> None:
         self.render = render
+        self._history = history
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
         self._shown: dict[TopicPartition, str] = {}
@@ -78,8 +86,11 @@ class Printing:
         while self._max_messages is None or self.count < self._max_messages:
             limit = POLL_RECORDS if self._max_messages is None else min(POLL_RECORDS, self._max_messages - self.count)
             wait_ms = POLL_MS if self._timeout_ms is None else self._timeout_ms
+            begun_us = 0 if self._history is None else self._history.now_us()
             records = await consumer.poll(wait_ms, limit)
             self.tell_news(consumer, has_waited=not records)
+            if self._history is not None:
+                self._history.polled(begun_us, records)
             if not records and self._timeout_ms is not None:
                 return
             sys.stdout.buffer.write(b"".join(map(self.render, records)))
@@ -88,8 +99,11 @@ class Printing:
 
     def tell_news(self, consumer: Consumer, *, has_waited: bool) -> None:
         """Report what happened to positions, and, when no record has come for a while, what can't be read and why."""
-        for notice in consumer.take_notices():
+        notices = consumer.take_notices()
+        for notice in notices:
             say(notice)
+        if notices and self._history is not None:
+            self._history.on_partitions_assigned()
         now = {at: str(problem) for at, problem in consumer.troubles().items()}
         if has_waited and isinstance(consumer, GroupConsumer):
             self._tell_group(consumer)
@@ -216,6 +230,11 @@ def _consumer(
 @click.option(
     "--format", "template", default="%v\\n", show_default=True, help="As kcat: %t %p %o %T %k %v %h %K %S %%."
 )
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append what is read, for `verify --transactions`.",
+)
 @verb_options
 @reports_errors
 def consume(
@@ -229,6 +248,7 @@ def consume(
     max_messages: int | None,
     timeout_ms: int | None,
     template: str,
+    history: Path | None,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
@@ -250,7 +270,8 @@ def consume(
         raise click.UsageError(str(problem)) from None
     bootstrap = servers(bootstrap_server, directory)
     where = ("earliest" if from_beginning else "latest") if offset is None else offset
-    printing = Printing(render, max_messages, timeout_ms)
+    written = None if history is None else PollHistory(history, isolation_level)
+    printing = Printing(render, max_messages, timeout_ms, written)
 
     async def work() -> None:
         Ending()
@@ -258,10 +279,12 @@ def consume(
         async with _consumer(
             bootstrap, group, settings, isolation_level, is_from_beginning=is_from_beginning
         ) as consumer:
-            if group is not None:
-                await consumer.subscribe([topic], timeout_ms=TOPIC_TIMEOUT_MS)
+            if isinstance(consumer, GroupConsumer):
+                await consumer.subscribe([topic], timeout_ms=TOPIC_TIMEOUT_MS, listener=written)
             else:
                 await begin(consumer, topic, partition, where, printing)
+                if written is not None:
+                    written.on_partitions_assigned()
             if output == JSON:
                 printing.render = lambda record: _json_line(record, consumer.topic_identity(topic).topic_id)
             await printing.run(consumer)

@@ -10,7 +10,8 @@ A line may begin with headers, then with a key, each ended by a separator of its
 With ``--transactional-id`` the records are written in transactions (``produce_transactions``).
 
 ``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format is
-described in ``tidegauge_client.history``.
+described in ``tidegauge_client.history``. In transactions the format is that of ``tidegauge_client.operation_history``,
+with the begin and end of each transaction, for ``tidegauge verify --transactions``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from tidegauge_client.cli.produce_transactions import (
     transaction_options,
 )
 from tidegauge_client.history import HistoryWriter
+from tidegauge_client.operation_history import TransactionHistory
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
 from tidegauge_client.records import Headers
@@ -71,7 +73,7 @@ class Work:
     partition: int | None
     separator: bytes | None
     rate: float | None
-    history: HistoryWriter | None
+    history: HistoryWriter | TransactionHistory | None
     acks: Literal["all", 0, 1] = "all"
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -160,12 +162,11 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
                 if ahead > 0:
                     await asyncio.sleep(ahead)
             timestamp_ms = int(time.time() * 1000)
+            await _begin(work)
             if work.history is not None:
                 work.history.sends_to(producer.topic_identity(work.topic))
                 work.history.invoked(index, key, value, work.partition, timestamp_ms)
             try:
-                if work.transactions is not None:
-                    await work.transactions.before_record()
                 future = await producer.send(
                     work.topic, value, key, partition=work.partition, timestamp_ms=timestamp_ms, headers=headers
                 )
@@ -179,6 +180,22 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
             index += 1
             if work.transactions is not None:
                 await work.transactions.after_record()
+
+
+async def _begin(work: Work) -> None:
+    """Begin a transaction before its first record.
+
+    Raises:
+        TransactionFailed: it can't be begun.
+    """
+    if work.transactions is None:
+        return
+    try:
+        await work.transactions.before_record()
+    except TidegaugeError as problem:
+        work.refused += 1
+        work.problems[problem.code, problem.message] += 1
+        raise TransactionFailed(f"The transaction can't go on: {problem}") from None
 
 
 @click.command("produce")
@@ -233,7 +250,7 @@ async def send_all(producer: Producer, work: Work, lines: AsyncIterator[list[byt
 @click.option(
     "--history",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append what happens to each record, for `verify`.",
+    help="Append what happens to each record, for `verify`; in transactions for `verify --transactions`.",
 )
 @transaction_options
 @verb_options
@@ -265,20 +282,17 @@ def produce(
     if count is not None and (file is not None or separator is not None or before_key is not None):
         raise click.UsageError("Option --count can't be used with --file, --key-separator or --headers-separator")
     plan = plan_of(transactional_id, commit_every, ending, transaction_timeout_ms)
-    if plan is not None and (ACKS[acks] != "all" or history is not None):
-        raise click.UsageError("Option --transactional-id needs --acks all, and can't be used with --history")
+    if plan is not None and ACKS[acks] != "all":
+        raise click.UsageError("Option --transactional-id needs --acks all")
     try:
         headers = [parse_header(text.encode(errors="surrogateescape")) for text in fixed_headers]
     except ValueError as problem:
         raise click.UsageError(f"Invalid value for '--header': {problem}") from None
     bootstrap = servers(bootstrap_server, directory)
     with ExitStack() as files:
-        level = str(ACKS[acks])
-        written = (
-            None
-            if history is None
-            else files.enter_context(HistoryWriter(history, topic, level, is_idempotent=level == "all"))
-        )
+        written = None if history is None else _writer(history, topic, str(ACKS[acks]), plan)
+        if written is not None:
+            files.enter_context(written)
         source = sys.stdin.buffer if file is None else files.enter_context(file.open("rb"))
         work = Work(
             topic,
@@ -297,6 +311,13 @@ def produce(
         sentence = run(_produce(bootstrap, work, lines, output))
     if sentence is not None:
         fail(sentence, output)
+
+
+def _writer(path: Path, topic: str, acks: str, plan: TransactionPlan | None) -> HistoryWriter | TransactionHistory:
+    """Return what appends to the history: in transactions with their begins and ends."""
+    if plan is not None:
+        return TransactionHistory(path, topic)
+    return HistoryWriter(path, topic, acks, is_idempotent=acks == "all")
 
 
 def _separator(option: str, text: str | None) -> bytes | None:
@@ -320,7 +341,8 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
                 f"There is no partition {work.topic}-{work.partition}; the topic has {len(info.partitions)} partitions",
             )
         if work.plan is not None:
-            work.transactions = ProduceTransactions(producer, work.plan)
+            history = work.history if isinstance(work.history, TransactionHistory) else None
+            work.transactions = ProduceTransactions(producer, work.plan, history)
             await work.transactions.init()
         begun = time.monotonic()
         try:

@@ -9,13 +9,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import click
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.operation_history import TransactionHistory
 from tidegauge_client.producer import Producer
 
 LastEnds = Literal["commit", "abort", "open"]
@@ -100,6 +101,7 @@ class ProduceTransactions:
     Args:
         producer: started, with the transactional id of the plan.
         plan: what the command line says.
+        history: takes a line for each begin and end, if there is one.
 
     Attributes:
         committed: number of transactions that were committed.
@@ -107,9 +109,10 @@ class ProduceTransactions:
         is_open: whether one is open.
     """
 
-    def __init__(self, producer: Producer, plan: TransactionPlan) -> None:
+    def __init__(self, producer: Producer, plan: TransactionPlan, history: TransactionHistory | None = None) -> None:
         self._producer = producer
         self._plan = plan
+        self._history = history
         self._records = 0
         self.committed = 0
         self.aborted = 0
@@ -127,6 +130,8 @@ class ProduceTransactions:
         """Begin a transaction unless one is open (rule 2)."""
         if not self.is_open:
             await self._producer.begin_transaction()
+            if self._history is not None:
+                self._history.begun()
             self.is_open = True
             self._records = 0
 
@@ -161,14 +166,14 @@ class ProduceTransactions:
             return
         self.is_open = False
         try:
-            await self._producer.abort_transaction()
+            await self._noted(self._producer.abort_transaction(), is_commit=False)
         except TidegaugeError as problem:
             raise TransactionFailed(f"The transaction could not be aborted: {problem}") from None
         self.aborted += 1
 
     async def _commit(self) -> None:
         try:
-            await self._producer.commit_transaction()
+            await self._noted(self._producer.commit_transaction(), is_commit=True)
         except TidegaugeError as problem:
             if problem.code is ErrorCode.REQUEST_TIMED_OUT:
                 raise TransactionFailed(f"Whether the last transaction is committed is unknown: {problem}") from None
@@ -176,3 +181,17 @@ class ProduceTransactions:
             raise TransactionFailed(f"The last transaction is aborted: {problem}") from None
         self.is_open = False
         self.committed += 1
+
+    async def _noted(self, ending: Awaitable[None], *, is_commit: bool) -> None:
+        """Commit or abort, with a line in the history before and after it."""
+        history = self._history
+        if history is None:
+            await ending
+            return
+        number = history.ending(is_commit=is_commit)
+        try:
+            await ending
+        except TidegaugeError as problem:
+            history.ended(number, problem)
+            raise
+        history.ended(number)

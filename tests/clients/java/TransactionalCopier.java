@@ -2,15 +2,25 @@
 //
 // Arguments: servers, transactional id, group, source, target, partitions of the target, partition that is read or -1 for
 // what the group assigns (KIP-447), limit of the records of a transaction. Every third transaction is aborted and done
-// again. Its end is that of stdin. It prints a line for each transaction.
+// again. Its end is that of stdin. It prints a line for each transaction. A ninth argument is the file of a history of what
+// it does (docs/histories.md); what it writes is then unique: the value that it has read, with # and the transaction's name.
 
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -38,12 +48,16 @@ public class TransactionalCopier {
     private KafkaProducer<byte[], byte[]> producer;
     private int transactions = 0;
     private long copied = 0;
+    private final String group;
+    private final History history;
 
     TransactionalCopier(String[] given) {
         servers = given[0];
         transactionalId = given[1];
         target = given[4];
         partitions = Integer.parseInt(given[5]);
+        group = given[2];
+        history = new History(given.length > 8 ? given[8] : null, transactionalId);
         producer = newProducer();
         Properties settings = new Properties();
         settings.put("bootstrap.servers", servers);
@@ -58,7 +72,15 @@ public class TransactionalCopier {
         consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         int assigned = Integer.parseInt(given[6]);
         if (assigned < 0) {
-            consumer.subscribe(List.of(given[3]));
+            consumer.subscribe(List.of(given[3]), new ConsumerRebalanceListener() {
+                @Override
+                public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+                    history.end(history.invoke("assign", ""), "ok", "");
+                }
+
+                @Override
+                public void onPartitionsRevoked(Collection<TopicPartition> revoked) {}
+            });
         } else {
             consumer.assign(List.of(new TopicPartition(given[3], assigned)));
             rewind();
@@ -88,8 +110,11 @@ public class TransactionalCopier {
 
     void run() {
         while (!ends) {
+            String name = history.process + "-" + (transactions + 1);
+            long begun = history.invoke("poll", ", \"transaction\": \"" + name + "\"");
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(50));
             if (!records.isEmpty()) {
+                history.end(begun, "ok", ", \"records\": " + seen(records));
                 transact(records, consumer.groupMetadata());
             }
         }
@@ -97,15 +122,26 @@ public class TransactionalCopier {
         producer.close();
     }
 
+    private static String seen(ConsumerRecords<byte[], byte[]> records) {
+        List<String> rows = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            String value = new String(record.value(), StandardCharsets.UTF_8);
+            rows.add(String.format(
+                    "[\"%s\", %d, %d, \"%s\"]", record.topic(), record.partition(), record.offset(), value));
+        }
+        return rows.toString();
+    }
+
     private void transact(ConsumerRecords<byte[], byte[]> records, ConsumerGroupMetadata metadata) {
         transactions++;
+        String name = history.process + "-" + transactions;
         try {
-            copy(records, metadata);
+            copy(records, metadata, name);
             if (transactions % ABORT_EVERY == 0) {
                 producer.flush();
-                abort();
+                abort(name);
             } else {
-                retried(producer::commitTransaction);
+                history.noted("commit", of(name), () -> retried(producer::commitTransaction));
                 copied += records.count();
             }
         } catch (ProducerFencedException | OutOfOrderSequenceException | AuthorizationException problem) {
@@ -115,24 +151,54 @@ public class TransactionalCopier {
             rewind();
         } catch (KafkaException problem) {
             System.err.println("aborted: " + problem);
-            abort();
+            abort(name);
         }
         System.out.println("{\"transactions\": " + transactions + ", \"copied\": " + copied + "}");
     }
 
-    private void copy(ConsumerRecords<byte[], byte[]> records, ConsumerGroupMetadata metadata) {
+    private static String of(String name) {
+        return ", \"transaction\": \"" + name + "\"";
+    }
+
+    private void send(byte[] read, int partition, String name) {
+        String value = new String(read, StandardCharsets.UTF_8) + (history.isWritten() ? "#" + name : "");
+        String where = String.format(
+                ", \"topic\": \"%s\", \"partition\": %d, \"value\": \"%s\"", target, partition, value);
+        long number = history.invoke("send", of(name) + where);
+        byte[] bytes = value.getBytes(StandardCharsets.UTF_8);
+        producer.send(new ProducerRecord<>(target, partition, null, bytes), (found, problem) -> {
+            if (problem == null) {
+                history.end(number, "ok", ", \"offset\": " + found.offset());
+            } else {
+                history.end(number, "info", ""); // it may have been tried more than once
+            }
+        });
+    }
+
+    private String positions(Map<TopicPartition, OffsetAndMetadata> offsets) {
+        List<String> rows = new ArrayList<>();
+        offsets.forEach((at, one) -> {
+            if (one != null) {
+                rows.add("\"" + at + "\": " + one.offset());
+            }
+        });
+        return "{" + String.join(", ", rows) + "}";
+    }
+
+    private void copy(ConsumerRecords<byte[], byte[]> records, ConsumerGroupMetadata metadata, String name) {
         producer.beginTransaction();
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         for (ConsumerRecord<byte[], byte[]> record : records) {
-            producer.send(new ProducerRecord<>(target, record.partition() % partitions, null, record.value()));
+            send(record.value(), record.partition() % partitions, name);
             offsets.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
         }
-        retried(() -> producer.sendOffsetsToTransaction(offsets, metadata));
+        String fields = of(name) + ", \"group\": \"" + group + "\", \"offsets\": " + positions(offsets);
+        history.noted("send-offsets", fields, () -> retried(() -> producer.sendOffsetsToTransaction(offsets, metadata)));
     }
 
-    private void abort() {
+    private void abort(String name) {
         try {
-            retried(producer::abortTransaction);
+            history.noted("abort", of(name), () -> retried(producer::abortTransaction));
         } catch (KafkaException problem) {
             System.err.println("a new producer: " + problem);
             producer.close(Duration.ZERO);
@@ -147,13 +213,72 @@ public class TransactionalCopier {
             return;
         }
         Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
+        long begun = history.invoke("read-offsets", ", \"group\": \"" + group + "\"");
         retried(() -> committed.putAll(consumer.committed(assigned)));
+        history.end(begun, "ok", ", \"offsets\": " + positions(committed));
+        history.end(history.invoke("assign", ""), "ok", "");
         for (TopicPartition at : assigned) {
             OffsetAndMetadata offset = committed.get(at);
             if (offset == null) {
                 consumer.seekToBeginning(List.of(at));
             } else {
                 consumer.seek(at, offset);
+            }
+        }
+    }
+
+    // Appends the operations of this process to a file, each in a line before it begins and one after it.
+    private static final class History {
+        final String process;
+        private final FileOutputStream file;
+        private long next = 0;
+
+        History(String path, String name) {
+            process = name + "-" + ProcessHandle.current().pid() + "-" + System.nanoTime();
+            try {
+                file = path == null ? null : new FileOutputStream(path, true);
+            } catch (IOException problem) {
+                throw new UncheckedIOException(problem);
+            }
+        }
+
+        boolean isWritten() {
+            return file != null;
+        }
+
+        synchronized long invoke(String op, String fields) {
+            write("invoke", next, ", \"op\": \"" + op + "\"" + fields);
+            return next++;
+        }
+
+        synchronized void end(long number, String outcome, String fields) {
+            write(outcome, number, fields);
+        }
+
+        void noted(String op, String fields, Runnable call) {
+            long number = invoke(op, fields);
+            boolean isOver = false;
+            try {
+                call.run();
+                isOver = true;
+            } finally {
+                end(number, isOver ? "ok" : "info", "");
+            }
+        }
+
+        private void write(String kind, long number, String fields) {
+            if (file == null) {
+                return;
+            }
+            Instant now = Instant.now();
+            long timeUs = ChronoUnit.MICROS.between(Instant.EPOCH, now);
+            String line = String.format(
+                    "{\"type\": \"%s\", \"process\": \"%s\", \"number\": %d, \"time_us\": %d%s}\n",
+                    kind, process, number, timeUs, fields);
+            try {
+                file.write(line.getBytes(StandardCharsets.UTF_8));
+            } catch (IOException problem) {
+                throw new UncheckedIOException(problem);
             }
         }
     }

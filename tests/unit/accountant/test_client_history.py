@@ -69,6 +69,7 @@ def test_a_complete_last_line_counts(tmp_path):
         ([SEND, OK, OK], 3, "operation 0 of 'p' has an outcome already"),
         ([SEND, OK | {"time_us": 4}], 2, "time_us is 4, before the invocation at 5"),
         ([SEND, OK | {"offset": -3}], 2, "the field 'offset' is -3"),
+        ([SEND | {"partition": None}, OK], 2, "the field 'partition' is missing"),
         ([INVOKE | {"op": "commit"}], 1, "the field 'transaction' is missing"),
         (
             [SEND | {"transaction": "x"}, INVOKE | {"op": "abort", "process": "q", "transaction": "x"}],

@@ -139,6 +139,23 @@ def test_a_value_of_no_history_is_a_note(history, tmp_path):
     assert judged.is_clean
 
 
+def test_a_value_of_no_history_may_be_there_twice(history, tmp_path):
+    """What another client has sent may have been sent twice: unique values are promised by histories alone."""
+    history.poll("r", (0, "x"), (1, "x"))
+    assert history.kinds(tmp_path) == {"unknown-value": 1}
+
+
+def test_a_record_whose_client_chose_the_partition_has_that_of_its_acknowledgement(history, tmp_path):
+    """The partition is null until then; a record without a response is there or not, wherever."""
+    for value, offset in (("a", 0), ("b", 1)):
+        key = history.invoke("p", "send", transaction="x", topic="t", partition=None, value=value)
+        history.end(key, partition=3, offset=offset)
+    history.send("p", "x", "c", 2, "none", partition=None)
+    history.commit("p", "x")
+    history.final((0, "a"), end=3, partition=3)
+    assert history.kinds(tmp_path) == {"lost-write": 1, "torn-transaction": 1}
+
+
 def test_a_transaction_with_two_outcomes(history, tmp_path):
     history.send("p", "x", "a", 0)
     history.commit("p", "x")

@@ -100,7 +100,6 @@ async def test_a_fenced_producer_says_so() -> None:
         (["--transaction-timeout-ms", "9"], "need --transactional-id"),
         (["--transactional-id", ""], "not empty"),
         (["--transactional-id", "tx", "--acks", "1"], "needs --acks all"),
-        (["--transactional-id", "tx", "--history", "h.jsonl"], "can't be used with --history"),
     ],
 )
 def test_options_that_contradict_each_other_are_wrong_usage(options: list[str], words: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.accountant.transactions.model import (
+    NO_PARTITION,
     Assign,
     End,
     Operation,
@@ -186,6 +187,8 @@ def _take_result(operation: Operation, line: Line) -> None:
     match operation:
         case Send():
             operation.offset = None if line.get("offset") is None else _number(line, "offset")
+            if operation.place.partition == NO_PARTITION:
+                operation.place = Place(operation.place.topic, _number(line, "partition"))
         case Poll():
             operation.records = _records(line)
             operation.begins, operation.ends = _positions(line, "begins"), _positions(line, "ends")
@@ -271,7 +274,10 @@ def _records(line: Line) -> list[Seen]:
 
 
 def _send(line: Line, key: tuple[str, int], time_us: int) -> Operation:
-    place = _place(_field(line, "topic"), _field(line, "partition"))
+    topic, partition = _field(line, "topic"), _field(line, "partition")
+    place = _place(topic, 0 if partition is None else partition)
+    if partition is None:
+        place = Place(place.topic, NO_PARTITION)
     return Send(*key, time_us, transaction=_transaction(line), place=place, value=_text(line, "value"))
 
 

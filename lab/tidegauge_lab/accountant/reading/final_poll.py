@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.consumer import Consumer
+from tidegauge_client.operation_history import value_text
 from tidegauge_lab.accountant.transactions.model import Outcome, Place, Poll, Seen
 
 _POLL_MS = 500
@@ -66,8 +67,8 @@ async def _read(
             elif time.monotonic() - last_progress > _NO_PROGRESS_SECONDS:
                 return records, reached
             for record in await consumer.poll(_POLL_MS):
-                value = (record.value or b"").decode(errors="backslashreplace")
-                records.append(Seen(Place(record.topic, record.partition), record.offset, value))
+                place = Place(record.topic, record.partition)
+                records.append(Seen(place, record.offset, value_text(record.value)))
 
 
 def _now_us() -> int:

@@ -11,6 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 NEVER_US = -1
+NO_PARTITION = -1
+"""The partition of a record whose client chooses it, until the record is acknowledged."""
 
 
 class Outcome(Enum):

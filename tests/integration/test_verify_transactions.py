@@ -1,0 +1,174 @@
+"""``tidegauge verify --transactions`` on a running cluster, by histories of real clients and of the command line.
+
+The copiers of librdkafka (confluent-kafka) and kafka-clients (Java) write down what they do (docs/histories.md) while
+brokers and copiers are killed. The history is clean; spoilt on purpose, it names the guarantee that is broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import until
+
+pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
+
+import confluent_kafka
+from tests.clients.programs import KAFKA, Unavailable, kafka_jars
+from tests.clients.transactional_copier import History
+from tests.integration.copiers import LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
+from tests.integration.spoilt_histories import SPOILS, Recorded
+from tests.integration.verify_shell import Shell, counts
+
+from tidegauge_client.cli.consume import consume
+from tidegauge_client.cli.produce import produce
+from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.accountant.transactions.findings import Anomaly
+from tidegauge_lab.cli.verify import verify
+from tidegauge_lab.local.cluster import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+}
+CELL = Cell(clean=False, brokers=True, ordered=True, grouped=True)
+
+
+@contextlib.contextmanager
+def reading(copiers: Copiers, servers: str, path: Path) -> Iterator[None]:
+    """Read the target as a reader of committed records does, from the beginning to the end, with its history."""
+    history, ends = History(str(path), "reader"), threading.Event()
+    consumer: Any = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 2,
+        }
+    )
+
+    def read() -> None:
+        consumer.assign(
+            [confluent_kafka.TopicPartition(copiers.target, partition, 0) for partition in range(PARTITIONS)]
+        )
+        history.end(history.invoke("assign"))
+        is_last = False
+        while not is_last:
+            is_last = ends.is_set()
+            number = history.invoke("poll")
+            given = consumer.consume(500, timeout=2.0 if is_last else 0.2)
+            records = [
+                [one.topic(), one.partition(), one.offset(), one.value().decode()] for one in given if not one.error()
+            ]
+            history.end(number, records=records)
+        consumer.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join(LIMIT_SECONDS)
+        history.close()
+
+
+def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and what ``verify`` says of the transactions, with the topic as it is now."""
+    named = [word for path in histories for word in ("--transactions", path)]
+    done = shell.run(verify, topic, *named, "-o", "json")
+    assert done.stdout, done.stderr
+    return done.exit_code, json.loads(done.stdout)["transactions"]
+
+
+def test_a_real_clients_history_is_clean_through_kills_and_each_broken_guarantee_is_named(
+    brokers: LocalCluster, tmp_path: Path
+) -> None:
+    """Jepsen's anomalies (jepsen.tests.kafka): none in the history of real clients, each one in a spoilt history."""
+    try:
+        kafka_jars(KAFKA)
+    except Unavailable as problem:
+        pytest.skip(f"kafka-clients can't be had here: {problem}")
+    brokers.up(LIMIT_SECONDS)
+    path = tmp_path / "history.jsonl"
+    copiers = Copiers(brokers, CELL, ("confluent", "java"), tmp_path, history=path)
+    servers = ",".join(brokers.kafka_bootstrap_servers)
+    with copiers.running(), reading(copiers, servers, path):
+        with copiers.writing(200):
+            for turn in range(3):
+                before = copiers.transactions()
+                until(lambda: copiers.transactions() >= before + 3, LIMIT_SECONDS, "copiers are at work")  # noqa: B023
+                bounce_broker(brokers, turn, copiers.target, clean=False)
+            for number in range(PARTITIONS):
+                copiers.bounce(number)
+        copiers.finish()
+    copiers.check()
+
+    shell = Shell(brokers, tmp_path)
+    code, document = judged(shell, copiers.target, path)
+    assert (code, counts(document), document["not_checked"]) == (0, {}, [])
+    assert min(document["transactions"][fate] for fate in ("committed", "aborted")) >= 5
+    recorded = Recorded.read(path, copiers.target)
+    assert SPOILS.keys() == set(Anomaly)
+    for kind, (spoil, found) in SPOILS.items():
+        spoilt = tmp_path / f"{kind.value}.jsonl"
+        spoilt.write_text(spoil(recorded))
+        code, document = judged(shell, copiers.target, spoilt)
+        assert (kind, code, counts(document)) == (kind, int(kind is not Anomaly.UNKNOWN_VALUE), found)
+
+
+def test_from_the_command_line_alone_a_history_is_written_and_judged(brokers: LocalCluster, tmp_path: Path) -> None:
+    """``produce`` in transactions and ``consume``; then readers stand still, and then records are lost."""
+    brokers.up(LIMIT_SECONDS)
+    shell = Shell(brokers, tmp_path)
+    sent, read = tmp_path / "sent", tmp_path / "read"
+    topic = shell.topic("judged-by-words", (0, 1, 2))
+
+    def send(values: str, *more: str) -> None:
+        done = shell.run(produce, topic, "--transactional-id", "tx", "--history", sent, *more, given=values.encode())
+        assert done.exit_code == 0, done.stderr
+
+    send("a\nb\nc\nd\n", "--commit-every", "2")
+    send("e\nf\n", "--abort")
+    send("g\n")
+    where = ("--from-beginning", "--isolation-level", "read_committed", "--history", read)
+    done = shell.run(consume, topic, *where, "--max-messages", 5)
+    assert done.stdout.split() == ["a", "b", "c", "d", "g"], done.stderr
+    code, document = judged(shell, topic, sent, read)
+    assert (code, counts(document)) == (0, {})
+    assert document["transactions"] == {"committed": 3, "aborted": 1, "unknown": 0}
+
+    # An aborted record that a reader of uncommitted ones was given is none that a reader of committed ones was given.
+    dirty = tmp_path / "dirty"
+    done = shell.run(consume, topic, "--from-beginning", "--max-messages", 7, "--history", dirty)
+    assert len(done.stdout.split()) == 7, done.stderr
+    assert judged(shell, topic, sent, dirty)[0] == 0
+    dirty.write_text(dirty.read_text().replace("read_uncommitted", "read_committed"))
+    assert counts(judged(shell, topic, sent, dirty)[1]) == {"aborted-read": 2}
+
+    # Behind an open transaction a committed record is not seen (liveness).
+    send("open\n", "--leave-open", "--transaction-timeout-ms", "600000")
+    done = shell.run(produce, topic, "--transactional-id", "other", "--history", sent, given=b"behind\n")
+    assert done.exit_code == 0, done.stderr
+    code, document = judged(shell, topic, sent, read)
+    assert (code, counts(document)) == (1, {"unseen": 1})
+    send("end\n")  # the next producer of the id aborts what it finds open
+    assert judged(shell, topic, sent, read)[0] == 0
+
+    # What was deleted and written again has lost what was committed (durability).
+    with SyncAdmin(brokers.bootstrap_servers) as admin:
+        admin.delete_topic(topic)
+    shell.topic(topic, (0, 1, 2))
+    shell.run(produce, topic, "--transactional-id", "tx", "--count", 20)
+    code, document = judged(shell, topic, sent)
+    assert (code, counts(document)) == (1, {"lost-write": 7, "inconsistent-offsets": 9, "unknown-value": 20})
