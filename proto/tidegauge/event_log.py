@@ -22,6 +22,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
 | ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
 | ``high_watermark`` | ``old``, ``new`` |
+| ``last_stable_offset`` | ``old``, ``new``, ``high_watermark``: open transactions hold it below the high watermark |
 | ``log_end_offset`` | ``old``, ``new`` |
 | ``truncation`` | ``old``, ``new``: log end offsets; ``log_start_offset``: where the log begins now |
 | ``log_start_offset`` | ``old``, ``new`` |
@@ -59,6 +60,7 @@ KINDS = frozenset(
         "epoch",
         "isr",
         "high_watermark",
+        "last_stable_offset",
         "log_end_offset",
         "truncation",
         "log_start_offset",

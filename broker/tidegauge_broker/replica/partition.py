@@ -241,13 +241,22 @@ class Partition:
         assert self.role is not _LEADER or high_watermark >= self.high_watermark, "I2"
         if high_watermark == self.high_watermark:
             return False
+        stable = self.last_stable_offset if self.transactions else None
         old, self.high_watermark = self.high_watermark, high_watermark
         self.moved_high_watermark = True
         if self.transactions:
             self.transactions.replicated(high_watermark)
         if self.settings.emits_diagnostics:
             out.append(Note("high_watermark", self.topic_partition, cause, {"old": old, "new": high_watermark}))
+        if stable is not None:
+            self._note_stable(stable, cause, out, was_held=stable < old)
         return True
+
+    def _note_stable(self, old: int, cause: str, out: list[Effect], *, was_held: bool) -> None:
+        """Note that transactions hold the last stable offset below the high watermark, that it moved, or let it go."""
+        new = self.last_stable_offset
+        if new != old if was_held else new < self.high_watermark:
+            self.note("last_stable_offset", cause, out, old=old, new=new, high_watermark=self.high_watermark)
 
     def truncate_to(self, offset: int, cause: str, out: list[Effect]) -> None:
         """Truncate the log to an end offset. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
@@ -297,10 +306,13 @@ class Partition:
             return False
         if tell_log:
             out.append(AdvanceLogStart(self.topic_partition, offset))
+        stable = self.last_stable_offset
         old, self.log_start_offset = self.log_start_offset, offset
         if self.epochs.truncate_from_start(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
         self.note("log_start_offset", cause, out, old=old, new=offset)
+        if self.transactions:
+            self._note_stable(stable, cause, out, was_held=stable < self.high_watermark)
         return True
 
     def log_truncated(self, producer_state: ProducerState) -> None:

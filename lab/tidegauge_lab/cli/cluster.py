@@ -278,21 +278,32 @@ def down(purge: bool, directory: Path, output: str) -> None:
 @output_option
 @lab_verb
 def status(directory: Path, output: str) -> None:
-    """Show every process of the cluster, who is the controller, and the consumer groups."""
-    from tidegauge_lab.watch.sources import groups_now  # noqa: PLC0415 - other verbs need none of it
+    """Show every process of the cluster, who is the controller, the groups, and where transactions hold readers."""
+    from tidegauge_lab.watch.sources import status_now  # noqa: PLC0415 - other verbs need none of it
+    from tidegauge_lab.watch.view import status_view  # noqa: PLC0415 - the same
 
     cluster = LocalCluster(directory)
-    status_now = cluster.status()
-    up = [broker["id"] for broker in status_now["brokers"] if broker["state"] == ProcessState.UP.value]
-    groups = asyncio.run(groups_now(cluster.file, up)) if up else []
+    processes = cluster.status()
+    up = [broker["id"] for broker in processes["brokers"] if broker["state"] == ProcessState.UP.value]
+    said = asyncio.run(status_now(cluster.file, up)) if up else status_view([])
     if output == "json":
-        print_json(status_now | {"groups": groups})
+        print_json(processes | said)
     else:
-        click.echo("\n".join([*summary(cluster, status_now), *map(group_line, groups)]))
+        lines = [*map(group_line, said["groups"]), *map(held_line, said["held_readers"])]
+        click.echo("\n".join([*summary(cluster, processes), *lines]))
+
+
+def held_line(held: dict[str, Any]) -> str:
+    """Return what ``status`` says of a partition where transactions hold readers; it comes from ``status_now``."""
+    stable, high_watermark = held["last_stable_offset"], held["high_watermark"]
+    return (
+        f"Partition {held['topic']}-{held['partition']}  readers of committed records are held at the LSO {stable}, "
+        f"{high_watermark - stable} below the HW {high_watermark}"
+    )
 
 
 def group_line(group: dict[str, Any]) -> str:
-    """Return what ``status`` says of a group; it comes from ``groups_now``."""
+    """Return what ``status`` says of a group; it comes from ``status_now``."""
     members = f"{len(group['members'])} member{'' if len(group['members']) == 1 else 's'}"
     lag = "" if group["lag"] is None else f", lag {group['lag']}"
     return (

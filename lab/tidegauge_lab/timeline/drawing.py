@@ -33,6 +33,7 @@ _BAR_PX = 9
 _COLOURS = {
     "log_end_offset": "#1a7f37",
     "high_watermark": "#0969da",
+    "last_stable_offset": "#1b7c83",
     "epoch": "#8250df",
     "truncation": "#cf222e",
     "isr": "#9a6700",
@@ -55,7 +56,7 @@ _LEGEND = (
     ("isr", "ISR"),
     ("election", "election"),
     ("truncation", "truncation, fault"),
-    ("group", "consumer group, transaction"),
+    ("group", "consumer group, transaction, LSO"),
 )
 _EPOCH_COLOURS = ("#54aeff", "#4ac26b", "#d4a72c", "#c297ff", "#ff8182", "#76e3ea")
 _DIES = frozenset({"kill", "stop", "pause", "power-cut"})

@@ -151,6 +151,13 @@ def _moved(name: str) -> Callable[[Event], str]:
     return lambda event: f"{name} {event['old']} -> {event['new']}"
 
 
+def _stable(event: Event) -> str:
+    """Return what transactions do to readers of committed records: hold them below the HW, or let them go."""
+    old, new, high_watermark = event["old"], event["new"], event["high_watermark"]
+    moved = f"LSO {new}" if old == new else f"LSO {old} -> {new}"
+    return moved if new == high_watermark else f"{moved}, held below HW {high_watermark}"
+
+
 _WORDS: dict[str, Callable[[Event], str]] = {
     "broker": _broker,
     "session": lambda event: f"ZooKeeper session {event['state']}",
@@ -161,6 +168,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "epoch": lambda event: f"epoch {event['leader_epoch']} begins at offset {event['start_offset']}",
     "isr": _isr,
     "high_watermark": _moved("HW"),
+    "last_stable_offset": _stable,
     "log_end_offset": _moved("LEO"),
     "truncation": _moved("truncates its log"),
     "log_start_offset": _moved("log start"),

@@ -23,7 +23,7 @@ from tidegauge_lab.watch.view import Json, difference, event_line, view_of
 LOOK_EVERY_SECONDS = 0.4
 QUIET_SECONDS = 15.0
 EVENTS_KEPT = 300
-OFFSET_KINDS = frozenset({"high_watermark", "log_end_offset"})
+OFFSET_KINDS = frozenset({"high_watermark", "last_stable_offset", "log_end_offset"})
 
 Message = tuple[str, Any]
 """Name of the server-sent event, and its JSON; the name ``beat`` keeps a quiet connection open."""

@@ -25,7 +25,7 @@ from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sessions import Sessions
-from tidegauge_lab.watch.view import groups_view
+from tidegauge_lab.watch.view import status_view
 
 _NO_RESPONSE = Observation()
 
@@ -240,8 +240,8 @@ def broker_facts(
     )
 
 
-async def groups_now(file: ClusterFile, up: Collection[int]) -> list[dict[str, Any]]:
-    """Return the consumer groups of a cluster of the lab; groups of brokers that do not respond are missing.
+async def status_now(file: ClusterFile, up: Collection[int]) -> dict[str, Any]:
+    """Return ``status_view`` of a cluster of the lab; what only brokers that do not respond know is missing.
 
     Args:
         file: names the cluster's brokers.
@@ -253,7 +253,7 @@ async def groups_now(file: ClusterFile, up: Collection[int]) -> list[dict[str, A
         responses = await observer.ask(up, with_switches=False, with_groups=True)
     finally:
         await observer.close()
-    return groups_view(
+    return status_view(
         [
             broker_facts(
                 BrokerFacts(broker_id, addresses[broker_id], "up"),

@@ -53,9 +53,25 @@ def view_of(facts: Facts) -> Json:
     }
 
 
-def groups_view(brokers: Sequence[BrokerFacts]) -> list[Json]:
-    """Return the consumer groups alone, by id, as ``status -o json`` shows them."""
-    return list(groups_of(brokers, _partitions(brokers, newest_metadata(_metadata(brokers)))).values())
+def status_view(brokers: Sequence[BrokerFacts]) -> Json:
+    """Return what ``status -o json`` shows beside processes: groups by id, and where transactions hold readers.
+
+    ``held_readers`` has the partitions whose leader says that its last stable offset is below its high watermark:
+    readers of committed records stand still there until a transaction ends.
+    """
+    partitions = _partitions(brokers, newest_metadata(_metadata(brokers)))
+    held = [one for partition in partitions.values() if (one := _held_readers(partition)) is not None]
+    return {"groups": list(groups_of(brokers, partitions).values()), "held_readers": held}
+
+
+def _held_readers(partition: Json) -> Json | None:
+    leader = partition["leader"]
+    said = partition["replicas"].get(str(leader), {})
+    stable, high_watermark = said.get("lso"), said.get("hw")
+    if said.get("role") != "leader" or stable is None or stable >= high_watermark:
+        return None
+    named = {name: partition[name] for name in ("topic", "partition", "leader")}
+    return named | {"last_stable_offset": stable, "high_watermark": high_watermark}
 
 
 def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.MetadataResponse]:

@@ -145,6 +145,36 @@ def test_data_become_readable_when_the_marker_itself_is_replicated():
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
+def stable_lines(cluster: Cluster, broker_id: int) -> list[tuple[int, int, int]]:
+    notes = [note.fields for note in cluster.brokers[broker_id].notes if note.kind == "last_stable_offset"]
+    return [(one["old"], one["new"], one["high_watermark"]) for one in notes]
+
+
+def test_the_event_log_has_the_last_stable_offset_where_transactions_hold_it():
+    """A line when the high watermark leaves it behind, when it moves, and when it is let go; else it is that."""
+    cluster = copied(make_batch("plain"))
+    assert stable_lines(cluster, 2) == []
+    before = len(stable_lines(cluster, 2))
+    responded(cluster, at_offset(data(1), 1), high_watermark=1)
+    assert stable_lines(cluster, 2)[before:] == [], "the watermark is still below the transaction"
+    responded(cluster, at_offset(data(2), 2), high_watermark=2)
+    responded(cluster, at_offset(marker(1, COMMIT), 3), high_watermark=3)
+    responded(cluster, at_offset(marker(2, ABORT), 4), high_watermark=4)
+    responded(cluster, b"", high_watermark=5)
+    assert stable_lines(cluster, 2)[before:] == [(1, 1, 2), (1, 2, 4), (2, 5, 5)]
+
+
+def test_deleted_records_move_the_last_stable_offset_of_an_open_transaction():
+    """It is not below the log start offset (ProducerStateManager.firstUnstableOffset)."""
+    cluster = copied(data(1), data(2), make_batch("plain"))
+    partition = cluster.brokers[2].core.partition(AT)
+    out = []
+    before = len(stable_lines(cluster, 2))
+    partition.advance_log_start(2, "DeleteRecords", out)
+    cluster.brokers[2].executor.execute(out)
+    assert stable_lines(cluster, 2)[before:] == [(0, 2, 3)]
+
+
 def test_a_truncation_forgets_the_markers_that_go_with_it():
     """ProducerStateManager.truncateAndReload: the transaction is open again."""
     cluster = copied(data(1), marker(1, COMMIT))

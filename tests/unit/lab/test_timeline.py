@@ -89,6 +89,15 @@ CASES = [
     (event("role", **AT, cause="LogDirFailure", role="offline", leader=2, leader_epoch=3), "offline, epoch 3"),
     (event("high_watermark", **AT, cause="Fetch", old=0, new=5), "HW 0 -> 5 (Fetch)"),
     (event("log_end_offset", **AT, cause="Produce", old=0, new=5), "LEO 0 -> 5 (Produce)"),
+    (
+        event("last_stable_offset", **AT, cause="Fetch", old=3, new=3, high_watermark=5),
+        "LSO 3, held below HW 5 (Fetch)",
+    ),
+    (
+        event("last_stable_offset", **AT, cause="Fetch", old=3, new=4, high_watermark=5),
+        "LSO 3 -> 4, held below HW 5 (Fetch)",
+    ),
+    (event("last_stable_offset", **AT, cause="Fetch", old=3, new=6, high_watermark=6), "LSO 3 -> 6 (Fetch)"),
     (event("truncation", **AT, cause="FetchResponse", old=5, new=2), "truncates its log 5 -> 2 (FetchResponse)"),
     (event("log_start_offset", **AT, cause="Retention", old=0, new=2), "log start 0 -> 2 (Retention)"),
     (event("epoch", **AT, cause="Produce", leader_epoch=3, start_offset=9), "epoch 3 begins at offset 9"),

@@ -10,9 +10,10 @@ import pytest
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_lab.cli.cluster import held_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sources import Silence
-from tidegauge_lab.watch.view import difference, event_line, session_text, view_of
+from tidegauge_lab.watch.view import difference, event_line, session_text, status_view, view_of
 
 AT = TopicPartition("orders", 0)
 ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, responds=True)
@@ -73,6 +74,22 @@ def test_a_healthy_partition_with_its_replicas_as_they_are():
     ]
     assert view["brokers"]["1"]["sessionText"] == "session 0xa1"
     assert json.loads(json.dumps(view)) == view
+
+
+def test_status_names_the_partitions_where_transactions_hold_readers():
+    """By the leader's words: a follower's high watermark is a fetch round late."""
+    assert status_view(healthy().brokers) == {"groups": [], "held_readers": []}
+    known = metadata(1, 3, leader=1, epoch=0, isr=[1, 2])
+    leader = replica("leader", 20, 18, isr=[1, 2], leader_epoch=0, last_stable_offset=11)
+    follower = replica("follower", 18, 15, last_stable_offset=9)
+    held = {"topic": "orders", "partition": 0, "leader": 1, "last_stable_offset": 11, "high_watermark": 18}
+    brokers = [broker(1, metadata=known, replicas=[leader]), broker(2, replicas=[follower])]
+    assert status_view(brokers)["held_readers"] == [held]
+    assert held_line(held) == (
+        "Partition orders-0  readers of committed records are held at the LSO 11, 7 below the HW 18"
+    )
+    leader.last_stable_offset = 18
+    assert status_view(brokers)["held_readers"] == []
 
 
 def test_the_newest_state_counts_wherever_it_stands():

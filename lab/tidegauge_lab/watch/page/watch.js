@@ -458,7 +458,7 @@ function drawCount() {
 
 // --- Events ------------------------------------------------------------------------------------------------------
 
-const isOffset = (event) => event.kind === "high_watermark" || event.kind === "log_end_offset";
+const isOffset = (event) => ["high_watermark", "last_stable_offset", "log_end_offset"].includes(event.kind);
 
 function wantsEvent(event) {
   if (isOffset(event) && !byId("offsets").checked) return false;
