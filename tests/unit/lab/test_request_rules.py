@@ -11,11 +11,12 @@ import pytest
 from tidegauge.errors import TidegaugeError
 from tidegauge.faults.rules import SCHEMA, Rule, read_rule
 from tidegauge.partition import TopicPartition
+from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import tally
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
-from tidegauge_broker.server.lab.rules import RuleTable, SetRule, described
+from tidegauge_broker.server.lab.rules import JOURNAL_ENTRIES, RuleTable, SetRule, described
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
 
@@ -210,3 +211,66 @@ async def test_a_delay_after_the_effect_goes_with_a_hold():
     parked = asyncio.ensure_future(hold.wait())
     rules.set([])
     await parked, "it ends though the rule holds nothing more"
+
+
+def faulty(*faults: lab_pb2.LabFault) -> tuple[LabGate, FaultTable, RuleTable]:
+    """Return a gate with faults in force, and no rule."""
+    known, rules = FaultTable(1, DiskFaults()), table()
+    for fault in faults:
+        known.set(fault)
+    return LabGate(known, rules), known, rules
+
+
+async def test_the_journal_has_what_a_fault_affects_without_any_rule():
+    """What arrived and what was done to it: whoever did it. A request that no fault affects needs a rule."""
+    away = lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_CLIENTS, direction=lab_pb2.LAB_DIRECTION_IN)
+    gate, known, rules = faulty(
+        lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc="Produce", error=19, times=1, skip=1)),
+        lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc="Fetch", error=6, after_effect=True)),
+    )
+    assert await gate.admit(request()) is None
+    assert await gate.admit(request()) == InjectedError(19)
+    assert await gate.admit(request("Fetch")) == InjectedError(6, after_effect=True)
+    assert await gate.admit(request("Fetch", caller=Caller("peer", "INTERNAL", 2))) is not None, (
+        "a broker's is affected, and no entry"
+    )
+    known.set(lab_pb2.LabFault(network=lab_pb2.NetworkFault(**fields_of(away), delay_ms=1)))
+    assert await gate.admit(request("Metadata")) is None
+    known.set(lab_pb2.LabFault(network=lab_pb2.NetworkFault(**fields_of(away), partitioned=True)))
+    with pytest.raises(CallRefused):
+        await gate.admit(request("Metadata"))
+    assert [(entry.request.api, entry.done) for entry in rules.after(0)] == [
+        ("Produce", "error NOT_ENOUGH_REPLICAS (fault 1)"),
+        ("Fetch", "error NOT_LEADER_OR_FOLLOWER after its effect (fault 2)"),
+        ("Metadata", "delayed by 1 ms (fault 3)"),
+        ("Metadata", "delayed by 1 ms (fault 3), connection closed (fault 4)"),
+    ]
+
+
+def fields_of(fault: lab_pb2.NetworkFault) -> dict[str, Any]:
+    return {"plane": fault.plane, "direction": fault.direction}
+
+
+async def test_one_entry_says_what_a_hold_a_rule_and_a_hold_of_the_response_do():
+    gate, known, rules = faulty(
+        lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc="EndTxn")),
+        lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc="EndTxn", after_effect=True)),
+    )
+    rules.set([SetRule("7", read_rule({"keys": ["EndTxn"], "throttle_time_ms": 5}))])
+    one = request("EndTxn")
+    admitted = asyncio.ensure_future(gate.admit(one))
+    await asyncio.sleep(0)
+    assert [entry.done for entry in rules.after(0)] == ["request held (fault 1)"], "it is there while it waits"
+    known.clear([1])
+    await admitted
+    assert gate.hold_of(one) is not None
+    (entry,) = rules.after(0)
+    assert (entry.rules, entry.done) == (["7"], "request held (fault 1), throttle_time_ms 5, response held (fault 2)")
+
+
+def test_the_journal_keeps_the_last_requests_and_forgets_none_of_their_entries():
+    rules = table({"observe": True, "count": -1})
+    for _ in range(JOURNAL_ENTRIES + 3):
+        rules.take(request(), 0)
+    numbers = [entry.number for entry in rules.after(0)]
+    assert (len(numbers), numbers[0], numbers[-1]) == (JOURNAL_ENTRIES, 4, JOURNAL_ENTRIES + 3)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.apis import apis_meant
@@ -70,13 +70,29 @@ class Verdict:
     Attributes:
         refused_by: the fault that partitions or loses it; None: it passes.
         delay_ms: it passes after this time.
+        delayed_by: the faults whose delays these are.
     """
 
     refused_by: int | None = None
     delay_ms: int = 0
+    delayed_by: tuple[int, ...] = ()
 
 
 PASSES = Verdict()
+
+
+class MetError(NamedTuple):
+    """The error fault that a request has met, by its number."""
+
+    fault_id: int
+    error: lab_pb2.ErrorFault
+
+
+class MetHold(NamedTuple):
+    """The hold that a request or its response has met, by its fault's number, and where it waits."""
+
+    fault_id: int
+    barrier: Barrier
 
 
 @dataclass(slots=True)
@@ -214,7 +230,7 @@ class FaultTable:
 
         Without ``count`` only partitions are looked for: no chance is drawn and nothing is counted.
         """
-        refused_by, delay_ms = None, 0
+        refused_by, delay_ms, delayed_by = None, 0, list[int]()
         for number, entry in self._in_force.items():
             fault = entry.fault
             if fault.WhichOneof("kind") != "network" or not self._meets(fault.network, way, end):
@@ -226,12 +242,14 @@ class FaultTable:
                 continue
             elif effect == "delay_ms":
                 delay_ms += fault.network.delay_ms
+                delayed_by.append(number)
             elif entry.chances.random() >= fault.network.drop_probability:
                 continue
             elif refused_by is None:
                 refused_by = number
             fault.met += count
-        return Verdict(refused_by, delay_ms) if refused_by is not None or delay_ms else PASSES
+        is_met = refused_by is not None or delay_ms
+        return Verdict(refused_by, delay_ms, tuple(delayed_by)) if is_met else PASSES
 
     def count(self, fault_id: int) -> None:
         """Count a call that ``network`` judged without ``count``."""
@@ -244,9 +262,9 @@ class FaultTable:
             return end.broker_id != self.broker_id and (not fault.broker_ids or end.broker_id in fault.broker_ids)
         return True
 
-    def error(self, request: GatedRequest) -> lab_pb2.ErrorFault | None:
+    def error(self, request: GatedRequest) -> MetError | None:
         """Take one request; return the error that its response carries, or None."""
-        for entry in self._in_force.values():
+        for number, entry in self._in_force.items():
             fault = entry.fault
             if fault.WhichOneof("kind") != "error" or not _names(fault.error, request):
                 continue
@@ -256,18 +274,18 @@ class FaultTable:
             if probability < 1 and entry.chances.random() >= probability:
                 continue
             fault.met += 1
-            return fault.error
+            return MetError(number, fault.error)
         return None
 
-    def hold(self, request: GatedRequest, *, after_effect: bool) -> Barrier | None:
+    def hold(self, request: GatedRequest, *, after_effect: bool) -> MetHold | None:
         """Return where this request waits before its effect, or where its response does; None: nowhere."""
-        for entry in self._in_force.values():
+        for number, entry in self._in_force.items():
             hold = entry.fault.hold
             if entry.barrier is None or hold.after_effect != after_effect or not _names(hold, request):
                 continue
             if _is_its_turn(entry, hold):
                 entry.fault.met += 1
-                return entry.barrier
+                return MetHold(number, entry.barrier)
         return None
 
 

@@ -17,8 +17,9 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.lab import fault_table
-from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable
+from tidegauge_broker.server.lab.fault_table import CLIENT, IN, End, FaultTable, MetError
 from tidegauge_broker.server.lab.rules import RuleTable, Taken
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, GatedRequest, Hold, InjectedError
@@ -101,17 +102,30 @@ class LabGate:
         """Apply the faults in force to one request; rule 2."""
         verdict = self._faults.network(IN, _end_of(request.caller))
         if verdict.delay_ms:
+            self._note(request, f"delayed by {verdict.delay_ms} ms", *verdict.delayed_by)
             await asyncio.sleep(verdict.delay_ms / 1000)
         if verdict.refused_by is not None:
+            self._note(request, "connection closed", verdict.refused_by)
             raise CallRefused(_words(verdict.refused_by))
-        barrier = self._faults.hold(request, after_effect=False)
-        if barrier is not None:
-            await barrier.wait()
-        fault = self._faults.error(request)
-        if fault is not None:
-            return InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
-        taken = self._rules.take(request, time.time_ns() // 1_000_000)
+        hold = self._faults.hold(request, after_effect=False)
+        if hold is not None:
+            self._note(request, "request held", hold.fault_id)
+            await hold.barrier.wait()
+        met = self._faults.error(request)
+        if met is not None:
+            return self._injected(met, request)
+        taken = self._rules.take(request, _now_ms())
         return None if taken is None else await self._obey(taken, request)
+
+    def _injected(self, met: MetError, request: GatedRequest) -> InjectedError:
+        """Return the error of a fault."""
+        fault = met.error
+        name = fault.grpc_status or ErrorCode.of(fault.error).name
+        self._note(request, f"error {name}" + (" after its effect" if fault.after_effect else ""), met.fault_id)
+        return InjectedError(fault.error, fault.after_effect, fault.grpc_status or None)
+
+    def _note(self, request: GatedRequest, words: str, *fault_ids: int) -> None:
+        self._rules.note_fault(request, _now_ms(), words, fault_ids)
 
     async def _obey(self, taken: Taken, request: GatedRequest) -> InjectedError | None:
         """Do what a rule says before the request's effect; what it says of the response comes with ``hold_of``."""
@@ -143,13 +157,21 @@ class LabGate:
         """Return what the response waits for; it is decided when the request is handled."""
         taken = self._taken.pop(id(request), None)
         if taken is None:
-            return self._faults.hold(request, after_effect=True)
+            return self._response_hold(request)
         rule, holds = taken.rule, list[Hold]()
         if rule.delay_ms and rule.after_effect:
             holds.append(Delay(rule.delay_ms))
         if taken.barrier is not None and (rule.hold or rule.after_effect):
             holds.append(taken.barrier)
-        return InTurn(holds) if holds else self._faults.hold(request, after_effect=True)
+        return InTurn(holds) if holds else self._response_hold(request)
+
+    def _response_hold(self, request: GatedRequest) -> Hold | None:
+        """Return where a fault holds the response."""
+        hold = self._faults.hold(request, after_effect=True)
+        if hold is None:
+            return None
+        self._note(request, "response held", hold.fault_id)
+        return hold.barrier
 
     def _look_again(self) -> None:
         """End the calls and connections that the changed table partitions."""
@@ -159,6 +181,10 @@ class LabGate:
                 self._faults.count(refused_by)
                 entry.broken_by = _words(refused_by)
                 entry.end()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _end_of(caller: Caller) -> End:

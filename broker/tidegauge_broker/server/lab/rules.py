@@ -6,7 +6,9 @@ Rules:
     2. The whole list is set at once. A rule whose id stays keeps what it holds; one that is
        no longer there releases it.
     3. Only requests over Kafka's protocol are meant, and none among brokers: the lab's own requests, which go over
-       gRPC, are neither counted nor affected. The journal has what passes the gate while a rule is in force.
+       gRPC, are neither counted nor affected.
+    4. The journal has the requests that arrive while a rule is in force, and those that a fault affects, with what was
+       done to each, by the fault and by the deciding rule.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class Arrived:
         number: rises by one; begins at 1.
         time_ms: since 1970.
         rules: ids of the rules that meant it and counted it as affected.
-        done: what the deciding rule does to it; empty: nothing.
+        done: what faults and the deciding rule do to it; empty: nothing.
     """
 
     number: int
@@ -88,6 +90,10 @@ class Arrived:
     request: GatedRequest
     rules: list[str] = field(default_factory=list)
     done: str = ""
+
+    def add(self, words: str) -> None:
+        """Add something that is done to it."""
+        self.done = f"{self.done}, {words}" if self.done else words
 
 
 class RuleTable:
@@ -100,7 +106,8 @@ class RuleTable:
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self._in_force: list[_InForce] = []
-        self._journal: deque[Arrived] = deque(maxlen=JOURNAL_ENTRIES)
+        self._journal: deque[Arrived] = deque()
+        self._entries: dict[int, Arrived] = {}
         self._last = 0
 
     @property
@@ -139,20 +146,42 @@ class RuleTable:
 
     def take(self, request: GatedRequest, now_ms: int) -> Taken | None:
         """Count one request; return what is done to it, or None. Rules 1 and 3."""
-        if self.is_empty or not request.is_of_kafka or request.caller.broker_id is not None:
+        if self.is_empty or not _is_a_clients(request):
             return None
-        self._last += 1
-        arrived = Arrived(self._last, now_ms, request)
-        self._journal.append(arrived)
+        arrived = self._arrived(request, now_ms)
         for entry in self._in_force:
             rule = entry.rule
             if not _means(rule, request, self._broker_id) or not entry.tally.take(rule.is_affected):
                 continue
             arrived.rules.append(entry.rule_id)
             if not rule.observe:
-                arrived.done = described(rule)
+                arrived.add(described(rule))
                 return Taken(rule, entry.barrier if rule.hold or rule.freeze else None)
         return None
+
+    def note_fault(self, request: GatedRequest, now_ms: int, words: str, fault_ids: Sequence[int]) -> None:
+        """Note what faults do to a request. Rule 4."""
+        if _is_a_clients(request):
+            numbers = ", ".join(map(str, fault_ids))
+            self._arrived(request, now_ms).add(f"{words} (fault {numbers})")
+
+    def _arrived(self, request: GatedRequest, now_ms: int) -> Arrived:
+        """Return the request's entry in the journal, which is made where there is none."""
+        # The journal keeps its requests alive, so no two of them have one id.
+        known = self._entries.get(id(request))
+        if known is not None:
+            return known
+        if len(self._journal) == JOURNAL_ENTRIES:
+            del self._entries[id(self._journal.popleft().request)]
+        self._last += 1
+        arrived = self._entries[id(request)] = Arrived(self._last, now_ms, request)
+        self._journal.append(arrived)
+        return arrived
+
+
+def _is_a_clients(request: GatedRequest) -> bool:
+    """Return whether the request came over Kafka's protocol, and not from a broker. Rule 3."""
+    return request.is_of_kafka and request.caller.broker_id is None
 
 
 def described(rule: Rule) -> str:
