@@ -6,8 +6,10 @@ The shared cluster; the control server is the process that `up --control` starts
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -182,6 +184,50 @@ def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(c
     assert entry["done"] == "error 29 of partly-0"
 
 
+@pytest.mark.long
+def test_a_frozen_and_a_slow_connection_are_met_by_a_real_client_and_faults_stand_in_the_journal(control: Any):
+    """A frozen request has no effect until the rule ends; others go on. A bandwidth counts both ways."""
+    control.steps({"create_topic": {"name": "slow", "assignment": [0]}})
+    servers = control.bootstrap_servers
+    frozen = control.fault({"keys": ["Produce"], "client_id": "app", "freeze": True})
+    with client_process(PRODUCE, servers, "slow") as producing:
+        assert control.wait_fault(frozen, held=1)["actual"]["hits"] == 1
+        assert control.partition("slow")["high_watermark"] == 0
+        assert kafka_client(PRODUCE, servers, "slow") == "0", "another connection, and the rule's count is used up"
+        assert producing.poll() is None
+        control.end_fault(frozen)
+        assert producing.communicate(timeout=60)[0].strip() == "1"
+    journal = control.ask("GET", "/v1/requests?client_id=app&api=Produce")["requests"]
+    assert [one["done"] for one in journal] == ["connection frozen", ""]
+
+    bytes_per_second, seconds = 20_000, 2
+    large = "x" * bytes_per_second * seconds
+    for api, program, said in (("Produce", PRODUCE, "2"), ("Fetch", CONSUME_LAST, str(len(large)))):
+        slow = control.fault({"keys": [api], "client_id": "app", "bytes_per_second": bytes_per_second, "count": -1})
+        begun = time.monotonic()
+        assert kafka_client(program, servers, "slow", large) == said
+        assert time.monotonic() - begun >= seconds, "no sooner than its bytes could arrive"
+        assert control.ask("GET", f"/v1/faults/{slow}")["hits"] >= 1
+        control.end_fault(slow)
+
+    last = max(one["number"] for one in control.ask("GET", "/v1/requests")["requests"])
+    control.broker(0, "inject_error", rpc="Produce", error="NOT_ENOUGH_REPLICAS", times=1)
+    assert kafka_client(PRODUCE, servers, "slow") == "3", "the producer has sent it again"
+    [entry] = control.ask("GET", f"/v1/requests?api=Produce&after={last}")["requests"]
+    assert re.fullmatch(r"error NOT_ENOUGH_REPLICAS \(fault \d+\)", entry["done"]), (
+        "no rule is in force, and it is there"
+    )
+
+
+CONSUME_LAST = """
+import sys
+from confluent_kafka import Consumer, TopicPartition
+
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "client.id": "app", "group.id": "unused"})
+consumer.assign([TopicPartition(sys.argv[2], 0, 2)])
+print(len(consumer.poll(60).value()))
+consumer.close()
+"""
 PRODUCE_TO_BOTH = """
 import asyncio
 import sys
@@ -204,7 +250,8 @@ from confluent_kafka import Producer
 offsets = []
 settings = {"bootstrap.servers": sys.argv[1], "client.id": "app", "enable.idempotence": True, "linger.ms": 0}
 producer = Producer(settings)
-producer.produce(sys.argv[2], b"x", partition=0, on_delivery=lambda error, message: offsets.append(message.offset()))
+value = (sys.argv[3] if len(sys.argv) > 3 else "x").encode()
+producer.produce(sys.argv[2], value, partition=0, on_delivery=lambda error, message: offsets.append(message.offset()))
 producer.flush(60)
 print(*offsets)
 """
