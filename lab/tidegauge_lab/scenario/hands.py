@@ -29,6 +29,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.channels import Channels, call
+from tidegauge_client.hanging_transactions import coordinated, hanging, open_transactions_at
 from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
@@ -181,6 +182,32 @@ class Hands:
             TidegaugeError: its coordinator does not respond.
         """
         return self._run(look_at_transaction(self._admin, transactional_id, condition, _MARGIN_MS))
+
+    def open_transactions(self, at: TopicPartition) -> list[int]:
+        """Return where the transactions begin that are open in a partition, by its leader.
+
+        Raises:
+            TidegaugeError: it has none that responds.
+        """
+        return self._run(self._starts(at, hang=False))
+
+    def hanging_transactions(self, at: TopicPartition) -> list[int]:
+        """Return where those begin that their coordinators do not have; raises as ``open_transactions``."""
+        return self._run(self._starts(at, hang=True))
+
+    async def _starts(self, at: TopicPartition, *, hang: bool) -> list[int]:
+        found = await open_transactions_at(self._admin, [at])
+        if hang:
+            found = hanging(found, await coordinated(self._admin, {one.producer.producer_id for one in found}))
+        return [one.start_offset for one in found]
+
+    def abort_hanging(self, at: TopicPartition, start_offset: int) -> None:
+        """Write an ABORT marker for the transaction that begins at an offset.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is none; or why the marker was not written.
+        """
+        self._run(self._admin.abort_transaction(at, start_offset))
 
     # Clients
 

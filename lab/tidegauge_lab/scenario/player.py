@@ -38,7 +38,7 @@ from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
-from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS, ExpectRead, ExpectTransaction
+from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS, OF_TRANSACTIONS
 from tidegauge_lab.switches import Step as Round
 
 WAIT_SECONDS = 60.0
@@ -524,7 +524,7 @@ class Player:
 
     @_do.register
     def _transaction_step(self, step: OF_TRANSACTIONS) -> None:
-        if isinstance(step, ExpectTransaction | ExpectRead):
+        if isinstance(step, EXPECTATIONS):
             self._outcome.expectations += 1
         self._transactions.do(step)
 

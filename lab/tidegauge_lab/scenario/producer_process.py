@@ -4,7 +4,8 @@
 
 Commands are JSON objects on standard input, one a line: ``{"do": "init", "limit_seconds": 60}``, ``begin``,
 ``{"do": "send", "topic": "story", "partition": 0, "records": [["m1", TIMESTAMP_MS]], "limit_seconds": 60}``,
-``commit``, ``abort``. Each gets one line of JSON: ``{}``, ``{"error": NAME, "message": ...}``, and after ``send`` also
+``{"do": "send_offsets", "group": "g", "offsets": [["story-0", 5]]}``, ``commit``, ``abort``. Each gets one line of
+JSON: ``{}``, ``{"error": NAME, "message": ...}``, and after ``send`` also
 ``{"records": [{"offset": 4}, {"error": NAME, "message": ...}]}``. The process ends when its standard input does.
 
 A call that the client says may be repeated is repeated until its time is over, as applications do.
@@ -18,9 +19,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_groups import OffsetAndMetadata
+from tidegauge_client.group.group_consumer import GroupMetadata
 
 
 class Failed(Exception):
@@ -47,6 +52,9 @@ class Client(Protocol):
         """Send records, each with its timestamp in ms, one after the other; return the outcome of each."""
         ...
 
+    def send_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]], limit_seconds: float) -> None:
+        """Add offsets of a group to the transaction, each with its topic and partition; no member commits them."""
+
     def commit(self, limit_seconds: float) -> None:
         """Commit the open transaction."""
 
@@ -59,6 +67,7 @@ class Confluent:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._library: Any = importlib.import_module("confluent_kafka")
+        self._servers = settings["bootstrap.servers"]
         self._producer = self._library.Producer(settings)
 
     def _call(self, call: Callable[[], Any]) -> None:
@@ -102,6 +111,16 @@ class Confluent:
             with contextlib.suppress(self._library.KafkaException):
                 self._producer.poll(0.1)
         return reported[0] if reported else {"error": "_TIMED_OUT", "message": "there was no delivery report"}
+
+    def send_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]], limit_seconds: float) -> None:
+        """Add offsets to the transaction; a consumer that never subscribes has the metadata of no member."""
+        consumer = self._library.Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
+        positions = [self._library.TopicPartition(*one) for one in offsets]
+        metadata = consumer.consumer_group_metadata()
+        try:
+            self._call(lambda: self._producer.send_offsets_to_transaction(positions, metadata, limit_seconds))
+        finally:
+            consumer.close()
 
     def commit(self, limit_seconds: float) -> None:
         """Commit."""
@@ -151,6 +170,13 @@ class Own:
                 found.append({"error": "REQUEST_TIMED_OUT", "message": "there was no acknowledgement"})
         return found
 
+    def send_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]], limit_seconds: float) -> None:
+        """Add offsets to the transaction."""
+        del limit_seconds
+        positions = {TopicPartition(topic, number): OffsetAndMetadata(offset) for topic, number, offset in offsets}
+        metadata = GroupMetadata(group, -1, "", None)
+        self._call(lambda: self._producer.send_offsets_to_transaction(positions, metadata))
+
     def commit(self, limit_seconds: float) -> None:
         """Commit."""
         del limit_seconds
@@ -194,6 +220,9 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
                 client.begin()
             case "send":
                 return _sent(client, command, limit_seconds)
+            case "send_offsets":
+                given = [(*_named(at), offset) for at, offset in command["offsets"]]
+                _repeated(partial(client.send_offsets, command["group"], given), limit_seconds)
             case "commit":
                 _repeated(client.commit, limit_seconds)
             case "abort":
@@ -201,6 +230,11 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
     except Failed as problem:
         return {"error": problem.name, "message": str(problem)}
     return {}
+
+
+def _named(at: str) -> tuple[str, int]:
+    topic, _, number = at.rpartition("-")
+    return topic, int(number)
 
 
 def _sent(client: Client, command: dict[str, Any], limit_seconds: float) -> dict[str, Any]:

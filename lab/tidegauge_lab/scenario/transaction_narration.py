@@ -14,7 +14,7 @@ def transaction_sentence(step: steps.OF_TRANSACTIONS) -> str:
 
 
 @transaction_sentence.register
-def _(_: steps.ExpectTransaction | steps.ExpectRead) -> str:
+def _(_: steps.EXPECTATIONS) -> str:
     return ""
 
 
@@ -43,7 +43,18 @@ def _(step: steps.AbortTransaction) -> str:
     return f"Producer {step.producer} aborts{_outcome(step)}"
 
 
-def _outcome(step: steps.Send | steps.EndStep) -> str:
+@transaction_sentence.register
+def _(step: steps.SendOffsets) -> str:
+    offsets = ", ".join(f"{offset} of {at}" for at, offset in step.offsets.items())
+    return f"Producer {step.producer} adds offsets of group {step.group} to its transaction: {offsets}{_outcome(step)}"
+
+
+@transaction_sentence.register
+def _(step: steps.AbortHanging) -> str:
+    return f"Write an ABORT marker for the transaction that begins at offset {step.start}"
+
+
+def _outcome(step: steps.Send | steps.SendOffsets | steps.EndStep) -> str:
     return "; the outcome is awaited later" if step.answer == "later" else _failing(step.error)
 
 

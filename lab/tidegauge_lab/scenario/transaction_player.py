@@ -16,6 +16,7 @@ from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.senders import Senders, Sent
+from tidegauge_lab.scenario.step_base import PartitionStep
 from tidegauge_lab.transaction_conditions import TransactionCondition
 
 LIMIT_SECONDS = 50.0
@@ -43,7 +44,7 @@ class TransactionPlayer:
         hands: Hands,
         wait: Waits,
         read: Callable[[TopicPartition, IsolationLevel], list[str]],
-        partition_of: Callable[[steps.Send | steps.ExpectRead], TopicPartition],
+        partition_of: Callable[[PartitionStep], TopicPartition],
     ) -> None:
         self._producers = producers
         self._consumers = consumers
@@ -85,6 +86,14 @@ class TransactionPlayer:
         records = [[one.value, one.timestamp_ms] for one in sent]
         what = f"sending {', '.join(step.values)}"
         self._call(step.producer, what, sent, do="send", topic=at.topic, partition=at.partition, records=records)
+        if step.answer == "now":
+            self._check(step.producer, step.error)
+
+    @do.register
+    def _send_offsets(self, step: steps.SendOffsets) -> None:
+        offsets = [[at, offset] for at, offset in step.offsets.items()]
+        what = f"the offsets of group {step.group}"
+        self._call(step.producer, what, do="send_offsets", group=step.group, offsets=offsets)
         if step.answer == "now":
             self._check(step.producer, step.error)
 
@@ -154,6 +163,41 @@ class TransactionPlayer:
             return [f"a consumer with {step.isolation_level} reads {', '.join(found) or 'nothing'}, not {wanted}"]
 
         self._wait(differing, SETTLE_SECONDS)
+
+    @do.register
+    def _expect_producers(self, step: steps.ExpectProducers) -> None:
+        self._expect_starts(step, "open", self._hands.open_transactions)
+
+    @do.register
+    def _expect_hanging(self, step: steps.ExpectHanging) -> None:
+        self._expect_starts(step, "hanging", self._hands.hanging_transactions)
+
+    def _expect_starts(
+        self,
+        step: steps.ExpectProducers | steps.ExpectHanging,
+        what: str,
+        look: Callable[[TopicPartition], Sequence[int]],
+    ) -> None:
+        at = self._partition_of(step)
+
+        def differing() -> list[str]:
+            try:
+                found = tuple(look(at))
+            except TidegaugeError as problem:
+                return [str(problem)]
+            if found == step.starts:
+                return []
+            wanted, shown = (", ".join(map(str, one)) or "nowhere" for one in (step.starts, found))
+            return [f"the {what} transactions of {at} begin at {shown}, not at {wanted}"]
+
+        self._wait(differing, SETTLE_SECONDS)
+
+    @do.register
+    def _abort_hanging(self, step: steps.AbortHanging) -> None:
+        try:
+            self._hands.abort_hanging(self._partition_of(step), step.start)
+        except TidegaugeError as problem:
+            raise StepFailed(str(problem)) from None
 
     def _call(self, producer: str, what: str, sent: Sequence[Sent] = (), **command: Any) -> None:
         """Send a producer a command; ``_check`` takes its response."""

@@ -76,6 +76,20 @@ class Send(PartitionStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SendOffsets(ProducerStep):
+    """Positions of a group in a transaction."""
+
+    verb = "send_offsets"
+    main = ""
+    about = "commit offsets of a group in the producer's transaction; they count when it is committed"
+
+    group: str = argument(readers.text, "group.id")
+    offsets: Mapping[str, int] = argument(readers.by_name(readers.integer), "{partition: offset to be committed}")
+    error: str = argument(readers.text, _ERROR, default="")
+    answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndStep(ProducerStep):
     """The end of a transaction."""
 
@@ -187,10 +201,46 @@ class ExpectRead(PartitionStep):
     values: tuple[str, ...] = argument(readers.many(readers.text), "exactly these, in this order")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectProducers(PartitionStep):
+    """Which transactions the leader of a partition calls open."""
+
+    verb = "expect_producers"
+    main = ""
+    about = "check where the transactions begin that are open in a partition now, by its leader (describe-producers)"
+
+    starts: tuple[int, ...] = argument(readers.many(readers.integer), "offsets of their first records; [] for none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectHanging(PartitionStep):
+    """Which of them no coordinator knows."""
+
+    verb = "expect_hanging"
+    main = ""
+    about = (
+        "check where the transactions begin that are open in a partition and not at their coordinator (find-hanging)"
+    )
+
+    starts: tuple[int, ...] = argument(readers.many(readers.integer), "offsets of their first records; [] for none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortHanging(PartitionStep):
+    """The end of such a one."""
+
+    verb = "abort_hanging"
+    main = ""
+    about = "let a partition's leader write an ABORT marker for the transaction that begins there (abort-transaction)"
+
+    start: int = argument(readers.integer, "the offset of its first record")
+
+
 TRANSACTION_STEPS: tuple[type[Step], ...] = (
     StartProducer,
     BeginTransaction,
     Send,
+    SendOffsets,
     CommitTransaction,
     AbortTransaction,
     WaitProducer,
@@ -200,6 +250,10 @@ TRANSACTION_STEPS: tuple[type[Step], ...] = (
     WaitTransaction,
     ExpectTransaction,
     ExpectRead,
+    ExpectProducers,
+    ExpectHanging,
+    AbortHanging,
 )
-OF_TRANSACTIONS = TransactionStep | Send | ExpectRead
+EXPECTATIONS = ExpectTransaction | ExpectRead | ExpectProducers | ExpectHanging
+OF_TRANSACTIONS = TransactionStep | Send | ExpectRead | ExpectProducers | ExpectHanging | AbortHanging
 """What ``transaction_player`` plays."""

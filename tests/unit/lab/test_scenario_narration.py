@@ -108,6 +108,11 @@ CASES = [
      "Hold EndTxn requests at broker 1 of transactional id tx, also when their clients disconnect"),
     ("expect_transaction: {transactional_id: tx, state: Empty}", ""),
     ("expect_read: {isolation_level: read_committed, values: []}", ""),
+    ("expect_producers: {starts: []}", ""),
+    ("expect_hanging: {starts: [0]}", ""),
+    ("abort_hanging: {start: 3}", "Write an ABORT marker for the transaction that begins at offset 3"),
+    ("send_offsets: {producer: a, group: g, offsets: {story-0: 2}, answer: later}",
+     "Producer a adds offsets of group g to its transaction: 2 of story-0; the outcome is awaited later"),
     ("expect: {epoch: 0}", ""),
     ("mark: here", ""),
 ]  # fmt: skip
@@ -123,7 +128,8 @@ def test_every_verb_has_a_sentence_or_is_silent_on_purpose() -> None:
     reported = {re.split(r"\W", text)[0] for text, _ in CASES}
     assert reported >= set(steps.STEPS) - {"wait_answer", "table"}
     silent = {text.partition(":")[0] for text, sentence in CASES if not sentence}
-    assert silent == {"expect", "expect_group", "expect_transaction", "expect_read", "mark"}
+    expectations = {"group", "transaction", "read", "producers", "hanging"}
+    assert silent == {"expect", "mark", *(f"expect_{name}" for name in expectations)}
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -69,6 +69,18 @@ class Hands:
         self.found = found
         self.asked: list[TransactionCondition] = []
 
+    def open_transactions(self, at: TopicPartition) -> list[int]:
+        assert at == AT
+        return [3, 7]
+
+    def hanging_transactions(self, at: TopicPartition) -> list[int]:
+        if isinstance(self.found, TidegaugeError):
+            raise self.found
+        return [] if at == AT else [1]
+
+    def abort_hanging(self, at: TopicPartition, start_offset: int) -> None:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"No open transaction begins at {start_offset} of {at}")
+
     def look_at_transaction(self, _transactional_id: str, condition: TransactionCondition) -> str:
         self.asked.append(condition)
         if isinstance(self.found, TidegaugeError):
@@ -158,6 +170,34 @@ def test_a_reader_must_get_exactly_the_values_of_its_step() -> None:
     assert failed.value.message == "a consumer with read_committed reads m1, m2, not m1"
 
 
+def test_open_and_hanging_transactions_begin_exactly_where_the_step_says() -> None:
+    """KIP-664: a leader says which are open, and its coordinators which of them hang."""
+    playing = player(Producer(), hands=Hands())
+    playing.do(steps.ExpectProducers(line=1, starts=(3, 7)))
+    playing.do(steps.ExpectHanging(line=1, starts=()))
+    with pytest.raises(StepFailed) as failed:
+        playing.do(steps.ExpectProducers(line=1, starts=()))
+    assert failed.value.message == "the open transactions of story-0 begin at 3, 7, not at nowhere"
+    with pytest.raises(StepFailed, match="begin at nowhere, not at 3"):
+        playing.do(steps.ExpectHanging(line=1, starts=(3,)))
+    silent = Hands(TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
+    with pytest.raises(StepFailed, match="no leader"):
+        player(Producer(), hands=silent).do(steps.ExpectHanging(line=1, starts=()))
+    with pytest.raises(StepFailed, match="No open transaction begins at 5 of story-0"):
+        playing.do(steps.AbortHanging(line=1, start=5))
+
+
+def test_offsets_go_to_the_producers_transaction() -> None:
+    producer = Producer({}, {"error": "_FENCED", "message": "late"})
+    playing = player(producer)
+    step = steps.SendOffsets(line=1, producer="a", group="g", offsets={"story-0": 4})
+    playing.do(step)
+    assert producer.sent[0]["do"] == "send_offsets"
+    assert (producer.sent[0]["group"], producer.sent[0]["offsets"]) == ("g", [["story-0", 4]])
+    with pytest.raises(StepFailed, match="the offsets of group g of a ended with _FENCED"):
+        playing.do(step)
+
+
 def described(**fields: Any) -> TransactionDescription:
     values = {"state": "Ongoing", "producer_id": 0, "producer_epoch": 2, "timeout_ms": 1, "start_time_ms": 1}
     return TransactionDescription("tx", 0, **{**values, "partitions": (AT,), **fields})
@@ -208,6 +248,10 @@ class Client:
     def abort(self, _limit_seconds: float) -> None:
         self._call("abort")
 
+    def send_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]], _limit_seconds: float) -> None:
+        assert offsets == [("my-topic", 2, 4)]
+        self._call(f"offsets of {group}")
+
     def send(
         self, topic: str, partition: int, records: Sequence[tuple[str, int]], _limit_seconds: float
     ) -> list[dict[str, Any]]:
@@ -224,6 +268,9 @@ def test_a_client_repeats_what_it_may_repeat_as_applications_do() -> None:
     assert producer_process.obey(fenced, {"do": "abort", "limit_seconds": 5}) == {"error": "_FENCED", "message": "gone"}
     assert fenced.calls == ["abort"]
     assert producer_process.obey(Client(), {"do": "begin"}) == {}
+    offering = Client()
+    assert producer_process.obey(offering, {"do": "send_offsets", "group": "g", "offsets": [["my-topic-2", 4]]}) == {}
+    assert offering.calls == ["offsets of g"]
 
 
 def test_the_first_record_that_failed_is_the_error_of_a_send() -> None:
