@@ -6,8 +6,9 @@ So a cluster in containers has one listener for the containers' own network and 
 
 A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (Kafka's own) or GRPC. A listener
 that is not in the map speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among
-themselves; a broker whose listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener +
-10000.
+themselves, unless ``inter.broker.listener.name`` names a listener that speaks Kafka's protocol: then controller and
+brokers speak that, with Apache Kafka brokers too. A broker whose listeners all speak Kafka's protocol gets one for
+gRPC, on the port of its first listener + 10000.
 
 A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. A listener that is not in
 the map has the protocol of its name (GRPC_SSL: SSL), or PLAINTEXT; Kafka rejects such a name.
@@ -215,16 +216,9 @@ def _inter_broker(
 ) -> Listener:
     of_brokers = [listener for listener in advertised if wires[listener.name] == GRPC]
     if name is not None:
-        for listener in of_brokers:
+        for listener in advertised:
             if listener.name == name.upper():
                 return listener
-        if wires.get(name.upper()) == KAFKA and any(listener.name == name.upper() for listener in advertised):
-            raise _invalid(
-                "inter.broker.listener.name",
-                name,
-                "brokers use gRPC among themselves, and this listener speaks Kafka's protocol; name one whose name "
-                "begins with GRPC, or map this one to GRPC in listener.wire.protocol.map",
-            )
         known = ", ".join(listener.name for listener in advertised)
         raise _invalid("inter.broker.listener.name", name, f"it must be the name of an advertised listener: {known}")
     if protocol is not None:

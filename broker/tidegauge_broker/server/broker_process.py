@@ -50,7 +50,9 @@ from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
 from tidegauge_broker.server.registration.grpc_controller import GrpcController
+from tidegauge_broker.server.registration.kafka_controller import KafkaController
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
+from tidegauge_broker.server.registration.to_controller import ToController
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
@@ -213,6 +215,7 @@ class BrokerProcess:
     def _make_registration(self) -> None:
         """Make what speaks to ZooKeeper for this broker: the controller candidate, and the registration."""
         settings, identity = self._settings, self._identity
+        speaks_kafka = identity.listeners.inter_broker_wire == KAFKA
         self._controller = Controller(
             endpoint=identity.endpoint,
             inter_broker_listener=identity.listeners.inter_broker.name,
@@ -223,6 +226,7 @@ class BrokerProcess:
             now_ms=self._now_ms,
             random_bytes=os.urandom,
             open_channel=self._seams.open_channel,
+            open_kafka_channel=self._seams.open_kafka_channel if speaks_kafka else None,
             logical_clock=self._logical_clock,
         )
         at = identity.endpoint
@@ -278,7 +282,7 @@ class BrokerProcess:
             lambda: core.broker_epoch,
             lambda: self._controller.active_controller_id,
             self._metadata,
-            GrpcController(self._peers, settings, self._logical_clock),
+            self._to_controller(),
             settings,
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
@@ -322,6 +326,12 @@ class BrokerProcess:
                 self._note,
             )
         )
+
+    def _to_controller(self) -> ToController:
+        """Return what the controller is asked through, by the protocol of the inter-broker listener."""
+        if self._identity.listeners.inter_broker_wire == GRPC:
+            return GrpcController(self._peers, self._settings, self._logical_clock)
+        return KafkaController(self._kafka_peers.channel, self._settings)
 
     def _links(self, over_grpc: GrpcLinks, follower: FetcherIdentity) -> Links:
         """Return what fetchers reach leaders with, by the protocol of the inter-broker listener."""

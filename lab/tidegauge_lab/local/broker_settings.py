@@ -56,7 +56,6 @@ DECIDED_BY_UP = frozenset(
         "listeners",
         "advertised.listeners",
         "listener.wire.protocol.map",
-        "inter.broker.listener.name",
         "zookeeper.connect",
         "log.dirs",
         "event.log.file",

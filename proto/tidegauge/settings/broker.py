@@ -42,7 +42,8 @@ _IDENTITY_AND_NETWORK = (
     text(
         "inter.broker.listener.name",
         None,
-        "gRPC listener that brokers use among themselves; absent: by security.inter.broker.protocol, else the first.",
+        "Listener that brokers use among themselves, by its wire protocol; absent: a gRPC listener, by "
+        "security.inter.broker.protocol, else the first.",
     ),
     whole("request.timeout.ms", 30_000, "ms", "Timeout of a request between brokers.", 1),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),

@@ -7,7 +7,7 @@ import pytest
 from tidegauge.control import Endpoint
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import Listener, parse_listeners, resolve_listeners
+from tidegauge.listeners import GRPC, KAFKA, Listener, parse_listeners, resolve_listeners
 from tidegauge.settings import parse_broker_settings
 
 PLAIN = ("PLAINTEXT:PLAINTEXT",)
@@ -92,6 +92,16 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     assert (listener.host, listener.address, str(listener)) == ("::1", "[::1]:9092", "PLAINTEXT://[::1]:9092")
 
 
+def test_brokers_may_speak_kafkas_protocol_among_themselves() -> None:
+    """By ``inter.broker.listener.name`` alone; what only gRPC has goes to the gRPC listener all the same."""
+    found = resolve_listeners("PLAINTEXT://h:1,GRPC://h:2", None, "plaintext", PLAIN)
+    assert (found.inter_broker.name, found.inter_broker_wire, found.grpc_among_brokers.name) == (
+        "PLAINTEXT", KAFKA, "GRPC",
+    )  # fmt: skip
+    found = resolve_listeners("PLAINTEXT://h:1,GRPC://h:2", None, None, PLAIN)
+    assert (found.inter_broker.name, found.inter_broker_wire, found.grpc_among_brokers.name) == ("GRPC", GRPC, "GRPC")
+
+
 @pytest.mark.parametrize(
     ("listeners", "advertised", "inter_broker", "protocols", "sentence"),
     [
@@ -105,7 +115,6 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
         ("A://h:1", "A://0.0.0.0:1", None, PLAIN, "is not a reachable address"),
         ("A://h:1", "A://:1", None, PLAIN, "an empty host is not a reachable address"),
         ("A://h:1", None, "B", PLAIN, "it must be the name of an advertised listener: A, GRPC"),
-        ("A://h:1", None, "A", PLAIN, "brokers use gRPC among themselves, and this listener speaks Kafka's protocol"),
         ("A://h:60000", None, None, PLAIN, "there is no port 70000 for it; add GRPC://HOST:PORT"),
         ("A://h:1,GRPC://h:2", "A://h:1", None, PLAIN, "no gRPC listener is advertised"),
         ("A://h:1", None, None, ("A:SASL_SSL",), "A would be SASL_SSL; it must be PLAINTEXT or SSL"),

@@ -128,7 +128,7 @@ async def test_a_leaders_proposals_and_their_verdicts() -> None:
     assert ("alter_partition", (request,), {}) in service.calls
 
 
-async def test_a_broker_that_stops_is_told_what_it_still_leads() -> None:
+async def test_a_broker_that_stops_learns_what_it_still_leads() -> None:
     service = FakeService(controlled_shutdown=responding((ErrorCode.NONE, [AT])))
     assert await controller(Channel(service)).controlled_shutdown(TO, 1, 9) == (ErrorCode.NONE, [AT])
     assert service.calls == [("controlled_shutdown", (1, 9), {})]
