@@ -287,11 +287,25 @@ class Hands:
 
     # Admin
 
-    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
-        """Create a topic and wait until every broker knows it with its leaders."""
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
+    ) -> None:
+        """Create a topic and wait until every broker knows it with its leaders.
+
+        Args:
+            name: its name.
+            assignment: the replicas of each partition.
+            config: its settings.
+            is_fresh: whether the cluster had no topic before, so that one that is there already was created by an
+                attempt of this call whose response was lost, as on a machine so busy that the controller moved.
+        """
 
         async def create() -> None:
-            await self._admin.create_topic(name, assignment=assignment, configs=config)
+            try:
+                await self._admin.create_topic(name, assignment=assignment, configs=config)
+            except TidegaugeError as problem:
+                if not is_fresh or problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
             await self._admin.wait_for_topic(name)
 
         self._run(create())

@@ -113,7 +113,7 @@ class Player:
     def play(self) -> None:
         """Create the topics and play all steps; the outcome is filled in."""
         for topic in self._scenario.topics:
-            self._create(topic.name, topic.assignment, topic.config)
+            self._create(topic.name, topic.assignment, topic.config, is_fresh=True)
         self.play_steps()
 
     def take_over(self, names: Collection[str]) -> None:
@@ -173,8 +173,10 @@ class Player:
 
     # What the steps share
 
-    def _create(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
-        self._hands.create_topic(name, assignment, config)
+    def _create(
+        self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
+    ) -> None:
+        self._hands.create_topic(name, assignment, config, is_fresh=is_fresh)
         for number, replicas in enumerate(assignment):
             self._assigned[TopicPartition(name, number)] = replicas
 
