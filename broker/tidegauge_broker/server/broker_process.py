@@ -312,7 +312,9 @@ class BrokerProcess:
             middleware=[*self._metrics.middleware(), *log],
             responded=[*self._metrics.responded(), *(one.responded for one in log)],
         )
-        self._metrics.assembled(self._service, self._replicas, self._metadata, self._controller)
+        self._metrics.assembled(
+            self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
+        )
         self._seams.assembled(
             Parts(
                 self._service,

@@ -125,6 +125,8 @@ async def test_only_the_leader_of_the_partition_coordinates(world: Any) -> None:
 async def test_it_loads_in_the_background_and_rejects_meanwhile(world: Any) -> None:
     """COORDINATOR_LOAD_IN_PROGRESS until the log is read to its end, then the offsets are known."""
     runner, replicas = world
+    loads: list[float] = []
+    runner.loaded = loads.append
     await elected(runner)
     for offset in (5, 6):
         future = runner.request(commit(offset))
@@ -133,8 +135,10 @@ async def test_it_loads_in_the_background_and_rejects_meanwhile(world: Any) -> N
     runner.leadership_changed(AT, leads=False, leader_epoch=4)
     runner.leadership_changed(AT, leads=True, leader_epoch=5)
     assert (await fetched(runner)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(loads) == 1
     await turns()
     assert (await fetched(runner)).offsets[ORDERS].offset == 6
+    assert len(loads) == 2
 
 
 async def test_a_log_that_cannot_be_read_leaves_the_partition_served(world: Any) -> None:
@@ -142,8 +146,11 @@ async def test_a_log_that_cannot_be_read_leaves_the_partition_served(world: Any)
     runner, replicas = world
     replicas.log.batches.append(b"")
     replicas.log.refuses = True
+    loads: list[float] = []
+    runner.loaded = loads.append
     await elected(runner)
     assert await fetched(runner) == OffsetFetchResult()
+    assert loads == [], "a load that failed has no time"
 
 
 async def test_a_commit_is_acknowledged_when_its_append_is_committed(world: Any) -> None:

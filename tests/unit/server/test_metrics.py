@@ -17,7 +17,7 @@ from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
 from tidegauge_broker.server.metrics.exposition import Family, exposition
-from tidegauge_broker.server.metrics.meters import RESERVOIR, Meters, RequestMeter
+from tidegauge_broker.server.metrics.meters import LOAD_WINDOW_MS, RESERVOIR, Meters, RequestMeter
 
 AT = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
@@ -219,6 +219,33 @@ def test_request_times_are_a_summary_over_the_latest_requests() -> None:
     assert reported[f'{name}_count{{request="Produce"}}'] == "100"
     assert reported[f'{name}_sum{{request="Produce"}}'] == "5050"
     assert reported['kafka_network_requestmetrics_errors_total{request="Produce"}'] == "2"
+
+
+def test_verifications_are_reported_by_the_names_of_kafkas_manager() -> None:
+    """AddPartitionsToTxnManager's VerificationTimeMs and VerificationFailureRate (KIP-890)."""
+    meters = Meters()
+    name = "kafka_server_addpartitionstotxnmanager"
+    assert page(replicas=[], meters=meters)[f"{name}_verificationtimems_count"] == "0"
+    meters.verifications.took(4, failed=0)
+    meters.verifications.took(8, failed=2)
+    reported = page(replicas=[], meters=meters)
+    assert reported[f'{name}_verificationtimems{{quantile="0.99"}}'] == "8"
+    assert reported[f"{name}_verificationtimems_sum"] == "12"
+    assert reported[f"{name}_verificationfailurerate_count"] == "2", "partitions, not requests"
+
+
+def test_load_times_are_those_of_the_last_minute() -> None:
+    """partition-load-time-max and -avg; Kafka's Max and Avg are NaN where there is no sample."""
+    meters = Meters()
+    name = "kafka_server_transaction_coordinator_metrics_partition_load_time"
+    meters.transaction_loads.took(-LOAD_WINDOW_MS, 900)
+    reported = page(replicas=[], meters=meters)
+    assert (reported[f"{name}_max"], reported[f"{name}_avg"]) == ("NaN", "NaN")
+    for milliseconds in (10, 30):
+        meters.transaction_loads.took(-1, milliseconds)
+    reported = page(replicas=[], meters=meters)
+    assert (reported[f"{name}_max"], reported[f"{name}_avg"]) == ("30", "20")
+    assert reported["kafka_server_group_coordinator_metrics_partition_load_time_max"] == "NaN"
 
 
 def test_old_times_are_forgotten_and_no_request_has_no_quantiles() -> None:

@@ -63,6 +63,21 @@ async def test_partitions_that_are_in_the_transaction_have_no_error() -> None:
     assert await found == {B: ErrorCode.TRANSACTION_ABORTABLE}
 
 
+async def test_what_was_asked_is_reported_with_the_partitions_that_failed() -> None:
+    """VerificationTimeMs and VerificationFailureRate of AddPartitionsToTxnManager: without a coordinator neither."""
+    coordinator = Coordinator()
+    ended: list[int] = []
+    coordinator.verifier.ended = lambda milliseconds, failures: ended.append(failures) if milliseconds >= 0 else None
+    for errors in ({A: NONE, B: NONE}, {A: NONE, B: ErrorCode.INVALID_TXN_STATE}, None):
+        found = coordinator.verify()
+        await turns()
+        coordinator.respond(errors)
+        await found
+    coordinator.broker_id = None
+    await coordinator.verify()
+    assert ended == [0, 1, 2]
+
+
 async def test_errors_are_those_that_the_client_knows() -> None:
     """AddPartitionsToTxnManager: PRODUCER_FENCED and, for older clients, TRANSACTION_ABORTABLE have other names."""
     coordinator = Coordinator()

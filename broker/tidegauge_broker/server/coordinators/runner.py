@@ -96,6 +96,8 @@ class CoordinatorRunner(Generic[Run]):
 
     Attributes:
         coordinator: for reading its views and counters only.
+        loaded: called with the time in ms from an election to the end of its load, if the log could be read. Metrics
+            set it.
     """
 
     def __init__(
@@ -110,6 +112,8 @@ class CoordinatorRunner(Generic[Run]):
         halt: Callable[[Exception], None],
     ) -> None:
         self.coordinator = coordinator
+        self.loaded: Callable[[float], None] | None = None
+        self._elected_ms: dict[int, int] = {}
         self.topic = topic
         self._topic_settings = settings
         self._chunk_bytes = min(chunk_bytes, MAX_CHUNK_BYTES)
@@ -150,6 +154,8 @@ class CoordinatorRunner(Generic[Run]):
         """
         if at.topic == self.topic:
             event = Elected(at.partition, leader_epoch) if leads else Resigned(at.partition, leader_epoch)
+            if leads:
+                self._elected_ms[at.partition] = self._now_ms()
             self._queue.append(event)
             asyncio.get_running_loop().call_soon(self._run)
 
@@ -267,6 +273,8 @@ class CoordinatorRunner(Generic[Run]):
             LOG.exception("Loading partition %d of %s failed", effect.partition, self.topic)
             problem = repr(defect)
         self._put(LoadCompleted(effect.partition, effect.leader_epoch, problem))
+        if self.loaded is not None and not problem and effect.partition in self._elected_ms:
+            self.loaded(self._now_ms() - self._elected_ms[effect.partition])
 
     async def _read(self, effect: ReadLog) -> None:
         at = TopicPartition(self.topic, effect.partition)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
 from tidegauge_broker.replica.messages import FetchedPartition
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
 from tidegauge_broker.server.metrics.exposition import exposition
 from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
-from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.metrics.meters import LoadTimes, Meters
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.middleware import Middleware, Responded
@@ -48,13 +50,27 @@ class BrokerMetrics:
         return (self._requests.responded,) if self._address else ()
 
     def assembled(
-        self, service: BrokerService, replicas: ReplicaManager, metadata: MetadataCache, controller: Controller
+        self,
+        service: BrokerService,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        controller: Controller,
+        verifier: PartitionVerifier,
     ) -> None:
         """Take over the broker's parts, which are put together and do not run yet."""
         self._service, self._replicas = service, replicas
         self._metadata, self._controller = metadata, controller
         if self._address:
             replicas.fetched = self._follower_fetched
+            verifier.ended = self._verified
+            service.groups.runner.loaded = partial(self._loaded, self._meters.group_loads)
+            service.transactions.runner.loaded = partial(self._loaded, self._meters.transaction_loads)
+
+    def _verified(self, milliseconds: float, failures: int) -> None:
+        self._meters.verifications.took(milliseconds, failed=failures)
+
+    def _loaded(self, loads: LoadTimes, milliseconds: float) -> None:
+        loads.took(self._now_ms(), milliseconds)
 
     async def listen(self, first: Listener, connections: Callable[[], Mapping[str, int]]) -> None:
         """Serve the page; ``connections`` counts them by listener.

@@ -17,7 +17,7 @@ from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.views import Counters, Gauges, TransactionGauges
 from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
-from tidegauge_broker.server.metrics.meters import Meters
+from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60_000
 """How long an open transaction may be silent beyond transaction.max.timeout.ms (ProducerStateManager)."""
@@ -122,6 +122,8 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _sessions(now.meters)
     yield from _groups(now.groups, now.group_counters)
     yield from _transactions(now.transactions)
+    yield from _verifications(now.meters.verifications)
+    yield from _loads(now)
     connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
     for listener, count in now.connections.items():
         connections.add(count, listener=listener)
@@ -293,11 +295,35 @@ def _requests(meters: Meters) -> Iterator[Family]:
     for request, meter in sorted(meters.requests.items()):
         count.add(meter.count, request=request)
         errors.add(meter.errors, request=request)
-        for share, milliseconds in meter.quantiles().items():
-            times.add(milliseconds, request=request, quantile=f"{share:.2f}" if share < 0.999 else str(share))
-        times.add(meter.sum_ms, "_sum", request=request)
-        times.add(meter.count, "_count", request=request)
+        _add_times(times, meter, request=request)
     yield from (count, errors, times)
+
+
+def _add_times(times: Family, meter: RequestMeter, **labels: str) -> None:
+    """Add quantiles, sum and count of a meter to a summary."""
+    for share, milliseconds in meter.quantiles().items():
+        times.add(milliseconds, **labels, quantile=f"{share:.2f}" if share < 0.999 else str(share))
+    times.add(meter.sum_ms, "_sum", **labels)
+    times.add(meter.count, "_count", **labels)
+
+
+def _verifications(meter: RequestMeter) -> Iterator[Family]:
+    """Yield Kafka's metrics of AddPartitionsToTxnManager (KIP-890)."""
+    name = "kafka_server_addpartitionstotxnmanager"
+    times = Family(f"{name}_verificationtimems", "summary", "Time that verifications of transactions took, in ms.")
+    _add_times(times, meter)
+    yield times
+    failed = "Partitions whose verification failed."
+    yield _counter(f"{name}_verificationfailurerate_count", failed, meter.errors)
+
+
+def _loads(now: Snapshot) -> Iterator[Family]:
+    """Yield how long coordinators took to load partitions, by the names of Kafka's two groups of metrics."""
+    for kind, loads in (("group", now.meters.group_loads), ("transaction", now.meters.transaction_loads)):
+        longest, mean = loads.max_and_avg(now.now_ms)
+        name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time"
+        yield _gauge(f"{name}_max", "Longest load of a partition in the last minute, in ms; NaN: none.", longest)
+        yield _gauge(f"{name}_avg", "Mean of these times, in ms; NaN: none.", mean)
 
 
 def _sessions(meters: Meters) -> Iterator[Family]:

@@ -7,6 +7,7 @@ Source: RequestMetrics, BrokerTopicMetrics, ReplicaManager's IsrShrinksPerSec, C
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 
 RESERVOIR = 1028
+LOAD_WINDOW_MS = 60_000
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 REMOVED = "remove-from-isr"
 BROKER_STATES = {"starting": 1, "registered": 3, "shutting-down": 6, "stopped": 0}
@@ -29,8 +31,8 @@ class RequestMeter:
         self.sum_ms = 0.0
         self._latest_ms: deque[float] = deque(maxlen=RESERVOIR)
 
-    def took(self, milliseconds: float, *, failed: bool = False) -> None:
-        """Count a request whose response is ready, and record its time."""
+    def took(self, milliseconds: float, *, failed: bool | int = False) -> None:
+        """Count a request whose response is ready, with its errors, and record its time."""
         self.count += 1
         self.errors += failed
         self.sum_ms += milliseconds
@@ -42,6 +44,25 @@ class RequestMeter:
         return {share: times[min(len(times) - 1, int(share * len(times)))] for share in QUANTILES} if times else {}
 
 
+class LoadTimes:
+    """How long coordinators took to load partitions, over the last minute.
+
+    Source: partitionLoadSensor of GroupMetadataManager and TransactionStateManager, which keeps two samples of 30 s.
+    """
+
+    def __init__(self) -> None:
+        self._loads: deque[tuple[int, float]] = deque(maxlen=RESERVOIR)
+
+    def took(self, now_ms: int, milliseconds: float) -> None:
+        """Record the time from an election to the end of its load."""
+        self._loads.append((now_ms, milliseconds))
+
+    def max_and_avg(self, now_ms: int) -> tuple[float, float]:
+        """Return the longest time and the mean in ms; NaN where nothing was loaded, as Kafka's Max and Avg."""
+        latest = [milliseconds for at_ms, milliseconds in self._loads if now_ms - at_ms < LOAD_WINDOW_MS]
+        return (max(latest), sum(latest) / len(latest)) if latest else (math.nan, math.nan)
+
+
 class Meters:
     """All counters of a broker."""
 
@@ -50,6 +71,10 @@ class Meters:
         self.topics: dict[str, Counter[str]] = {}
         self.counts: Counter[str] = Counter()
         self.broker_state = 0
+        self.verifications = RequestMeter()
+        """Verifications of partitions by transaction coordinators (KIP-890); its errors are those of partitions."""
+        self.group_loads = LoadTimes()
+        self.transaction_loads = LoadTimes()
         self.lags: dict[TopicPartition, tuple[int, int]] = {}
         """Lag of this broker's followers at their last fetch response: the leader, and the missing records."""
 
