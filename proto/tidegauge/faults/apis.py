@@ -1,7 +1,7 @@
 """The names by which faults name APIs, whichever wire carries the request. Pure.
 
 An API has Kafka's name. A fault may give the name of gRPC's RPC instead, where that is another one; what only gRPC has
-(ReplicaFetch, DescribeReplicas) has that name alone.
+(DescribeReplicas) has that name alone. A follower's fetch is ReplicaFetch over either protocol: Fetch means consumers'.
 """
 
 from __future__ import annotations

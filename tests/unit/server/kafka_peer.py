@@ -73,6 +73,7 @@ class Listener:
     max_request_bytes = 1_000_000
     gate: Any = None
     responded: Any = None
+    serves_brokers = False
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[..., Any]] = {}

@@ -21,6 +21,7 @@ from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
+from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.request import SILENT
 
 PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
@@ -54,9 +55,9 @@ class Broker:
         error = lab_pb2.ErrorFault(rpc=rpc, error=common_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS, **more)
         self.faults.set(lab_pb2.LabFault(error=error))
 
-    async def ask(self, client: Client, key: int, version: int, message: Any) -> Any:
+    async def ask(self, client: Client, key: int, version: int, message: Any, client_id: str = "test") -> Any:
         """The response, or None if none came."""
-        client.send(joined(request_frame(key, version, next(self._numbers), "test", message)))
+        client.send(joined(request_frame(key, version, next(self._numbers), client_id, message)))
         for _ in range(5):
             await asyncio.sleep(0)
         found = client.responses()
@@ -142,3 +143,65 @@ async def test_an_error_of_one_partition_is_met_by_requests_that_name_it_alone(b
     response = await broker.ask(client, PRODUCE, 9, produce())
     assert [item.error_code for item in response.responses[0].partition_responses] == [ERROR, ERROR]
     assert broker.handled == [PRODUCE]
+
+
+# Brokers
+
+
+def cut_from_brokers(broker: Broker, *broker_ids: int) -> None:
+    ends = [lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_BROKERS, broker_ids=broker_ids, partitioned=True)]
+    for one in ends:
+        broker.faults.set(lab_pb2.LabFault(network=one))
+
+
+async def test_a_brokers_connection_is_known_by_its_first_request_and_broken_as_a_brokers(broker: Broker) -> None:
+    """A partition of clients leaves brokers alone, one of brokers leaves clients alone, on the listener of both."""
+    broker.listener.serves_brokers = True
+    of_broker, of_client = Client(broker.listener), Client(broker.listener)
+    assert await broker.ask(of_broker, METADATA, 9, MetadataRequest(), "broker-2-fetcher-0") is not None
+    assert await broker.ask(of_client, METADATA, 9, MetadataRequest()) is not None
+    broker.cut()
+    assert (of_broker.transport.ended, of_client.transport.ended) == (None, "aborted")
+    assert await broker.ask(of_broker, METADATA, 9, MetadataRequest(), "broker-2-fetcher-0") is not None
+    broker.faults.clear()
+    of_client = Client(broker.listener)
+    assert await broker.ask(of_client, METADATA, 9, MetadataRequest()) is not None
+    cut_from_brokers(broker, 2)
+    assert (of_broker.transport.ended, of_client.transport.ended) == ("aborted", None)
+
+
+async def test_a_partitioned_brokers_new_connection_ends_with_its_first_request(broker: Broker) -> None:
+    """Nothing is handled; one of a broker that is not partitioned goes on."""
+    broker.listener.serves_brokers = True
+    cut_from_brokers(broker, 2)
+    refused, served = Client(broker.listener), Client(broker.listener)
+    assert await broker.ask(refused, METADATA, 9, MetadataRequest(), "broker-2-fetcher-0") is None
+    assert refused.transport.ended is not None
+    assert broker.handled == []
+    assert await broker.ask(served, METADATA, 9, MetadataRequest(), "broker-1-fetcher-0") is not None
+
+
+async def test_a_client_id_means_nothing_on_a_listener_of_clients(broker: Broker) -> None:
+    """Else a client could keep out of a partition by its name."""
+    client = Client(broker.listener)
+    assert await broker.ask(client, METADATA, 9, MetadataRequest(), "broker-2-fetcher-0") is not None
+    broker.cut()
+    assert client.transport.ended == "aborted"
+
+
+@pytest.mark.parametrize(
+    ("client_id", "broker_id"),
+    [
+        ("broker-2-fetcher-0", 2),
+        ("broker-13-txn-marker-sender", 13),
+        ("7", 7),
+        ("broker-7", 7),
+        ("", None),
+        ("broker-x-fetcher-0", None),
+        ("7-up", None),
+        ("my-broker-2-fetcher", None),
+    ],
+)
+def test_brokers_are_known_by_their_client_ids(client_id: str, broker_id: int | None) -> None:
+    """As Kafka's brokers call themselves: ReplicaFetcherManager, ControllerChannelManager."""
+    assert calling_broker(client_id) == broker_id

@@ -31,6 +31,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
@@ -64,6 +65,7 @@ from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.eager import Begun
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
@@ -110,7 +112,11 @@ _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 
 
 class Owner(Protocol):
-    """What a connection needs of the listener that accepted it."""
+    """What a connection needs of the listener that accepted it.
+
+    Attributes:
+        serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
+    """
 
     name: str
     max_request_bytes: int
@@ -118,6 +124,7 @@ class Owner(Protocol):
     gate: Gate | None
     turns: Turns
     responded: Responded | None
+    serves_brokers: bool
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -191,7 +198,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name, host=self.peer_host)
         if not self._owner.opened(self):
             transport.abort()
-        elif self._owner.gate is not None:
+        elif self._owner.gate is not None and not self._owner.serves_brokers:
             self._enter(self._owner.gate)
 
     def _enter(self, gate: Gate) -> None:
@@ -358,12 +365,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _handle(self, handler: Handler, message: Any, header: RequestHeader, size_bytes: int) -> Any:
         owner = self._owner
-        context, gate = owner.context(self, header), owner.gate
+        gate = owner.gate
+        if gate is not None and self._entry is None:
+            self._name(gate, header.client_id)
+        context = owner.context(self, header)
         if gate is None or gate.is_open:
             return handler(message, context)
         return gated(
             gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
         )
+
+    def _name(self, gate: Gate, client_id: str) -> None:
+        """Pass the gate with the first request, which says whether a broker or a client sends."""
+        self.caller = replace(self.caller, broker_id=calling_broker(client_id))
+        self._entry = gate.enter(self.caller, self.abort)
+        try:
+            gate.check(self._entry)
+        except CallRefused as refused:
+            raise CloseConnection(str(refused)) from None
 
     async def _handle_later(
         self, handler: Handler, decoding: Remaining[Any], header: RequestHeader, size_bytes: int

@@ -7,6 +7,7 @@ Rules:
        response carries the error; one that expects no response is not handled, and its connection is closed.
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
     4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
+    5. A follower's Fetch has the name that it has over gRPC.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
+from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
     named_partitions,
@@ -28,6 +30,8 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_transaction,
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Paced, Silent, settled
+
+_FOLLOWERS_FETCH = "ReplicaFetch"
 
 
 async def gated(
@@ -54,7 +58,7 @@ async def gated(
     if key == FETCH and request.session_id:
         named += _of_session(request.session_id, context)
     asked = GatedRequest(
-        api=APIS[key].name,
+        api=_FOLLOWERS_FETCH if key == FETCH and is_followers(request, context.version) else APIS[key].name,
         caller=caller,
         partitions=named,
         group=named_group(request),

@@ -79,6 +79,7 @@ class KafkaServers:
                 now_ms,
                 rates,
                 slots,
+                serves_brokers=one.name == listeners.inter_broker.name,
             )
             for one in listeners.bound_by(KAFKA)
         ]
@@ -152,7 +153,10 @@ class _KafkaListener:
         now_ms: Callable[[], int],
         rates: ConnectionRates,
         slots: ConnectionSlots,
+        *,
+        serves_brokers: bool,
     ) -> None:
+        self.serves_brokers = serves_brokers
         self.handlers = HANDLERS
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()

@@ -89,7 +89,7 @@ def handle(request: FetchRequest, context: Context) -> Response:
 
 
 async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
-    reader = _reader(request, context)
+    reader = _reader(request, context.version)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
     uses_ids = context.version >= _FIRST_WITH_IDS
@@ -136,15 +136,20 @@ def _failed(request: FetchRequest) -> FetchResponse:
     return FetchResponse(error_code=error, responses=topics)
 
 
-def _reader(request: FetchRequest, context: Context) -> _Reader:
+def _reader(request: FetchRequest, version: int) -> _Reader:
     """Return the sender; a negative id is a consumer's, or kafka-replica-verification's, which is served as one."""
-    if context.version < _FIRST_WITH_REPLICA_STATE:
+    if version < _FIRST_WITH_REPLICA_STATE:
         found = _Reader(request.replica_id)
     elif request.replica_state is None:
         return _Reader()
     else:
         found = _Reader(request.replica_state.replica_id, request.replica_state.replica_epoch)
     return found if found.replica_id >= 0 else _Reader()
+
+
+def is_followers(request: FetchRequest, version: int) -> bool:
+    """Whether a follower sends this request."""
+    return _reader(request, version).is_follower
 
 
 def _asked(item: FetchPartition) -> Asked:

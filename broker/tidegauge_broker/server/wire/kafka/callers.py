@@ -1,0 +1,19 @@
+"""Which broker sends a request of Kafka's protocol: its client id says it. Pure.
+
+A broker of Kafka's calls itself ``broker-ID-fetcher-N`` as a follower, ``broker-ID-txn-marker-sender`` as a transaction
+coordinator, and its bare id as a controller; Tidegauge's all begin with ``broker-ID-``. That counts only on the
+listener that brokers use among themselves, and only for the lab: a client may call itself so too.
+Source: ``ReplicaFetcherManager``, ``TransactionMarkerChannelManager``, ``ControllerChannelManager``.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BROKER = re.compile(r"(?:broker-)?(?P<id>[0-9]{1,10})|broker-(?P<own>[0-9]{1,10})-.+")
+
+
+def calling_broker(client_id: str) -> int | None:
+    """Return the id of the broker that calls itself so; None for a client."""
+    found = _BROKER.fullmatch(client_id)
+    return None if found is None else int(found["id"] or found["own"])
