@@ -11,6 +11,7 @@ from tidegauge.settings.dynamic import (
     Synonym,
     altered,
     check_known,
+    usable_broker_settings,
     usable_topic_settings,
 )
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
@@ -41,5 +42,6 @@ __all__ = [
     "read_assignments",
     "read_properties",
     "topic_values",
+    "usable_broker_settings",
     "usable_topic_settings",
 ]

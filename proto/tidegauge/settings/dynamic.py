@@ -7,6 +7,7 @@ Rules:
        because of a znode that another tool wrote. A layer that contradicts the layers below is left out completely.
     3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
     4. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
+       What stands in the znode already, and is unusable here, stays there: an Apache Kafka broker may need it again.
 
 Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
 ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
@@ -15,7 +16,7 @@ ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,14 +83,8 @@ class BrokerSettings:
         return problems
 
     def _usable(self, texts: Mapping[str, str], below: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-        usable: dict[str, str] = {}
-        for name, text in texts.items():
-            try:
-                _check_dynamic({name: text})
-            except TidegaugeError as problem:
-                problems.append(problem.message)
-            else:
-                usable[name] = text
+        usable, left_out = usable_broker_settings(texts)
+        problems += left_out
         try:
             check_broker(Values(self.live.table, self._merged(below, usable)))
         except TidegaugeError as problem:
@@ -175,13 +170,25 @@ class BrokerSettings:
         return views
 
 
+def usable_broker_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the usable settings of a broker's znode, and what was left out and why (rule 2)."""
+    return _one_by_one(texts, _check_dynamic)
+
+
 def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the usable settings of a topic's znode, and what was left out and why (rule 2)."""
+    return _one_by_one(texts, topic_values)
+
+
+def _one_by_one(
+    texts: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the settings that pass a check, each by itself, and why the others do not."""
     usable: dict[str, str] = {}
     problems: list[str] = []
     for name, text in texts.items():
         try:
-            topic_values({name: text})
+            check({name: text})
         except TidegaugeError as problem:
             problems.append(problem.message)
         else:

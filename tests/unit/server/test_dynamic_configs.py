@@ -76,6 +76,19 @@ async def test_the_znodes_are_kafkas(zookeeper, brokers):
     assert payload(zookeeper, "/config/brokers/1")["config"] == {MIN_ISR: "1"}
 
 
+async def test_what_a_kafka_broker_was_given_stays_and_prevents_nothing(zookeeper, brokers):
+    """A cluster that was Apache Kafka's may have settings that are dynamic there and unknown or fixed here."""
+    of_kafka = {"log.cleaner.io.max.bytes.per.second": "1000000", "max.connections": "10", "log.segment.bytes": "x"}
+    zookeeper.put("/config/brokers/1", json.dumps({"version": 1, "config": of_kafka}).encode())
+    await brokers[1].configs.alter_broker("1", {MIN_ISR: "2"}, [])
+    assert payload(zookeeper, "/config/brokers/1")["config"] == of_kafka | {MIN_ISR: "2"}
+    for again in of_kafka.items():
+        with pytest.raises(TidegaugeError):
+            await brokers[1].configs.alter_broker("1", dict([again]), [])
+    await brokers[1].configs.alter_broker("1", {}, list(of_kafka))
+    assert payload(zookeeper, "/config/brokers/1")["config"] == {MIN_ISR: "2"}
+
+
 async def test_every_broker_applies_a_change(zookeeper, brokers):
     number = await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
     await settle()

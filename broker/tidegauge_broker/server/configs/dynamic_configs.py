@@ -26,6 +26,7 @@ from tidegauge.settings import (
     Values,
     altered,
     check_known,
+    usable_broker_settings,
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
@@ -209,6 +210,9 @@ class DynamicConfigs:
     ) -> int:
         """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
 
+        A setting that stands there already and is of no use here, such as one that an Apache Kafka broker was given,
+        neither prevents the alteration nor is lost by it.
+
         Raises:
             TidegaugeError: INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
         """
@@ -217,9 +221,11 @@ class DynamicConfigs:
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = altered(current, changes, deleted)
-            check_known(wanted, BROKER_SETTINGS)
+            usable, _ = usable_broker_settings(current)
+            checked = {name: text for name, text in wanted.items() if name in changes or name in usable}
+            check_known(checked, BROKER_SETTINGS)
             try:
-                self._settings.check(wanted, for_all=not name)
+                self._settings.check(checked, for_all=not name)
             except TidegaugeError as problem:  # of a broker, Kafka refuses the request and not the setting
                 raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem.message) from None
             return wanted
