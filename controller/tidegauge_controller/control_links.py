@@ -6,7 +6,7 @@ sent again. One request at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import grpc.aio
@@ -109,15 +109,19 @@ class GrpcControlLink:
 class KafkaControlLink:
     """A link over Kafka's protocol, in the versions of ``inter.broker.protocol.version`` 3.9.
 
-    The logical clock does not travel. Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch.
+    The logical clock does not travel. A broker gets the addresses of the listeners that it has itself: Kafka's logs an
+    error when brokers have different ones. Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch,
+    ZkMetadataCache.updateMetadata.
 
     Args:
         channel: to the broker's inter-broker listener.
+        listeners: names of all its listeners; empty: it gets all addresses.
         timeout_ms: of one attempt.
     """
 
-    def __init__(self, channel: KafkaChannel, timeout_ms: int) -> None:
+    def __init__(self, channel: KafkaChannel, listeners: Collection[str], timeout_ms: int) -> None:
         self._channel = channel
+        self._listeners = listeners
         self._timeout_seconds = timeout_ms / 1000
 
     async def send(self, request: ControlRequest) -> PartitionsResponse:
@@ -136,7 +140,7 @@ class KafkaControlLink:
                 return leader_and_isr.from_response(request, taken)
             case UpdateMetadataRequest():
                 updated = await self._request(
-                    apis.UPDATE_METADATA, update_metadata.to_request(request), update_metadata.VERSION
+                    apis.UPDATE_METADATA, update_metadata.to_request(request, self._listeners), update_metadata.VERSION
                 )
                 return PartitionsResponse(ErrorCode.of(updated.error_code))
             case StopReplicaRequest():

@@ -398,7 +398,8 @@ class Controller:
         if self._open_kafka_channel is None:
             return GrpcControlLink(self._open_channel(endpoint.address), timeout_ms, self._logical_clock)
         client_id = f"broker-{self._endpoint.broker_id}-controller"
-        return KafkaControlLink(self._open_kafka_channel(endpoint.address, client_id), timeout_ms)
+        channel = self._open_kafka_channel(endpoint.address, client_id)
+        return KafkaControlLink(channel, {one.name for one in endpoint.listeners}, timeout_ms)
 
     async def _give_up(self, epoch_version: int) -> None:
         """Resign and delete ``/controller``, unless another term has begun."""

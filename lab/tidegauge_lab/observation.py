@@ -99,18 +99,24 @@ class ControllerView(NamedTuple):
     epoch: int | None
 
 
-def controller_of(views: Mapping[int, Observation], alive: Collection[int]) -> ControllerView:
+def controller_of(
+    views: Mapping[int, Observation], alive: Collection[int], members: Collection[int] | None = None
+) -> ControllerView:
     """Return the controller that most recently sent the brokers metadata (rule 3).
 
     Args:
         views: what each broker said.
         alive: the brokers whose processes live.
+        members: the brokers of this cluster. Another one (Apache Kafka's) counts as alive. None: there is no other.
     """
     newest = max((view.controller_epoch for view in views.values()), default=-1)
     if newest < 0:
         return ControllerView(None, None)
     named = (view.controller_id for view in views.values() if view.controller_epoch == newest)
-    return ControllerView(next((one for one in named if one is not None and one in alive), None), newest)
+    living = (
+        one for one in named if one is not None and (one in alive or (members is not None and one not in members))
+    )
+    return ControllerView(next(living, None), newest)
 
 
 # Asking

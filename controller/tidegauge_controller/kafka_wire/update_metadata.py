@@ -6,7 +6,7 @@ that speaks gRPC. What of the plain value does not travel: the replicas that a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tidegauge.control import (
     ControlHeader,
@@ -30,8 +30,13 @@ _PROTOCOLS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _PROTOCOL_NAMES = {number: name for name, number in _PROTOCOLS.items()}
 
 
-def to_request(request: UpdateMetadataRequest) -> kafka.UpdateMetadataRequest:
-    """Return Kafka's message, with the partitions of a topic together."""
+def to_request(request: UpdateMetadataRequest, listeners: Collection[str] = ()) -> kafka.UpdateMetadataRequest:
+    """Return Kafka's message, with the partitions of a topic together.
+
+    Args:
+        request: the plain value.
+        listeners: names of the listeners of which the receiver gets addresses; empty: all.
+    """
     header = request.header
     by_topic: dict[tuple[str, str], list[kafka.UpdateMetadataPartitionState]] = {}
     for entry in request.partitions:
@@ -46,7 +51,7 @@ def to_request(request: UpdateMetadataRequest) -> kafka.UpdateMetadataRequest:
             kafka.UpdateMetadataTopicState(topic, topic_id_bytes(topic_id), states)
             for (topic, topic_id), states in by_topic.items()
         ],
-        live_brokers=[_to_broker(one) for one in request.live_brokers],
+        live_brokers=[_to_broker(one, listeners) for one in request.live_brokers],
     )
 
 
@@ -64,7 +69,7 @@ def _to_state(entry: UpdateMetadataPartition) -> kafka.UpdateMetadataPartitionSt
     )
 
 
-def _to_broker(endpoint: Endpoint) -> kafka.UpdateMetadataBroker:
+def _to_broker(endpoint: Endpoint, listeners: Collection[str]) -> kafka.UpdateMetadataBroker:
     return kafka.UpdateMetadataBroker(
         id=endpoint.broker_id,
         endpoints=[
@@ -72,6 +77,7 @@ def _to_broker(endpoint: Endpoint) -> kafka.UpdateMetadataBroker:
                 one.port, one.host, one.name, _PROTOCOLS.get(endpoint.protocols.get(one.name, PLAINTEXT), 0)
             )
             for one in endpoint.listeners
+            if not listeners or one.name in listeners
         ],
         rack=endpoint.rack,
     )

@@ -176,6 +176,8 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         lines.append(f"Broker {broker['id']}   {broker['address']}  {broker['state']}{_process(broker['pid'])}{mark}")
     if controller["broker"] is None:
         lines.append("There is no active controller")
+    elif controller["broker"] not in {broker["id"] for broker in status_now["brokers"]}:
+        lines.append(f"The controller is broker {controller['broker']}, which `tidegauge up` did not start")
     if status_now["kafka_bootstrap_servers"]:
         lines.append(f"Kafka clients use {status_now['kafka_bootstrap_servers']}")
     if status_now["control"]:

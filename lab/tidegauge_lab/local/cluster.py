@@ -196,7 +196,7 @@ class LocalCluster:
         states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
-        controller = controller_of(self._views(up), alive)
+        controller = controller_of(self._views(up), alive, [broker.id for broker in self.file.brokers])
         return {
             "bootstrap_servers": ",".join(self.bootstrap_servers),
             "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),

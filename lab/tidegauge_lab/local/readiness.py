@@ -30,7 +30,7 @@ class BrokerView(Protocol):
 
     @property
     def controller_id(self) -> int | None:
-        """The controller in its metadata."""
+        """The controller in its metadata, while it is alive there. It may be an Apache Kafka broker."""
         ...
 
     @property
@@ -57,6 +57,6 @@ def broker_lacks(broker_id: int, view: BrokerView | None, expected: Collection[i
     unseen = sorted(set(expected) - view.broker_ids)
     if unseen:
         return f"broker {broker_id} does not see broker {', '.join(map(str, unseen))} yet"
-    if view.controller_id is None or view.controller_id not in view.broker_ids:
+    if view.controller_id is None:
         return f"broker {broker_id} knows no controller yet"
     return ""

@@ -33,9 +33,15 @@ def test_metadata_must_have_reached_every_broker() -> None:
     assert "broker 2" in lacks({0: Says(), 1: Says()}, {0, 1, 2})
 
 
-def test_a_controller_that_is_no_live_broker_is_none() -> None:
-    """After the death of the controller its id stays in metadata until the next is elected."""
-    assert "no controller" in broker_lacks(1, Says(broker_ids={1, 2}, controller_id=0), {1})
+def test_without_a_controller_no_broker_is_ready() -> None:
+    assert "no controller" in broker_lacks(1, Says(broker_ids={1, 2}, controller_id=None), {1})
+
+
+def test_the_controller_may_be_a_broker_that_has_no_grpc_listener() -> None:
+    """Apache Kafka's: it is not among the brokers that gRPC's metadata has addresses of."""
+    foreign = Says(broker_ids={1, 2}, controller_id=7)
+    assert broker_lacks(1, foreign, {1}) == ""
+    assert controller_of({1: foreign, 2: foreign}, {1, 2}, [1, 2]) == ControllerView(7, 1)
 
 
 def test_one_broker_needs_to_see_itself_only() -> None:

@@ -71,8 +71,8 @@ class DeadChannel:
         raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "no connection to b:2")
 
 
-def link(channel: Any) -> KafkaControlLink:
-    return KafkaControlLink(channel, 1000)
+def link(channel: Any, *listeners: str) -> KafkaControlLink:
+    return KafkaControlLink(channel, listeners, 1000)
 
 
 def controller(channel: Any) -> KafkaController:
@@ -107,6 +107,15 @@ async def test_metadata_arrives_with_all_listeners() -> None:
     response = await link(Channel(service)).send(request)
     assert response == PartitionsResponse(ErrorCode.STALE_BROKER_EPOCH)
     assert service.calls[0][1] == (request,)
+
+
+async def test_a_broker_gets_the_addresses_of_the_listeners_that_it_has() -> None:
+    """ZkMetadataCache.updateMetadata: else a Kafka broker logs "Listeners are not identical across brokers"."""
+    request = UpdateMetadataRequest(HEADER, [], LIVE)
+    service = FakeService(update_metadata=lambda _: ErrorCode.NONE, inter_broker_listener="PLAINTEXT")
+    await link(Channel(service), "PLAINTEXT").send(request)
+    (received,) = service.calls[0][1]
+    assert [one.listeners for one in received.live_brokers] == [(Listener("PLAINTEXT", "a", 1),)]
 
 
 async def test_a_request_that_does_not_arrive_is_said_to_be_undelivered() -> None:

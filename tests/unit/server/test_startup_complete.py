@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service import BrokerService, Caller
 
 LIVE = (Endpoint(0, "127.0.0.1", 9092),)
 
@@ -133,3 +134,13 @@ async def test_a_controller_that_was_replaced_does_not_count(broker: Broker) -> 
     assert not broker.is_ready
     await broker.hears(broker_epoch=100, complete=True, controller_epoch=2)
     assert broker.is_ready
+
+
+async def test_metadata_names_a_controller_that_is_alive(broker: Broker) -> None:
+    """After the controller's death its id stays in ``/controller`` until its session ends."""
+    cast("Any", broker.service)._controller = SimpleNamespace(active_controller_id=0)
+    view = broker.service.metadata(Caller("test", "GRPC"), None, may_create=False)
+    assert view.controller_id is None
+    await broker.hears(broker_epoch=7, complete=False)
+    view = broker.service.metadata(Caller("test", "GRPC"), None, may_create=False)
+    assert view.controller_id == 0

@@ -321,9 +321,10 @@ class BrokerService:
                 created.add(name)
         brokers = endpoints_through(caller.listener, self._metadata.endpoints())
         live = {endpoint.broker_id for endpoint in brokers}
+        controller_id = self._controller.active_controller_id
         return ClusterView(
             self.cluster_id,
-            self._controller.active_controller_id,
+            controller_id if controller_id is not None and self._metadata.is_alive(controller_id) else None,
             self._replicas.core.controller_epoch,
             brokers,
             [
