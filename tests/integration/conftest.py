@@ -37,6 +37,11 @@ MakeCluster = Callable[..., LocalCluster]
 
 LIMIT_SECONDS = 150
 """For a cluster to be ready, on a machine that does much else."""
+AMONG_BROKERS: dict[str, str] = (
+    {"inter.broker.listener.name": "PLAINTEXT"} if os.environ.get("TIDEGAUGE_TEST_AMONG_BROKERS") == "KAFKA" else {}
+)
+"""With TIDEGAUGE_TEST_AMONG_BROKERS=KAFKA brokers speak Kafka's protocol among themselves, in every test that says
+nothing else: ``test_brokers_over_kafka`` runs files of tests so."""
 WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -133,7 +138,7 @@ def of_a_file(
     Leadership moves only when a test moves it: by itself it would go back to the preferred replica 5 s after a failover
     of the controller (KafkaController.onControllerFailover), wherever a test is by then.
     """
-    settings = {"auto.leader.rebalance.enable": "false"} | settings
+    settings = {"auto.leader.rebalance.enable": "false"} | AMONG_BROKERS | settings
     made = LocalCluster.create(
         tmp_path_factory.mktemp("cluster"),
         3,
@@ -200,6 +205,7 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
         name = f"cluster-{next(_names)}"
         wanted.setdefault("zookeeper", f"{zookeeper}/{name}")
         wanted.setdefault("base_port", free_base_port())
+        wanted["settings"] = AMONG_BROKERS | dict(wanted.get("settings") or {})
         cluster = LocalCluster.create(tmp_path / name, **wanted)
         made.append(cluster)
         if up:
