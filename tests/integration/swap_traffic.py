@@ -53,7 +53,7 @@ SET = AlterConfigOpType.SET
 OPEN_MS = 600_000
 """Timeout of the transactions that their producers end, long enough for a swap."""
 LEFT_OPEN_MS = 12_000
-"""Timeout of the transactions that nobody ends."""
+"""Timeout of the transactions that the coordinator ends."""
 
 
 class Traffic:
