@@ -1,11 +1,12 @@
 """Transactions on Apache Kafka 3.9.1 and on Tidegauge, request by request and byte by byte: ``make differential``.
 
-Four things are compared after the same script of requests made by hand (``transaction_script`` and
-``transaction_script_partitions``): the responses, field by field; what ``kafka-transactions`` of 3.9.1 prints; what
-kafka-dump-log of 3.9.1 reads; and, when the brokers have stopped, the bytes of __transaction_state,
-__consumer_offsets and the data partitions, of their indexes of aborted transactions and of their producer snapshots, on
-all brokers (``transaction_files`` says what is made equal first: ids and times). What differs has a reason in
-``KNOWN``. Without Maven the run says so. Exit 0: no difference without a reason; 1: one or more.
+Four things are compared after the same script of requests made by hand (``transaction_script``, then
+``transaction_script_failovers`` and ``transaction_script_partitions``): the responses, field by field; what
+``kafka-transactions`` of 3.9.1 prints; what kafka-dump-log of 3.9.1 reads; and, when the brokers have stopped, the
+bytes of __transaction_state, __consumer_offsets and the data partitions, of their indexes of aborted transactions and
+of their producer snapshots, on all brokers (``transaction_files`` says what is made equal first: ids and times). What
+differs has a reason in ``KNOWN``. Without Maven the run says so. Exit 0: no difference without a reason; 1: one or
+more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import kafka_side
 import transaction_script
+import transaction_script_failovers as failovers_script
 import transaction_script_partitions as partitions_script
 from jars import kafka_jars
 from tests.wire_responses.batches import TIME_MS
@@ -43,6 +45,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "3",
@@ -189,7 +192,7 @@ def play(say: str, servers: Sequence[str], jars: Path) -> Facts:
     probe = Probe(addresses, lambda part: _note(f"{say}: {part}"))
     try:
         create(probe)
-        for part in (*transaction_script.PARTS, *partitions_script.PARTS):
+        for part in (*transaction_script.PARTS, *failovers_script.PARTS, *partitions_script.PARTS):
             part(probe)
     finally:
         probe.close()

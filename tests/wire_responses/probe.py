@@ -50,8 +50,9 @@ _NONE_GIVEN = object()
 class Peer:
     """One connection. What a broker does instead of responding is a value: ``CLOSED``, ``SILENT``."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str = CLIENT_ID) -> None:
         self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
+        self._client_id = client_id
         self._count = 0
 
     def close(self) -> None:
@@ -61,7 +62,7 @@ class Peer:
         """Send a request; return its correlation id."""
         self._count += 1
         key = KEYS[type(request).__name__.removesuffix("Request")]
-        self.send_bytes(joined(request_frame(key, version, self._count, CLIENT_ID, request)))
+        self.send_bytes(joined(request_frame(key, version, self._count, self._client_id, request)))
         return self._count
 
     def send_bytes(self, data: bytes) -> None:
@@ -144,9 +145,9 @@ class Probe:
         """A broker that is not the controller."""
         return next(broker for broker in self.brokers if broker != self.controller)
 
-    def new_peer(self, broker: int) -> Peer:
+    def new_peer(self, broker: int, client_id: str = CLIENT_ID) -> Peer:
         """Return a connection of the caller's own."""
-        return Peer(*self._addresses[broker])
+        return Peer(*self._addresses[broker], client_id)
 
     def ask(self, broker: int, version: int, request: Any) -> Any:
         """Ask a broker on a connection that is kept, and opened again when it was closed."""

@@ -71,14 +71,16 @@ class ProducePartition:
 class ProduceRequest:
     """A produce request; ``acks`` is -1, 0 or 1.
 
-    ``from_coordinator``: of a group or transaction coordinator. Only they may write internal topics and markers; their
-    batches have no sequence (AppendOrigin.COORDINATOR).
+    ``from_coordinator``: of a group or transaction coordinator. Only they may write markers; their batches have no
+    sequence (AppendOrigin.COORDINATOR). ``may_be_internal``: whether a client may write internal topics, as
+    coordinators always may (internalTopicsAllowed of ReplicaManager.appendRecords).
     """
 
     acks: int
     timeout_ms: int
     partitions: Sequence[ProducePartition]
     from_coordinator: bool = False
+    may_be_internal: bool = False
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class Writes:
                     ErrorCode.INVALID_REQUIRED_ACKS,
                     f"acks is {request.acks}; it must be -1 (all), 0 or 1",
                 )
-            elif topic_partition.topic in INTERNAL_TOPICS and not request.from_coordinator:
+            elif topic_partition.topic in INTERNAL_TOPICS and not (request.from_coordinator or request.may_be_internal):
                 result = ProduceResult(
                     topic_partition,
                     ErrorCode.INVALID_TOPIC_EXCEPTION,

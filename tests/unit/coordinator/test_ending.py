@@ -41,7 +41,7 @@ def test_partitions_that_are_in_already_are_not_written_again():
     harness = TransactionHarness()
     harness.ongoing(T0, T1)
     written = len(harness.log)
-    assert harness.add(T1) is E.NONE
+    assert [harness.add(T1), harness.add(T1, T0)] == [E.NONE] * 2
     assert len(harness.log) == written
 
 
@@ -283,6 +283,7 @@ def test_an_abort_that_could_not_be_written_is_tried_again_in_the_same_epoch():
     harness.after(CHECK_MS)
     assert [harness.state(name) for name in ("tx", "other")] == [S.COMPLETE_ABORT] * 2
     assert {marker[2] for marker in harness.markers_sent()} == {1}
+    assert harness.coordinator.counters.timeouts == 2, "one for each transaction, whatever failed before"
 
 
 # Expiry

@@ -7,6 +7,7 @@ from tests.unit.coordinator.transaction_harness import ABORT, T0, T1, Transactio
 
 from tidegauge.errors import ErrorCode
 from tidegauge.transactions import TransactionState
+from tidegauge_broker.coordinator.events import ProducerIdAllocated
 
 E = ErrorCode
 S = TransactionState
@@ -81,6 +82,13 @@ def test_two_first_requests_at_once_give_one_producer():
     assert harness.error(second) is E.CONCURRENT_TRANSACTIONS
     harness.release()
     assert harness.response_to(first).producer_id == 0
+
+
+def test_a_producer_id_without_a_request_changes_nothing():
+    """The block of ids may be there when the process has begun again."""
+    harness = TransactionHarness()
+    harness.event(ProducerIdAllocated(99, E.NONE, 7))
+    assert harness.coordinator.transaction_views() == []
 
 
 def test_the_leadership_may_be_lost_while_a_producer_id_is_allocated():

@@ -87,3 +87,15 @@ def test_a_copy_goes_its_own_way():
     copy.complete(1, 4)
     assert transactions.first_unstable_offset(0) == 3
     assert not copy
+
+
+def test_a_copy_has_what_is_completed_and_not_replicated():
+    """After a load readers still wait for transactions whose marker is not below the high watermark."""
+    transactions = OpenTransactions()
+    transactions.open(1, 3)
+    completed = transactions.complete(1, 4)
+    assert completed is not None
+    transactions.hold(completed)
+    copy = transactions.copy()
+    transactions.replicated(5)
+    assert (transactions.first_unstable_offset(0), copy.first_unstable_offset(0)) == (None, 3)

@@ -7,6 +7,7 @@ from lone_broker import ME, A, LoneBroker, broker_of, role
 from memory_broker import START_MS, make_batch
 
 from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.replica.messages import (
@@ -18,7 +19,7 @@ from tidegauge_broker.replica.messages import (
     ProduceResult,
 )
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
-from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
+from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard, Verifications
 
 NONE = ErrorCode.NONE
 UNVERIFIED = ErrorCode.INVALID_TXN_STATE
@@ -107,6 +108,22 @@ def test_no_batch_overtakes_the_one_that_is_verified():
     assert append(broker, data(1)).error is NONE
 
 
+def test_the_lowest_sequence_that_is_verified_counts_whenever_its_request_came():
+    """VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch: a later request may lower it, in the same epoch."""
+    broker = leading()
+    begin(broker, data(5))
+    guard = begin(broker, data(0))
+    assert append(broker, data(5), guard).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(broker, data(0), guard).error is NONE
+
+
+def test_an_older_epoch_does_not_change_the_lowest_sequence():
+    broker = leading()
+    begin(broker, data(3, epoch=1))
+    guard = begin(broker, data(0))
+    assert append(broker, data(3, epoch=1), guard).error is NONE
+
+
 def test_a_higher_epoch_replaces_the_lowest_sequence():
     broker = leading()
     begin(broker, data(0))
@@ -181,12 +198,38 @@ def test_a_verification_that_was_given_up_expires():
     assert append(broker, data(0), guard).error is UNVERIFIED
 
 
+def test_a_verification_in_progress_does_not_expire():
+    broker = leading()
+    guard = begin(broker, data(0))
+    broker.now_ms += broker.core.settings.producer_id_expiration_ms - 1
+    broker.execute(broker.core.tick(broker.now_ms))
+    assert append(broker, data(0), guard).error is NONE
+
+
+def test_without_a_verification_there_is_no_lowest_sequence():
+    assert Verifications().lowest_sequence(PRODUCER) is None
+
+
 def test_no_verification_begins_where_another_broker_leads():
     """The append finds out, and names the leader."""
     broker = leading()
     role(broker, 2, 1)
     assert begin(broker, data(0)) is None
     assert append(broker, data(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("may_be_internal", "error"),
+    [(False, ErrorCode.INVALID_TOPIC_EXCEPTION), (True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+)
+def test_only_an_admin_client_may_write_to_an_internal_topic(may_be_internal: bool, error: ErrorCode):
+    """ReplicaManager.appendToLocalLog: internalTopicsAllowed; here there is no such replica."""
+    broker = leading()
+    item = ProducePartition(TopicPartition("__transaction_state", 0), data(0, transactional=False))
+    token = object()
+    request = ProduceRequest(1, 0, [item], may_be_internal=may_be_internal)
+    broker.execute(broker.core.produce(request, token, broker.now_ms))
+    assert [result.error for result in broker.produced[token]] == [error]
 
 
 # Schedules behind bugs that Kafka's partition leaders had, by their KAFKA numbers

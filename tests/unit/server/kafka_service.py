@@ -33,7 +33,7 @@ class FakeService(SimpleNamespace):
         return called
 
 
-async def ask(service: Any, name: str, version: int, request: Any) -> Any:
+async def ask(service: Any, name: str, version: int, request: Any, client_id: str | None = "test") -> Any:
     """Return a handler's response as a client of that version reads it: encoded and decoded."""
     key = KEYS[name]
     request, _ = decode(key, version, memoryview(joined(encode(key, version, request))))
@@ -42,7 +42,7 @@ async def ask(service: Any, name: str, version: int, request: Any) -> Any:
         Caller("test", "PLAINTEXT"),
         FetchSessionCache(10, lambda: 1),
         lambda: 0,
-        RequestHeader(key, version, 1, "test", 0),
+        RequestHeader(key, version, 1, client_id, 0),
     )
     response = HANDLERS[key](request, context)
     if isinstance(response, Pending):

@@ -5,13 +5,16 @@ What a whole broker responds is compared with Kafka's responses by tests/integra
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka_service import FakeService, ask, versions
+from tests.wire_responses.batches import batch
 from tests.wire_responses.probe import message
+from tests.wire_responses.records import produce
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -19,7 +22,7 @@ from tidegauge.kafka.apis import APIS
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.settings.broker import BROKER_SETTINGS
-from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEnd, EpochEndResult, OffsetResult
+from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEnd, EpochEndResult, OffsetResult, ProduceResult
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, Quota
 from tidegauge_broker.server.configs.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
@@ -29,6 +32,7 @@ from tidegauge_broker.server.service.broker_service import (
     Reassignments,
 )
 from tidegauge_broker.server.service.cluster_view import ClusterView, PartitionView, TopicView
+from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
 from tidegauge_controller.decisions.context import Assignment
@@ -575,6 +579,25 @@ async def test_an_idempotent_producer_gets_an_id_of_the_brokers_block() -> None:
     incomplete = message("InitProducerId", transactional_id=None, producer_id=5)
     response = await ask(service, "InitProducerId", 4, incomplete)
     assert (response.error_code, response.producer_id) == (42, -1)
+
+
+@pytest.mark.parametrize(("client_id", "may_be_internal"), [("__admin_client", True), ("admin", False), (None, False)])
+async def test_a_client_with_the_name_of_admin_clients_may_write_internal_topics(
+    client_id: Any, may_be_internal: bool
+) -> None:
+    """KafkaApis.handleProduceRequest: the name is all that is looked at."""
+    asked: list[Any] = []
+
+    def append(request: Any) -> Any:
+        asked.append(request)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result([ProduceResult(request.partitions[0].topic_partition)])
+        return future
+
+    verification = FakeService(of=lambda request, *_, **__: Verified(request, []))
+    service = FakeService(produce=append, knows=lambda _: True, verification=verification)
+    await ask(service, "Produce", 9, produce(batch()), client_id)
+    assert [request.may_be_internal for request in asked] == [may_be_internal]
 
 
 async def test_what_is_served_is_advertised() -> None:

@@ -18,9 +18,9 @@ from tidegauge_proof.simulator.actions import MUST_SURVIVE, swarm_of
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, TRANSACTIONS, Call, Internal
-from tidegauge_proof.simulator.exactly_once.forced_steps import FENCING, LOADING, STEPS, Reached, Watch
-from tidegauge_proof.simulator.exactly_once.joint_actions import copier_asks, member_asks
-from tidegauge_proof.simulator.exactly_once.network import TIMELY
+from tidegauge_proof.simulator.exactly_once.forced_steps import FENCING, LOADING, SENDING, STEPS, Reached, Watch
+from tidegauge_proof.simulator.exactly_once.joint_actions import copier_asks, member_asks, simple_commit
+from tidegauge_proof.simulator.exactly_once.network import TIMELY, Message
 from tidegauge_proof.simulator.exactly_once.stage import TIMEOUTS_MS, JointHistory, Stage, count, judge, staged
 from tidegauge_proof.simulator.groups.members import SESSION_MS
 from tidegauge_proof.simulator.world import SimPartition
@@ -28,12 +28,13 @@ from tidegauge_proof.simulator.world import SimPartition
 _SETTINGS = replace(
     swarm_of(0, "kip-320", MUST_SURVIVE, directories=1), replicas=(1, 2, 3), min_insync_replicas=2, flushes=False
 )
-_STEPS: Mapping[str, Reached] = {**STEPS, **FENCING, **LOADING}
+_STEPS: Mapping[str, Reached] = {**STEPS, **FENCING, **LOADING, **SENDING}
 _LEADERS = {"transactions": TRANSACTIONS, "offsets": OFFSETS, "output": OUTPUTS[0]}
 """Whose leader dies, by name."""
 _TURN_MS, _IDLE_MS = 5, 200
 _HEARTBEAT_MS = 3_000
 _REQUEST_TIMEOUT_MS = 3_000
+_PAST_SESSION_MS = SESSION_MS + 4_000
 _TURNS_AWAY = 60
 """How many things happen before a broker or a copier that was struck is back."""
 _TURNS_AFTER, _TURNS_AT_MOST = 250, 1500
@@ -47,8 +48,12 @@ class Forced(NamedTuple):
     Attributes:
         step: its name.
         fault: ``kill``; ``kill-silently``, which loses all messages on their way, too; ``bounce``, a kill and a start
-            within the session; ``pause``, until after the election; and of a copier ``restart`` and ``pause``.
-        whom: ``transactions``, ``offsets`` or ``output``, whose leader it is, or ``copier``.
+            within the session; ``pause``, until after the election. Of a copier ``restart``; ``pause``, until its
+            transaction has timed out; ``pause-past-session``, until its session as a member has. Of the network
+            ``hold``, which keeps the messages of a kind, and ``release``, which delivers them whoever still wants them.
+            ``commit``, of the simple consumer's offset.
+        whom: ``transactions``, ``offsets`` or ``output``, whose leader it is; ``copier``; the kind of messages that are
+            held, ``verification`` for a response to one; else empty.
     """
 
     step: str
@@ -92,6 +97,7 @@ class _Turns:
         self._turns = 0
         self._struck_at = self._committed = 0
         self._returns: list[tuple[Callable[[], bool], Callable[[], None]]] = []
+        self._held: list[Message] = []
         self._beaten_ms: dict[str, int] = {}
         self._waiting: dict[str, tuple[object, int]] = {}
         self._in_flight: dict[Internal, int] = {}
@@ -134,7 +140,25 @@ class _Turns:
     def _strike(self, forced: Forced) -> None:
         if forced.whom == "copier":
             self._strike_copier(forced)
-            return
+        elif forced.fault == "hold":
+            self._hold(forced.whom)
+        elif forced.fault == "release":
+            held, self._held = self._held, []
+            for message in held:
+                message.arrive()
+        elif forced.fault == "commit":
+            simple_commit(self._stage)
+        else:
+            self._strike_broker(forced)
+
+    def _hold(self, kind: str) -> None:
+        network = self._stage.cluster.network
+        wanted = "AddPartitionsToTxnResult" if kind == "verification" else ""
+        is_wanted = [one.words.startswith(wanted) if wanted else one.kind == kind for one in network.messages]
+        self._held += [one for one, is_one in zip(network.messages, is_wanted, strict=True) if is_one]
+        network.messages = [one for one, is_one in zip(network.messages, is_wanted, strict=True) if not is_one]
+
+    def _strike_broker(self, forced: Forced) -> None:
         world, cluster = self._stage.world, self._stage.cluster
         broker_id = cluster.partitions[_LEADERS[forced.whom]].state_now.leader
         if forced.fault == "kill-silently":
@@ -188,7 +212,7 @@ class _Turns:
             return
         copier.is_paused = True
         world = self._stage.world
-        back_ms = world.now_ms + TIMEOUTS_MS[-1] + SESSION_MS
+        back_ms = world.now_ms + (TIMEOUTS_MS[-1] if forced.fault == "pause" else 0) + _PAST_SESSION_MS
 
         def resume() -> None:
             copier.is_paused = False

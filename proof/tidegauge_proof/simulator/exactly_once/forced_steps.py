@@ -239,3 +239,8 @@ LOADING: Mapping[str, Reached] = {
     "load of offsets half read": _loading(lambda cluster: cluster.groups, has_read=True),
 }
 """What follows where a coordinator has been elected."""
+SENDING: Mapping[str, Reached] = {
+    "Produce sent": lambda watch: watch.is_on_its_way(kind="Produce"),
+    "EndTxn sent": lambda watch: watch.is_on_its_way(kind="EndTxn"),
+}
+"""Requests whose messages can be held: what arrives later than its sender waits."""

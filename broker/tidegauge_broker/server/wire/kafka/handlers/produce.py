@@ -40,6 +40,8 @@ from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
 from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Context, Pending, Silent
 
+_ADMIN_CLIENT_ID = "__admin_client"
+"""A client of this name may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 _FIRST_WITH_BATCHES = 3
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_LEADERS = 10
@@ -67,7 +69,8 @@ def handle(
             assert records is not None
             is_old = context.version < _FIRST_WITH_BATCHES and is_message_set(records)
             wanted.append(core.ProducePartition(at, records, is_message_set=is_old))
-    asked = core.ProduceRequest(request.acks, request.timeout_ms, wanted)
+    is_admin = context.header.client_id == _ADMIN_CLIENT_ID
+    asked = core.ProduceRequest(request.acks, request.timeout_ms, wanted, may_be_internal=is_admin)
     verified = context.service.verification.of(
         asked, request.transactional_id, supports_abortable_error=context.version >= _FIRST_WITH_ABORTABLE
     )
