@@ -131,9 +131,14 @@ async def write_late(cluster: LocalCluster, admin: Admin, at: TopicPartition, tr
     return Late(found.producer_id, known.producer_epoch, response.partitions[0].base_offset)
 
 
+def cells(text: str) -> list[list[str]]:
+    """The cells of a table, its header first."""
+    return [line.split() for line in text.splitlines() if line.strip()]
+
+
 def rows(text: str) -> list[list[str]]:
     """The cells of a table, but for those of its header."""
-    return [line.split() for line in text.splitlines()[1:] if line.strip()]
+    return cells(text)[1:]
 
 
 @pytest.mark.parametrize("by", [printed, printed_by_kafka], ids=["tidegauge", "kafka-transactions"])
@@ -167,13 +172,14 @@ async def test_a_hanging_transaction_is_found_and_ended(
         assert "its coordinator does not have (its id is CompleteCommit)" in sentence["text"]
         assert sentence["change"] == f"tidegauge abort-transaction {' '.join(partition)} --start-offset {late.offset}"
 
-        [hanging] = rows(await asyncio.to_thread(by, brokers, "find-hanging", "--topic", at.topic))
+        found = await asyncio.to_thread(by, brokers, "find-hanging", "--topic", at.topic)
+        [hanging] = rows(found)
         assert hanging[:4] == [at.topic, "0", str(late.producer_id), str(late.producer_epoch)]
         assert hanging[5] == str(late.offset)
         assert int(hanging[7]) >= 20
-        assert hanging == rows(await asyncio.to_thread(printed, brokers, "find-hanging", "--topic", at.topic))[0]
-        described = rows(await asyncio.to_thread(by, brokers, "describe-producers", *partition))
-        assert described == rows(await asyncio.to_thread(printed, brokers, "describe-producers", *partition))
+        assert cells(found) == cells(await asyncio.to_thread(printed, brokers, "find-hanging", "--topic", at.topic))
+        described = await asyncio.to_thread(by, brokers, "describe-producers", *partition)
+        assert cells(described) == cells(await asyncio.to_thread(printed, brokers, "describe-producers", *partition))
 
         verb = "abort-transaction" if by is printed else "abort"
         await asyncio.to_thread(by, brokers, verb, *partition, "--start-offset", str(late.offset))

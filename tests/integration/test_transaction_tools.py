@@ -7,9 +7,12 @@ import subprocess
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.clients.programs import KAFKA, Unavailable, tool
 from tests.waiting import until
 
+from tidegauge_client.cli.hanging import describe_producers, find_hanging
+from tidegauge_client.cli.transactions import describe_transaction, list_transactions
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -20,6 +23,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 LIMIT_SECONDS = 60.0
 COMMAND_SECONDS = 120.0
+OWN_VERBS = {
+    "list": list_transactions,
+    "describe": describe_transaction,
+    "describe-producers": describe_producers,
+    "find-hanging": find_hanging,
+}
 TOPIC, DONE, OPEN, GROUP = "orders", "done", "open", "copiers"
 
 
@@ -69,12 +78,19 @@ def used(make_cluster: Any) -> LocalCluster:
 
 
 def test_kafka_transactions_shows_ids_producers_and_what_hangs(used: LocalCluster) -> None:
-    """kafka-transactions.sh: list, describe, describe-producers; a transaction that is open does not hang."""
+    """kafka-transactions.sh: list, describe, describe-producers; a transaction that is open does not hang.
+
+    Our own verbs have the same columns in the same order.
+    """
     start = [*command("TransactionsCommand"), "--bootstrap-server", ",".join(used.kafka_bootstrap_servers)]
 
-    def shown(*arguments: str) -> list[dict[str, str]]:
-        done = subprocess.run([*start, *arguments], capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
+    def shown(verb: str, *arguments: str) -> list[dict[str, str]]:
+        words = [*start, verb, *arguments]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS)
         columns, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+        own_words = [word for word in arguments if word != "--transactional-id"] + ["--dir", str(used.directory)]
+        own = CliRunner().invoke(OWN_VERBS[verb], own_words, catch_exceptions=False)
+        assert own.stdout.splitlines()[0].split() == columns
         return [dict(zip(columns, row, strict=False)) for row in rows]
 
     states = {row["TransactionalId"]: row["TransactionState"] for row in shown("list")}
