@@ -119,6 +119,40 @@ def test_an_older_rule_loses_or_diverges_every_time(played: Story, story: str) -
     assert played["steps"][-1]["verb"] == "expect"
 
 
+FROZEN = ["coordinator-dies-completing", "coordinator-dies-deciding", "data-leader-dies", "offsets-leader-dies"]
+
+
+def frozen(name: str) -> str:
+    """A shipped story with SIGSTOP for each SIGKILL, SIGCONT for each start, and short timeouts of requests."""
+    text = (Path(scenario.__file__).parent / "files" / f"{name}.yaml").read_text()
+    for pattern, words in (
+        (r"^  - kill: ", "  - pause: "),
+        (r"^  - start: ", "  - resume: "),
+        (r"^(  - start_producer: .*)}$", r"\1, settings: {socket.timeout.ms: 3000}}"),
+        (
+            r"^cluster: {brokers: 5, controller: 0}$",
+            "limit_seconds: 230\ncluster: {brokers: 5, controller: 0, settings: {request.timeout.ms: 5000}}",
+        ),
+    ):
+        text, count = re.subn(pattern, words, text, flags=re.MULTILINE)
+        assert count or "start" in pattern, pattern
+    return text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_transaction_gets_to_its_end_where_brokers_freeze_at_each_step(
+    name: str, zookeeper: str, tmp_path: Path
+) -> None:
+    """SIGSTOP in place of SIGKILL: connections stay open, and requests in flight end by their timeouts."""
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(frozen(name))
+    outcome = play(str(path), tmp_path / "run", zookeeper)
+    assert outcome["passed"], outcome["failure"]
+    assert outcome["expectations"] > 5
+
+
 def table(outcome: Story, number: int) -> list[list[Any]]:
     """A table of a walk-through without its phase."""
     tables = [step["table"] for step in outcome["steps"] if step["table"]]
