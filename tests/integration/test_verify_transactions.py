@@ -26,11 +26,14 @@ from tests.integration.spoilt_histories import SPOILS, Recorded
 from tests.integration.verify_shell import Shell, counts
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import file_name, read_events
 from tidegauge_client.cli.consume import consume
 from tidegauge_client.cli.produce import produce
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.accountant.transactions.findings import Anomaly
+from tidegauge_lab.cli.cluster import status
 from tidegauge_lab.cli.verify import verify
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
@@ -128,6 +131,14 @@ def test_a_real_clients_history_is_clean_through_kills_and_each_broken_guarantee
         assert (kind, code, counts(document)) == (kind, int(kind is not Anomaly.UNKNOWN_VALUE), found)
 
 
+def lines_of_stable_offsets(brokers: LocalCluster, topic: str) -> list[tuple[int, int]]:
+    """What the leader's event log says of the last stable offset: from where to where it went."""
+    source = f"broker-{brokers.leader_of(topic, 0)}"
+    events = read_events(brokers.directory / layout.LOGS / file_name(source))
+    mine = [one for one in events if one["kind"] == "last_stable_offset" and one["topic"] == topic]
+    return [(one["old"], one["new"]) for one in mine]
+
+
 def is_created(shell: Shell, topic: str) -> bool:
     """Create a topic again; False as long as the one before it is not deleted everywhere."""
     try:
@@ -174,8 +185,12 @@ def test_from_the_command_line_alone_a_history_is_written_and_judged(brokers: Lo
     assert done.exit_code == 0, done.stderr
     code, document = judged(shell, topic, sent, read)
     assert (code, counts(document)) == (1, {"unseen": 1})
+    [held] = json.loads(shell.run(status, "-o", "json").stdout)["held_readers"]
+    assert (held["topic"], held["last_stable_offset"], held["high_watermark"]) == (topic, 11, 14)
+    assert lines_of_stable_offsets(brokers, topic)[-1] == (11, 11)
     send("end\n")  # the next producer of the id aborts what it finds open
     assert judged(shell, topic, sent, read)[0] == 0
+    until(lambda: lines_of_stable_offsets(brokers, topic)[-1] == (15, 17), LIMIT_SECONDS)
 
     # What was deleted and written again has lost what was committed (durability).
     with SyncAdmin(brokers.bootstrap_servers) as admin:
