@@ -53,7 +53,9 @@ class FakeHands:
     rounds: list[Step] = field(default_factory=list)
     done: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
+    ) -> None:
         self.done.append(("create", name, dict(config)))
 
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
