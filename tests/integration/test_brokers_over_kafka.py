@@ -7,12 +7,17 @@ verifications; the lab's partitions, losses, delays, injected errors, and follow
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.certificates import Authority
+from tests.integration.conftest import MakeCluster
+
+from tidegauge_client import Admin, Producer
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 HERE = Path(__file__).parent
@@ -45,3 +50,26 @@ def test_what_holds_over_grpc_holds_over_kafkas_protocol(name: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+
+
+@pytest.mark.timeout(300)
+async def test_brokers_speak_kafkas_protocol_in_tls(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """The inter-broker listener in TLS, gRPC in plain text: what is acknowledged is on all replicas."""
+    authority = Authority(tmp_path, "authority")
+    cluster = make_cluster(
+        settings={
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:SSL,GRPC:PLAINTEXT",
+            "ssl.keystore.location": str(authority.issue("broker").both),
+            "ssl.truststore.location": str(authority.certificate),
+            "ssl.client.auth": "required",
+        }
+    )
+    async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers, acks="all") as producer:
+        await admin.create_topic("t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "3"})
+        await admin.wait_for_topic("t")
+        sent = [await producer.send("t", b"%d" % number, partition=0) for number in range(100)]
+        await asyncio.gather(*sent)
+        replicas = await admin.describe_replicas(["t"])
+    ends = [one.log_end_offset for of_broker in replicas.values() for one in of_broker or ()]
+    assert ends == [100, 100, 100]
