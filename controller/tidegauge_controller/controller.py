@@ -67,6 +67,7 @@ from tidegauge_controller.decisions.steps import (
 )
 from tidegauge_controller.driver import Driver
 from tidegauge_controller.stop_at import response_step, switch_of
+from tidegauge_controller.term import Term
 from tidegauge_controller.topic_admin import MetadataView, TopicAdmin
 from tidegauge_controller.zookeeper import (
     Closed,
@@ -82,7 +83,6 @@ from tidegauge_controller.zookeeper import (
 LOG = logging.getLogger(__name__)
 FIRST_REBALANCE_SECONDS = 5.0
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
-
 _WATCHED_CHILDREN = {
     BROKER_IDS: "BrokerChange",
     BROKER_TOPICS: "TopicChange",
@@ -91,18 +91,6 @@ _WATCHED_CHILDREN = {
 }
 Response = TypeVar("Response")
 Handler = Callable[[], Awaitable[None]]
-
-
-class _Term:
-    """State that exists only while this broker is the active controller."""
-
-    def __init__(self, context: ControllerContext, driver: Driver, channels: Channels) -> None:
-        self.context = context
-        self.driver = driver
-        self.channels = channels
-        self.rebalance_timer: asyncio.TimerHandle | None = None
-        self.startups_notified: dict[int, int] = {}
-        self.waiting: dict[object, Callable[[], None]] = {}
 
 
 class Controller:
@@ -118,8 +106,7 @@ class Controller:
         now_ms: wall clock.
         random_bytes: source of randomness.
         open_channel: opens a gRPC channel to a broker.
-        open_kafka_channel: opens a channel to a broker for a client id, where brokers speak Kafka's protocol among
-            themselves; None: they speak gRPC.
+        open_kafka_channel: opens one of Kafka's protocol for a client id; None: brokers speak gRPC among themselves.
         logical_clock: the process's; stamped on control requests over gRPC.
     """
 
@@ -151,7 +138,7 @@ class Controller:
         self._open_kafka_channel = open_kafka_channel
         self._stop_at = switch_of(settings)
         self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes, self._stop_at)
-        self._term: _Term | None = None
+        self._term: Term | None = None
         self._events: deque[tuple[str, Handler]] = deque()
         self._waiting_looks: set[str] = set()
         self._wake = asyncio.Event()
@@ -286,7 +273,7 @@ class Controller:
         return await response
 
     def _ended_with(
-        self, term: _Term, response: asyncio.Future[Response], when_inactive: Response
+        self, term: Term, response: asyncio.Future[Response], when_inactive: Response
     ) -> Callable[[], None]:
         def settle() -> None:
             if not response.done():
@@ -377,7 +364,7 @@ class Controller:
             random_bytes=self._random_bytes,
             stop_at=self._stop_at,
         )
-        self._term = term = _Term(context, driver, channels)
+        self._term = term = Term(context, driver, channels)
         LOG.info("Broker %d is the controller, epoch %d", self._endpoint.broker_id, epoch)
         self._note("controller", "Election", {"state": "elected", "controller_epoch": epoch})
         try:
@@ -397,8 +384,7 @@ class Controller:
         timeout_ms = self._settings.integer("controller.socket.timeout.ms")
         if self._open_kafka_channel is None:
             return GrpcControlLink(self._open_channel(endpoint.address), timeout_ms, self._logical_clock)
-        client_id = f"broker-{self._endpoint.broker_id}-controller"
-        channel = self._open_kafka_channel(endpoint.address, client_id)
+        channel = self._open_kafka_channel(endpoint.address, f"broker-{self._endpoint.broker_id}-controller")
         return KafkaControlLink(channel, {one.name for one in endpoint.listeners}, timeout_ms)
 
     async def _give_up(self, epoch_version: int) -> None:
@@ -418,7 +404,7 @@ class Controller:
             inter_broker_listener=self._inter_broker_listener,
         )
 
-    def _fresh(self, term: _Term) -> ControllerContext:
+    def _fresh(self, term: Term) -> ControllerContext:
         """Return the term's context with the current settings: some are dynamic."""
         term.context.settings = self._decision_settings()
         return term.context
@@ -503,7 +489,7 @@ class Controller:
         name = "UncleanLeaderElectionEnable"
         self._put(name, self._decide(name, lambda context: leaders.process_unclean_election_enabled(context, topic)))
 
-    def _schedule_rebalance(self, term: _Term, seconds: float) -> None:
+    def _schedule_rebalance(self, term: Term, seconds: float) -> None:
         term.rebalance_timer = asyncio.get_running_loop().call_later(
             seconds, self._put, "AutoLeaderRebalance", self._rebalance
         )
@@ -585,7 +571,7 @@ class Controller:
         late = await self._topics.wait_for_leaders(elected, timeout_ms)
         return responses | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
 
-    def _term_with_brokers(self) -> _Term | None:
+    def _term_with_brokers(self) -> Term | None:
         """Return the term once it has read the live brokers; until then the client retries."""
         return self._term if self._term is not None and self._term.context.live else None
 
