@@ -268,8 +268,9 @@ def test_verdicts_come_back_by_topic_id(found: list[IsrProposal], data: st.DataO
     verdicts = []
     for one in found:
         error = data.draw(st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, *ErrorCode]))
-        state = (one.topic_partition.partition, 5, one.new_isr, 7, data.draw(st.booleans())) if not error else ()
-        verdicts.append(IsrVerdict(one.topic_partition, error, *state))
+        at = one.topic_partition
+        state = IsrVerdict(at, ErrorCode.NONE, at.partition, 5, one.new_isr, 7, data.draw(st.booleans()))
+        verdicts.append(IsrVerdict(at, error) if error else state)
     message = kafka_alter_partition.to_response(request, AlterPartitionResponse(partitions=verdicts), 3)
     sent = on_the_wire(apis.ALTER_PARTITION, 3, message, response=True)
     assert kafka_alter_partition.from_response(request, sent) == AlterPartitionResponse(partitions=verdicts)
