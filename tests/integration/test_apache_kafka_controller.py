@@ -147,7 +147,7 @@ def test_a_kafka_broker_steers_tidegauges(cluster: LocalCluster, kafka: KafkaBro
     for broker_id in (0, 1):
         cluster.start(broker_id)
     view.wait_isr(0, 1, 2)
-    assert cluster.status()["controller"]["broker"] == 2
+    assert View(cluster, 0).controller() == 2
     view.produce()
     cluster.kill(0)
     view.wait_isr(1, 2)

@@ -46,12 +46,6 @@ def _settings(names: Iterable[str]) -> str:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "ApiVersions (LeaderAndIsr|StopReplica|UpdateMetadata|ControlledShutdown|AlterPartition|AllocateProducerIds)",
-        "requests among brokers go over gRPC",
-        ours="absent",
-    ),
-    Known("frame: UpdateMetadata cut short", "requests among brokers go over gRPC"),
-    Known(
         "ApiVersions others",
         "Envelope (58) is for KRaft; ConsumerGroupHeartbeat and ConsumerGroupDescribe (68, 69) are advertised by Kafka "
         "only to be refused with UNSUPPORTED_VERSION",
