@@ -22,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.settings import Values
 from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
 from tidegauge_controller import wire
 from tidegauge_controller.decisions.steps import ControlRequest
@@ -155,3 +156,20 @@ class KafkaControlLink:
     async def close(self) -> None:
         """Close the connection."""
         self._channel.close()
+
+
+def grpc_links(
+    open_channel: Callable[[str], grpc.aio.Channel], settings: Values, logical_clock: LogicalClock
+) -> OpenLink:
+    """Return what makes links over gRPC, with channels to addresses and this clock."""
+    timeout_ms = settings.integer("controller.socket.timeout.ms")
+    return lambda to: GrpcControlLink(open_channel(to.address), timeout_ms, logical_clock)
+
+
+def kafka_links(open_channel: Callable[[str, str], KafkaChannel], settings: Values, broker_id: int) -> OpenLink:
+    """Return what makes links over Kafka's protocol: with channels to addresses for the controller's client id."""
+    timeout_ms = settings.integer("controller.socket.timeout.ms")
+    client_id = f"broker-{broker_id}-controller"
+    return lambda to: KafkaControlLink(
+        open_channel(to.address, client_id), {one.name for one in to.listeners}, timeout_ms
+    )

@@ -31,8 +31,6 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka_channel import KafkaChannel
-from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.znodes import (
@@ -48,8 +46,8 @@ from tidegauge.znodes import (
     encode_controller_epoch,
 )
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
-from tidegauge_controller.channels import Channels, OpenChannel, open_channel
-from tidegauge_controller.control_links import ControlLink, GrpcControlLink, KafkaControlLink
+from tidegauge_controller.channels import Channels
+from tidegauge_controller.control_links import OpenLink
 from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
@@ -105,9 +103,7 @@ class Controller:
         note: writes to the event log (kind, cause, fields).
         now_ms: wall clock.
         random_bytes: source of randomness.
-        open_channel: opens a gRPC channel to a broker.
-        open_kafka_channel: opens one of Kafka's protocol for a client id; None: brokers speak gRPC among themselves.
-        logical_clock: the process's; stamped on control requests over gRPC.
+        open_link: makes the link to a broker.
     """
 
     def __init__(
@@ -121,11 +117,8 @@ class Controller:
         note: Callable[[str, str, dict[str, Any]], None],
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
-        open_channel: OpenChannel = open_channel,
-        open_kafka_channel: Callable[[str, str], KafkaChannel] | None = None,
-        logical_clock: LogicalClock | None = None,
+        open_link: OpenLink,
     ) -> None:
-        self._logical_clock = logical_clock or LogicalClock(lambda: 0)
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
         self._inter_broker_listener = inter_broker_listener
@@ -134,8 +127,7 @@ class Controller:
         self._note = note
         self._now_ms = now_ms
         self._random_bytes = random_bytes
-        self._open_channel = open_channel
-        self._open_kafka_channel = open_kafka_channel
+        self._open_link = open_link
         self._stop_at = switch_of(settings)
         self._topics = TopicAdmin(zookeeper, settings, metadata, random_bytes, self._stop_at)
         self._term: Term | None = None
@@ -378,14 +370,6 @@ class Controller:
             return
         if self._settings.flag("auto.leader.rebalance.enable"):
             self._schedule_rebalance(term, FIRST_REBALANCE_SECONDS)
-
-    def _open_link(self, endpoint: Endpoint) -> ControlLink:
-        """Return the link to a broker, by the protocol of the inter-broker listener."""
-        timeout_ms = self._settings.integer("controller.socket.timeout.ms")
-        if self._open_kafka_channel is None:
-            return GrpcControlLink(self._open_channel(endpoint.address), timeout_ms, self._logical_clock)
-        channel = self._open_kafka_channel(endpoint.address, f"broker-{self._endpoint.broker_id}-controller")
-        return KafkaControlLink(channel, {one.name for one in endpoint.listeners}, timeout_ms)
 
     async def _give_up(self, epoch_version: int) -> None:
         """Resign and delete ``/controller``, unless another term has begun."""

@@ -71,6 +71,7 @@ from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
+from tidegauge_controller.control_links import grpc_links, kafka_links
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
@@ -215,7 +216,9 @@ class BrokerProcess:
     def _make_registration(self) -> None:
         """Make what speaks to ZooKeeper for this broker: the controller candidate, and the registration."""
         settings, identity = self._settings, self._identity
-        speaks_kafka = identity.listeners.inter_broker_wire == KAFKA
+        open_link = grpc_links(self._seams.open_channel, settings, self._logical_clock)
+        if identity.listeners.inter_broker_wire == KAFKA:
+            open_link = kafka_links(self._seams.open_kafka_channel, settings, identity.broker_id)
         self._controller = Controller(
             endpoint=identity.endpoint,
             inter_broker_listener=identity.listeners.inter_broker.name,
@@ -225,9 +228,7 @@ class BrokerProcess:
             note=self._note,
             now_ms=self._now_ms,
             random_bytes=os.urandom,
-            open_channel=self._seams.open_channel,
-            open_kafka_channel=self._seams.open_kafka_channel if speaks_kafka else None,
-            logical_clock=self._logical_clock,
+            open_link=open_link,
         )
         at = identity.endpoint
         protocols = identity.listeners.protocols
