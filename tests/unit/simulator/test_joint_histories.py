@@ -6,8 +6,9 @@ The statements are T1 to T13 of proof/tidegauge_proof/simulator/exactly_once/joi
 from __future__ import annotations
 
 import pytest
-from tests.unit.simulator.joint_mutants import FOUND, MUTANTS, QUICK
+from tests.unit.simulator.joint_mutants import FORCED, FOUND, MUTANTS, QUICK
 
+from tidegauge_proof.simulator.exactly_once.forced_history import forced_history_of
 from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
 from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, MODES
 
@@ -71,6 +72,8 @@ def test_there_are_enough_mutants():
     names = [mutant.__name__ for mutant in MUTANTS]
     assert len(set(names)) == len(names) >= 20
     assert {*names} >= {*FOUND} > QUICK
+    assert {*names} >= {*FORCED}
+    assert len({*FOUND, *FORCED}) >= 20
 
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.__name__ in QUICK], ids=lambda one: one.__name__)
@@ -86,3 +89,37 @@ def test_without_a_rule_the_search_finds_it(mutant, monkeypatch: pytest.MonkeyPa
     mode, seed, _ = FOUND[mutant.__name__]
     mutant(monkeypatch)
     assert _first_broken(mode, 0, seed + 1)
+
+
+FAST = {
+    "decided_transactions_are_not_resumed",
+    "a_new_producer_inherits_the_transaction",
+    "an_old_coordinator_may_write_markers",
+    "the_marker_decides_the_order_of_commits",
+}
+"""A fifth of a second or less each."""
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(one, id=one.__name__, marks=[] if one.__name__ in FAST else [pytest.mark.long])
+        for one in MUTANTS
+        if one.__name__ in FORCED
+    ],
+)
+def test_without_a_rule_a_fault_at_a_step_breaks_something(mutant, monkeypatch: pytest.MonkeyPatch):
+    seed, forced, invariant = FORCED[mutant.__name__]
+    mutant(monkeypatch)
+    violation = forced_history_of(seed, *forced).violation
+    assert violation is not None
+    assert violation.invariant == invariant
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(FORCED))
+def test_with_the_rule_the_same_history_holds(name):
+    seed, forced, _ = FORCED[name]
+    history = forced_history_of(seed, *forced)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+    assert tuple(history.struck) == forced

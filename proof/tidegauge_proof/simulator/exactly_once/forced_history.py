@@ -28,7 +28,7 @@ from tidegauge_proof.simulator.world import SimPartition
 _SETTINGS = replace(
     swarm_of(0, "kip-320", MUST_SURVIVE, directories=1), replicas=(1, 2, 3), min_insync_replicas=2, flushes=False
 )
-_STEPS: Mapping[str, Reached] = {**STEPS, **FENCING, **LOADING, **SENDING}
+_STEPS: Mapping[str, Reached] = {"": lambda _: True, **STEPS, **FENCING, **LOADING, **SENDING}
 _LEADERS = {"transactions": TRANSACTIONS, "offsets": OFFSETS, "output": OUTPUTS[0]}
 """Whose leader dies, by name."""
 _TURN_MS, _IDLE_MS = 5, 200
@@ -46,12 +46,12 @@ class Forced(NamedTuple):
     """A fault that strikes when a step is reached.
 
     Attributes:
-        step: its name.
+        step: its name; empty: at once, when the fault before has struck.
         fault: ``kill``; ``kill-silently``, which loses all messages on their way, too; ``bounce``, a kill and a start
             within the session; ``pause``, until after the election. Of a copier ``restart``; ``pause``, until its
             transaction has timed out; ``pause-past-session``, until its session as a member has. Of the network
             ``hold``, which keeps the messages of a kind, and ``release``, which delivers them whoever still wants them.
-            ``commit``, of the simple consumer's offset.
+            ``commit``, of the simple consumer's offset. Empty: nothing happens but that the step is reached.
         whom: ``transactions``, ``offsets`` or ``output``, whose leader it is; ``copier``; the kind of messages that are
             held, ``verification`` for a response to one; else empty.
     """
@@ -148,7 +148,7 @@ class _Turns:
                 message.arrive()
         elif forced.fault == "commit":
             simple_commit(self._stage)
-        else:
+        elif forced.fault:
             self._strike_broker(forced)
 
     def _hold(self, kind: str) -> None:
