@@ -333,6 +333,16 @@ def test_an_id_is_gone_when_its_tombstone_is_committed():
     assert harness.add() is E.INVALID_PRODUCER_ID_MAPPING
 
 
+def test_a_tombstone_that_is_committed_after_the_leadership_changes_nothing():
+    harness = TransactionHarness()
+    harness.init()
+    harness.holds = True
+    harness.after(EXPIRATION_MS)
+    harness.resign(1)
+    harness.release()
+    assert harness.coordinator.counters.expirations == 0
+
+
 def test_a_used_id_expires_later():
     harness = TransactionHarness()
     harness.init()

@@ -175,6 +175,25 @@ def test_the_id_before_is_recognised_with_an_exhausted_epoch_only():
     harness = at_epoch(EXHAUSTED)
     harness.init(0, EXHAUSTED)
     assert harness.init(0, EXHAUSTED - 1).error is E.PRODUCER_FENCED
+    assert harness.init(999, EXHAUSTED).error is E.PRODUCER_FENCED, "nor any other id with such an epoch"
+
+
+def test_a_change_of_the_producer_id_that_expected_nothing_is_not_repeated():
+    """Another process may have asked for it: the one that expects the exhausted epoch is older."""
+    harness = at_epoch(EXHAUSTED)
+    harness.init()
+    assert harness.init(0, EXHAUSTED).error is E.PRODUCER_FENCED
+
+
+def test_after_a_fence_the_epoch_before_the_last_raise_is_no_repeat():
+    """TransactionMetadata.prepareFenceProducerEpoch forgets lastProducerEpoch: a fenced producer stays fenced."""
+    harness = TransactionHarness()
+    harness.init()
+    harness.init(0, 0)
+    harness.add(T0, epoch=1)
+    harness.init()
+    assert harness.view().producer_epoch == 2
+    assert [harness.init(0, epoch).error for epoch in (0, 1)] == [E.PRODUCER_FENCED] * 2
 
 
 def test_the_epoch_before_the_last_is_the_highest_that_is_given():

@@ -184,3 +184,19 @@ def test_the_time_of_a_producer_is_that_of_its_last_batch_also_where_it_is_earli
     assert [one.last_timestamp_ms for one in state.entries()] == [2_000]
     state.expire(now_ms=5_000, expiration_ms=3_000)
     assert state.entries() == []
+
+
+def test_a_snapshot_s_open_transactions_are_open_again_the_earliest_first():
+    """Loading re-opens what a snapshot has open, and nothing of a producer that had nothing open."""
+    entries = state_after(*(header(0, producer_id=producer_id) for producer_id in (7, 8, 9))).entries()
+    for entry, start in zip(entries, (None, 9, 5), strict=True):
+        entry.transaction_start = start
+    state = ProducerState.from_entries(entries)
+    assert (len(state.transactions), state.transactions.first_unstable_offset(0)) == (2, 5)
+
+
+def test_a_state_that_is_cleared_knows_no_producer_and_no_transaction():
+    state = state_after(header(0))
+    state.transactions.open(7, 0)
+    state.clear()
+    assert (state.entries(), len(state.transactions)) == ([], 0)

@@ -332,6 +332,7 @@ FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
         ),
         "T11",
     ),
+    "a_load_forgets_whose_offsets_are_pending": (0, (Forced("markers sent", "bounce", "offsets"),), "T9"),
     "the_marker_decides_the_order_of_commits": (5, (Forced("TxnOffsetCommit pending", "commit", ""),), "T9"),
     "members_of_old_generations_commit": (
         2,
