@@ -57,6 +57,12 @@ class Child:
         assert self._process.returncode == 0, self.errors()
         return self.lines()
 
+    def stop(self) -> list[str]:
+        """SIGTERM, for a program that ends in order by it; return what it printed."""
+        self._process.terminate()
+        self._process.wait(LIMIT_SECONDS)
+        return self._out.read_text().split("\n")[:-1]
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

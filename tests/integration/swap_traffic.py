@@ -34,7 +34,6 @@ from tests.integration.swap_clients import (
     PARTITIONS,
     PLAIN,
     REQUEST_SECONDS,
-    STAYS,
     TOPICS,
     TRANSFERS,
     Log,
@@ -75,7 +74,6 @@ class Traffic:
         self.across = self._transactional("across", "zstd")
         self._left = 0
         self._abandoned: list[Writer] = []
-        self.member = Member(servers)
 
     def ask(self, question: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
         """Return the results of a request, made again with a client of its own as long as its error passes.
@@ -173,6 +171,10 @@ class Traffic:
         positions = [Position(topic, partition, 0) for topic in TOPICS for partition in range(PARTITIONS)]
         return read_all(self.servers, positions, committed=committed)
 
+    def joined(self, turn: int) -> Member:
+        """Return a member of a new group."""
+        return Member(self.servers, f"stays-{turn}")
+
     def goes_on(self) -> dict[int, list[int]]:
         """Join a group, read what is new in PLAIN, commit and leave; return the offsets that were given."""
         consumer = consumer_of(self.servers, GOES_ON, committed=True, **{"auto.offset.reset": "earliest"})
@@ -221,8 +223,8 @@ class Traffic:
             self.ask(lambda admin: admin.delete_topics([f"made-{turn - 2}"]))
         self.ask(lambda admin: admin.delete_records([Position(PLAIN, 2, 20 * turn)]))
 
-    def shown(self) -> dict[str, Any]:
-        """Return what clients see of topics, settings, log start offsets and groups."""
+    def shown(self, *groups: str) -> dict[str, Any]:
+        """Return what clients see of topics, settings, log start offsets, and these groups with their members."""
         names = sorted(self._names())
         described = self.ask(lambda admin: admin.describe_topics(TopicCollection(names)))
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -244,7 +246,13 @@ class Traffic:
                 (at.topic, at.partition): found.offset
                 for at, found in self.ask(lambda admin: admin.list_offsets(starts)).items()
             },
-            "groups": {group: self.committed(group) for group in (GOES_ON, STAYS)},
+            "groups": {group: self.committed(group) for group in (GOES_ON, *groups)},
+            "members": {
+                group: (found.state.name, [one.member_id for one in found.members])
+                for group, found in (
+                    self.ask(lambda admin: admin.describe_consumer_groups(list(groups))) if groups else {}
+                ).items()
+            },
         }
 
     def _names(self) -> list[str]:

@@ -1,0 +1,197 @@
+"""A cluster on one ZooKeeper, some of whose brokers are Tidegauge's and the others Apache Kafka's, id by id.
+
+All speak Kafka's protocol among themselves (``inter.broker.listener.name``). A broker keeps its id, its port and its
+directories when it changes its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.apache_kafka import KafkaBroker, KafkaSide
+from tests.integration.conftest import MakeCluster
+from tests.integration.swap_clients import LIMIT_SECONDS, retried
+from tests.waiting import until
+from tests.zookeeper_view import ZooKeeperView
+
+from tidegauge_lab.local.cluster import LocalCluster
+
+SETTINGS = {
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.leader.rebalance.enable": "false",
+    "zookeeper.session.timeout.ms": "10000",
+    "offsets.topic.num.partitions": "9",
+    "transaction.state.log.num.partitions": "9",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "replica.lag.time.max.ms": "10000",
+}
+
+
+class MixedCluster:
+    """See the module.
+
+    Args:
+        make_cluster: the fixture.
+        kafka_port: of the first of three listeners in a row for Kafka's protocol.
+        directory: for what Kafka's brokers print.
+        kafkas: ids of the brokers that are Apache Kafka's at first.
+
+    Raises:
+        Unavailable: Apache Kafka can't be had.
+    """
+
+    def __init__(self, make_cluster: MakeCluster, kafka_port: int, directory: Path, kafkas: Iterable[int]) -> None:
+        self.cluster: LocalCluster = make_cluster(up=False, settings=SETTINGS, kafka_port=kafka_port)
+        self.ids = [broker.id for broker in self.cluster.file.brokers]
+        self._side = KafkaSide(self.cluster, directory)
+        self.kafkas = set(kafkas)
+        self.servers = ",".join(self.cluster.kafka_bootstrap_servers)
+
+    def kafka(self, broker_id: int) -> KafkaBroker:
+        """Return the Kafka broker that has this id, or may have it."""
+        return self._side.brokers[broker_id]
+
+    def is_kafkas(self, broker_id: int) -> bool:
+        """Whether Apache Kafka runs on this id."""
+        return broker_id in self.kafkas
+
+    def start(self, *ids: int) -> None:
+        """Start brokers of the kind that they are."""
+        for broker_id in ids:
+            if self.is_kafkas(broker_id):
+                self.kafka(broker_id).start()
+        ours = [broker_id for broker_id in ids if not self.is_kafkas(broker_id)]
+        if ours:
+            self.cluster.start(*ours)
+        for broker_id in ids:
+            if self.is_kafkas(broker_id):
+                self.kafka(broker_id).wait_started()
+
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker by a controlled shutdown."""
+        if self.is_kafkas(broker_id):
+            self.kafka(broker_id).stop()
+            self.kafka(broker_id).wait_ended()
+        else:
+            self.cluster.stop(broker_id)
+        self.wait_registered(set(self.registered()) - {broker_id})
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL a broker, and wait for the end of its session, since Kafka refuses to start before."""
+        left = set(self.registered()) - {broker_id}
+        if self.is_kafkas(broker_id):
+            self.kafka(broker_id).kill()
+        else:
+            self.cluster.kill(broker_id)
+        self.wait_registered(left)
+
+    def change(self, broker_id: int) -> None:
+        """Stop a broker, and start one of the other kind in its place."""
+        self.stop(broker_id)
+        self.kafkas ^= {broker_id}
+        self.start(broker_id)
+
+    def end(self) -> None:
+        """Kill Apache Kafka's processes; the fixture takes the others down."""
+        self._side.kill()
+
+    # What is true
+
+    def _view(self, look: Callable[[ZooKeeperView], Any]) -> Any:
+        with closing(ZooKeeperView(self.cluster.file.zookeeper_address)) as view:
+            return look(view)
+
+    def registered(self) -> list[int]:
+        """Return the ids that are registered now."""
+        return [int(name) for name in self._view(lambda view: view.children("/brokers/ids"))]
+
+    def wait_registered(self, ids: Collection[int]) -> None:
+        """Wait until just these brokers are registered."""
+        until(lambda: set(self.registered()) == set(ids), LIMIT_SECONDS, f"registered: {ids}")
+
+    def controller(self) -> int:
+        """Return the controller; -1 while there is none."""
+
+        def look(view: ZooKeeperView) -> int:
+            data = view.znode("/controller").data if view.exists("/controller") else None
+            return int(json.loads(data)["brokerid"]) if data else -1
+
+        return int(self._view(look))
+
+    def make_controller(self, broker_id: int) -> None:
+        """Have a broker elected as controller: the znode is deleted until the right one was the fastest."""
+
+        def is_elected() -> bool:
+            if self.controller() not in {-1, broker_id}:
+                self._view(lambda view: view.delete("/controller"))
+            until(lambda: self.controller() >= 0, LIMIT_SECONDS, "there is a controller")
+            return self.controller() == broker_id
+
+        until(is_elected, LIMIT_SECONDS, f"broker {broker_id} is the controller")
+
+    def admin(self) -> Any:
+        """Return a new admin client."""
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 2})
+
+    def create_topic(self, name: str, assignment: list[list[int]], **config: str) -> None:
+        """Create a topic with its replicas placed."""
+        topic = NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment, config=config)
+
+        def create() -> None:
+            admin = self.admin()
+            for future in admin.create_topics([topic]).values():
+                future.result(LIMIT_SECONDS)
+
+        retried(create)
+        self.wait_in_sync(name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until it is nowhere."""
+
+        def delete() -> None:
+            admin = self.admin()
+            for future in admin.delete_topics([name]).values():
+                future.result(LIMIT_SECONDS)
+
+        retried(delete)
+        path = f"/brokers/topics/{name}"
+        until(lambda: not self._view(lambda view: view.exists(path)), LIMIT_SECONDS, f"{name} is deleted")
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int]) -> None:
+        """Elect the preferred leaders of partitions."""
+        wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in partitions]
+
+        def elect() -> None:
+            admin = self.admin()
+            admin.elect_leaders(ElectionType.PREFERRED, wanted).result(LIMIT_SECONDS)
+
+        retried(elect)
+
+    def partitions(self, topic: str) -> dict[int, Any]:
+        """Return the partitions of a topic in a broker's metadata."""
+        try:
+            found = self.admin().list_topics(topic, timeout=10.0).topics[topic]
+        except confluent_kafka.KafkaException:
+            return {}
+        return dict(found.partitions)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return a partition's leader; -1 without one."""
+        found = self.partitions(topic).get(partition)
+        return -1 if found is None else int(found.leader)
+
+    def wait_in_sync(self, topic: str) -> None:
+        """Wait until every partition of a topic has a leader and all its replicas in sync."""
+
+        def in_sync() -> bool:
+            found = self.partitions(topic)
+            return bool(found) and all(one.leader >= 0 and len(one.isrs) == len(one.replicas) for one in found.values())
+
+        until(in_sync, LIMIT_SECONDS, f"{topic} is in sync")

@@ -1,0 +1,153 @@
+"""Mixed clusters: Tidegauge and Apache Kafka brokers on one ZooKeeper, each in every role (docs/mixed-clusters.md).
+
+One broker of Apache Kafka and two of Tidegauge, and two and one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.conftest import MakeCluster
+from tests.waiting import until
+
+pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
+
+import confluent_kafka
+from confluent_kafka import TopicPartition as Position
+from tests.integration.apache_kafka import Unavailable
+from tests.integration.mixed_cluster import MixedCluster
+from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, read_all, retried
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
+ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+"""Three partitions, one led by each broker."""
+
+
+@pytest.fixture(params=[(2,), (1, 2)], ids=["one-kafka", "two-kafka"])
+def mixed(
+    request: pytest.FixtureRequest, make_cluster: MakeCluster, next_base_port: Callable[[], int], tmp_path: Path
+) -> Iterator[MixedCluster]:
+    try:
+        made = MixedCluster(make_cluster, next_base_port(), tmp_path / "kafka", request.param)
+    except Unavailable as problem:
+        pytest.skip(f"Apache Kafka can't be had here: {problem}")
+    made.start(*made.ids)
+    yield made
+    made.end()
+
+
+def written(writer: Writer, topic: str, rounds: int) -> None:
+    """Write to all partitions of a topic, and wait for the acknowledgements."""
+    for _ in range(rounds):
+        for partition in range(len(ROUND)):
+            writer.send(topic, partition, b"k")
+    writer.flush()
+
+
+def check(mixed: MixedCluster, writer: Writer, topic: str) -> None:
+    """Every acknowledged record stands at its offset, and there is no other."""
+    positions = [Position(topic, partition, 0) for partition in range(len(ROUND))]
+    found = read_all(mixed.servers, positions, committed=False)
+    values = {at: {offset: record.value for offset, record in records.items()} for at, records in found.items()}
+    assert values == dict(writer.acknowledged)
+
+
+def test_each_leads_follows_dies_and_returns(mixed: MixedCluster, tmp_path: Path) -> None:
+    """acks=all through kill -9 and return of each: others copy from it, lead in its place, and it catches up."""
+    mixed.create_topic("led", ROUND, **{"min.insync.replicas": "2"})
+    writer = Writer(mixed.servers, "writer", tmp_path / "history", **{"compression.type": "zstd"})
+    until(lambda: [mixed.leader("led", at) for at in range(3)] == [0, 1, 2], LIMIT_SECONDS, "each leads")
+    written(writer, "led", 100)
+    for broker_id in mixed.ids:
+        mixed.kill(broker_id)
+        until(lambda: mixed.leader("led", broker_id) not in {-1, broker_id}, LIMIT_SECONDS, "another leads")  # noqa: B023
+        writer.refresh("led")
+        written(writer, "led", 50)
+        mixed.start(broker_id)
+        mixed.wait_in_sync("led")
+        writer.refresh("led")
+        written(writer, "led", 50)
+    check(mixed, writer, "led")
+
+
+def test_each_is_the_controller(mixed: MixedCluster, tmp_path: Path) -> None:
+    """It makes topics, elects when another stops, takes the ISR's growth, elects preferred leaders, deletes topics."""
+    for broker_id in mixed.ids:
+        mixed.make_controller(broker_id)
+        topic = f"of-{broker_id}"
+        mixed.create_topic(topic, ROUND, **{"min.insync.replicas": "2"})
+        writer = Writer(mixed.servers, f"writer-{broker_id}", tmp_path / "history")
+        written(writer, topic, 20)
+        other = (broker_id + 1) % 3
+        mixed.stop(other)
+        until(lambda: mixed.leader(topic, other) not in {-1, other}, LIMIT_SECONDS, "another leads")  # noqa: B023
+        writer.refresh(topic)
+        written(writer, topic, 20)
+        mixed.start(other)
+        mixed.wait_in_sync(topic)
+        assert mixed.controller() == broker_id
+        mixed.elect_preferred(topic, range(3))
+        until(lambda: mixed.leader(topic, other) == other, LIMIT_SECONDS, "the preferred leader leads")  # noqa: B023
+        writer.refresh(topic)
+        written(writer, topic, 20)
+        check(mixed, writer, topic)
+        mixed.delete_topic(topic)
+
+
+def test_each_coordinates_groups_and_transactions(mixed: MixedCluster, tmp_path: Path) -> None:
+    """Commits and transactions by coordinators of both kinds, which all are killed: what was acknowledged stays."""
+    mixed.create_topic("data", ROUND, **{"min.insync.replicas": "2"})
+    plain = Writer(mixed.servers, "plain", tmp_path / "history")
+    written(plain, "data", 10)
+    committed = {at: set(offsets) for at, offsets in plain.acknowledged.items()}
+    for turn in range(6):
+        name = f"id-{turn}"
+        settings = {"transactional.id": name, "transaction.timeout.ms": 60_000}
+        writer = Writer(mixed.servers, name, tmp_path / "history", **settings)
+        retried(lambda: writer.producer.init_transactions(LIMIT_SECONDS))  # noqa: B023
+        writer.begin()
+        written(writer, "data", 5)
+        writer.finish(commit=True)
+        for at, offsets in writer.committed.items():
+            committed.setdefault(at, set()).update(offsets)
+        writer.begin()
+        written(writer, "data", 5)
+        writer.finish(commit=False)
+        commit_and_look(mixed, f"group-{turn}", turn)
+    coordinators = {mixed.leader("__consumer_offsets", partition) for partition in range(9)}
+    assert coordinators == set(mixed.ids), "each coordinates some group"
+    for broker_id in mixed.ids:
+        mixed.kill(broker_id)
+        for turn in range(6):
+            until(lambda: offset_of(mixed, f"group-{turn}") == turn, LIMIT_SECONDS, "the offset is there")  # noqa: B023
+        mixed.start(broker_id)
+        for topic in ("data", "__consumer_offsets", "__transaction_state"):
+            mixed.wait_in_sync(topic)
+    positions = [Position("data", partition, 0) for partition in range(3)]
+    found = read_all(mixed.servers, positions, committed=True)
+    assert {at: set(records) for at, records in found.items()} == committed
+
+
+def commit_and_look(mixed: MixedCluster, group: str, offset: int) -> None:
+    """Commit an offset for a group, and see it."""
+    consumer = consumer_of(mixed.servers, group, committed=True)
+    try:
+        wanted = [Position("data", 0, offset)]
+        retried(lambda: consumer.commit(offsets=wanted, asynchronous=False))
+    finally:
+        consumer.close()
+    assert offset_of(mixed, group) == offset
+
+
+def offset_of(mixed: MixedCluster, group: str) -> int:
+    """Return the offset that a group has committed; -1 where it can't be known now."""
+    consumer = consumer_of(mixed.servers, group, committed=True)
+    try:
+        [found] = consumer.committed([Position("data", 0)], 20.0)
+    except confluent_kafka.KafkaException:
+        return -1
+    finally:
+        consumer.close()
+    return int(found.offset)
