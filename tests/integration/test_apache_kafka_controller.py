@@ -34,8 +34,8 @@ EXPECTED = (
     "Error in response for fetch request",  # likewise
     "zookeeper",
     "failed to change state for partition",  # both others were stopped: a partition without a live member of its ISR
-    "was unsuccessful (kafka.controller.RequestSendThread)",  # likewise
-    "fails to send request (type: ",
+    "was unsuccessful (kafka.controller.RequestSendThread)",  # they were stopped before they responded
+    "fails to send request (type",
     "Received UNKNOWN_TOPIC_ID from the leader",  # a leader that has its role before its metadata
 )
 """What a Kafka broker may log at WARN and above, each with its reason."""
