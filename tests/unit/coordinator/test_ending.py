@@ -15,7 +15,7 @@ from tests.unit.coordinator.transaction_harness import (
 )
 
 from tidegauge.errors import ErrorCode
-from tidegauge.transactions import TransactionState
+from tidegauge.transactions import AddPartitionsToTxn, TransactionState
 from tidegauge_broker.coordinator.effects import Append, FindLeaders, Respond
 from tidegauge_broker.coordinator.record_codec import read_batches
 
@@ -331,6 +331,15 @@ def test_an_id_is_gone_when_its_tombstone_is_committed():
     harness.after(3_600_000)
     harness.release()
     assert harness.add() is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_transaction_without_a_partition_is_complete_when_it_is_decided():
+    """An AddPartitionsToTxn may name none: there is no marker to wait for."""
+    harness = TransactionHarness()
+    harness.init()
+    harness.send(AddPartitionsToTxn("tx", 0, 0, ()))
+    assert harness.end() is E.NONE
+    assert (harness.state(), harness.markers_sent()) == (S.COMPLETE_COMMIT, [])
 
 
 def test_a_tombstone_that_is_committed_after_the_leadership_changes_nothing():
