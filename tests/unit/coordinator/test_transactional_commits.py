@@ -200,8 +200,10 @@ def test_kafka_16371_one_partition_with_too_much_metadata_does_not_hold_up_the_o
     offsets = (OffsetToCommit(T0, 5, metadata="x" * 4097), OffsetToCommit(T1, 6))
     result = harness.response_to(harness.commit_transactional(offsets=offsets))
     assert result.partitions == {T0: E.OFFSET_METADATA_TOO_LARGE, T1: E.NONE}
+    errors = [harness.offset(name, stable=True).error for name in (T0, T1)]
+    assert errors == [E.NONE, E.UNSTABLE_OFFSET_COMMIT], "in the open transaction only what was accepted is pending"
     harness.complete_transaction(COMMIT)
-    assert (harness.offset(T0, stable=True).error, harness.offset(T1, stable=True).offset) == (E.NONE, 6)
+    assert [harness.offset(name, stable=True).offset for name in (T0, T1)] == [-1, 6]
 
 
 def test_only_too_much_metadata_is_not_appended():
