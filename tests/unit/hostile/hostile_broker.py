@@ -381,6 +381,11 @@ class HostileBroker:
         """Operations in the purgatories."""
         return sum(self.replicas.core.waiting_operations().values())
 
+    @property
+    def markers_in_progress(self) -> int:
+        """Markers that are being written, each with at most one operation; their coordinator may have disconnected."""
+        return self.service.transactions.markers_in_progress
+
     def check_logs(self) -> dict[TopicPartition, int]:
         """Every batch of every log is sound and follows the one before; log end offsets."""
         for log in self.logs.logs.values():

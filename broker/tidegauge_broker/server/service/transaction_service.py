@@ -152,6 +152,11 @@ class TransactionService:
             found.setdefault(one.marker.producer_id, {}).update(await asyncio.shield(outcome))
         return found
 
+    @property
+    def markers_in_progress(self) -> int:
+        """Number of markers that are being written; their coordinator may have disconnected."""
+        return len(self._writing)
+
     def _begin_to_write(self, one: MarkersOfTransaction) -> asyncio.Task[dict[TopicPartition, ErrorCode]]:
         """Append a marker now; the task ends when its partitions have their outcomes."""
         errors = dict.fromkeys(one.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
