@@ -212,6 +212,7 @@ def random_value(field: FieldDescriptor, random_: random.Random) -> Any:
 @settings(max_examples=150, print_blob=True, deadline=None)
 @given(st.integers(0, 2**32))
 @example(3714)  # a marker is written though its coordinator has disconnected (TransactionService.write_markers)
+@example(62503)  # a rule whose file has a name that is too long
 def test_calls_that_are_almost_right_get_errors_of_the_table(seed: int) -> None:
     """What a client sends that is only a little wrong, which gets further than noise."""
     random_ = random.Random(seed)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.rules import SCHEMA, Rule, read_rule
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
@@ -16,6 +17,7 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import tally
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
+from tidegauge_broker.server.lab.rule_messages import from_rule
 from tidegauge_broker.server.lab.rules import JOURNAL_ENTRIES, RuleTable, SetRule, described
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
@@ -100,6 +102,16 @@ def test_brokers_share_one_count(tmp_path: Path):
     assert tally.read(path) == (4, 1)
     path.unlink()
     assert not is_affected(brokers[0], request()), "a rule that is being deleted affects nothing"
+
+
+@pytest.mark.parametrize("name", ["9" * 300, "nul\0", ".", "short"])
+def test_a_file_that_cannot_hold_the_numbers_of_a_rule_is_refused(tmp_path: Path, name: str):
+    """Before a rule is in force: later it would fail each request that asks for the rules."""
+    (tmp_path / "short").write_bytes(b"1")
+    message = lab_pb2.RequestRule(rule_id="1", rule_json=json.dumps(ERROR), tally_file=str(tmp_path / name))
+    with pytest.raises(TidegaugeError, match="has no numbers of a rule") as refused:
+        from_rule(message)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_rule_that_observes_counts_and_lets_the_next_one_decide(tmp_path: Path):

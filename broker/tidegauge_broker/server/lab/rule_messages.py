@@ -9,6 +9,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.rules import read_rule
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2
+from tidegauge_broker.server.lab import tally
 from tidegauge_broker.server.lab.rules import Arrived, SetRule
 
 
@@ -16,13 +17,16 @@ def from_rule(message: lab_pb2.RequestRule) -> SetRule:
     """Return the rule in a message.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, it is none.
+        TidegaugeError: INVALID_REQUEST, it is none, or the file that it names cannot hold its numbers.
     """
     try:
         rule = read_rule(json.loads(message.rule_json))
     except (ValueError, TypeError) as problem:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{message.rule_json!r} is no rule: {problem}") from None
-    return SetRule(message.rule_id, rule, Path(message.tally_file) if message.tally_file else None, message.rule_json)
+    counts = Path(message.tally_file) if message.tally_file else None
+    if counts is not None:
+        tally.require(counts)
+    return SetRule(message.rule_id, rule, counts, message.rule_json)
 
 
 def rules_from_start(settings: Values) -> list[SetRule]:

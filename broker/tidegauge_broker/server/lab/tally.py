@@ -12,6 +12,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from tidegauge.errors import ErrorCode, TidegaugeError
+
 _FORM = struct.Struct("<qq")
 
 
@@ -64,6 +66,18 @@ def create(path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(_FORM.pack(0, 0))
     temporary.replace(path)
+
+
+def require(path: Path) -> None:
+    """Refuse a file that cannot hold the numbers of a rule. One that is missing can: its rule is being deleted.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    try:
+        read(path)
+    except (OSError, ValueError, struct.error) as problem:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{path} has no numbers of a rule: {problem}") from None
 
 
 def read(path: Path) -> tuple[int, int]:

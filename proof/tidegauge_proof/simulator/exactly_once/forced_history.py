@@ -22,7 +22,7 @@ from tidegauge_proof.simulator.exactly_once.forced_steps import FENCING, LOADING
 from tidegauge_proof.simulator.exactly_once.joint_actions import copier_asks, member_asks, simple_commit
 from tidegauge_proof.simulator.exactly_once.network import TIMELY, Message
 from tidegauge_proof.simulator.exactly_once.stage import TIMEOUTS_MS, JointHistory, Stage, count, judge, staged
-from tidegauge_proof.simulator.groups.members import SESSION_MS
+from tidegauge_proof.simulator.groups.members import REBALANCE_MS, SESSION_MS
 from tidegauge_proof.simulator.world import SimPartition
 
 _SETTINGS = replace(
@@ -101,6 +101,7 @@ class _Turns:
         self._beaten_ms: dict[str, int] = {}
         self._waiting: dict[str, tuple[object, int]] = {}
         self._in_flight: dict[Internal, int] = {}
+        self._of_members: dict[str, dict[str, tuple[object, int]]] = {}
         self._acts = self._in_turn()
 
     def is_over(self) -> bool:
@@ -335,8 +336,26 @@ class _Turns:
             elif call is not None and not copier.is_paused and now_ms - since_ms >= _REQUEST_TIMEOUT_MS:
                 copier.take(None)
                 copier.brokers = dict.fromkeys(copier.brokers, -1)
+            self._time_out_member(copier)
         in_flight = {one: self._in_flight.get(one, now_ms) for one in stage.cluster.in_flight}
         self._in_flight = in_flight
         for internal, since_ms in in_flight.items():
             if now_ms - since_ms >= _REQUEST_TIMEOUT_MS:
                 internal.finish(None)
+
+    def _time_out_member(self, copier: Copier) -> None:
+        """Give up what a copier has asked its group's coordinator; a phase of a rebalance may take as long as that."""
+        now_ms, in_flight = self._stage.world.now_ms, copier.member.in_flight
+        before = self._of_members.get(copier.name, {})
+        since = self._of_members[copier.name] = {
+            kind: before[kind] if kind in before and before[kind][0] is call else (call, now_ms)
+            for kind, call in in_flight.items()
+        }
+        limits_ms = {"phase": REBALANCE_MS + _REQUEST_TIMEOUT_MS}
+        late = [
+            kind for kind, (_, at_ms) in since.items() if now_ms - at_ms >= limits_ms.get(kind, _REQUEST_TIMEOUT_MS)
+        ]
+        if late and not copier.is_paused:
+            for kind in late:
+                del in_flight[kind]
+            copier.member.broker = -1
