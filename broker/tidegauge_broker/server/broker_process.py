@@ -35,13 +35,12 @@ from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
+from tidegauge_broker.server.among_brokers import AmongBrokers, OverGrpc, OverKafka
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
-from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
-from tidegauge_broker.server.coordinators.kafka_transactions import KafkaTransactions
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
-from tidegauge_broker.server.coordinators.transaction_peers import OtherBrokers, TransactionPeers
+from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
@@ -49,16 +48,11 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
-from tidegauge_broker.server.registration.grpc_controller import GrpcController
-from tidegauge_broker.server.registration.kafka_controller import KafkaController
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
-from tidegauge_broker.server.registration.to_controller import ToController
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
-from tidegauge_broker.server.replication.kafka_links import KafkaLinks
-from tidegauge_broker.server.replication.kafka_peers import KafkaPeers
-from tidegauge_broker.server.replication.leader_link import FetcherIdentity, Links
+from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
@@ -71,7 +65,6 @@ from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
-from tidegauge_controller.control_links import grpc_links, kafka_links
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
 
@@ -134,8 +127,12 @@ class BrokerProcess:
             settings, identity.broker_id, self._metadata, identity.to_brokers, identity.to_brokers_over_kafka
         )
         self._peers = Peers(self._seams.open_channel)
-        self._kafka_peers = KafkaPeers(identity.broker_id, self._seams.open_kafka_channel)
         self._logical_clock = LogicalClock(self._now_ms.microseconds)
+        self._among_brokers: AmongBrokers = (
+            OverKafka(identity.broker_id, self._seams.open_kafka_channel, self._metadata, self._settings)
+            if speaks_kafka
+            else OverGrpc(self._seams.open_channel, self._peers, self._metadata, self._settings, self._logical_clock)
+        )
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
             Path(event_log) if event_log else None,
@@ -173,7 +170,7 @@ class BrokerProcess:
         resources.callback(self._note_stopped)
         resources.callback(self._pool.shutdown)
         resources.push_async_callback(self._peers.close)
-        resources.callback(self._kafka_peers.close)
+        resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
         await self._connect()
         resources.push_async_callback(self._zookeeper.close)
@@ -216,9 +213,6 @@ class BrokerProcess:
     def _make_registration(self) -> None:
         """Make what speaks to ZooKeeper for this broker: the controller candidate, and the registration."""
         settings, identity = self._settings, self._identity
-        open_link = grpc_links(self._seams.open_channel, settings, self._logical_clock)
-        if identity.listeners.inter_broker_wire == KAFKA:
-            open_link = kafka_links(self._seams.open_kafka_channel, settings, identity.broker_id)
         self._controller = Controller(
             endpoint=identity.endpoint,
             inter_broker_listener=identity.listeners.inter_broker.name,
@@ -228,7 +222,7 @@ class BrokerProcess:
             note=self._note,
             now_ms=self._now_ms,
             random_bytes=os.urandom,
-            open_link=open_link,
+            open_link=self._among_brokers.to_brokers(),
         )
         at = identity.endpoint
         protocols = identity.listeners.protocols
@@ -283,14 +277,15 @@ class BrokerProcess:
             lambda: core.broker_epoch,
             lambda: self._controller.active_controller_id,
             self._metadata,
-            self._to_controller(),
+            self._among_brokers.to_controller(),
             settings,
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
         follower = FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch)
         over_grpc = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
-        self._fetchers = Fetchers(self._replicas, self._links(over_grpc, follower), settings, self._now_ms)
+        links = self._among_brokers.to_leaders(over_grpc, follower, self._replicas.topic_id)
+        self._fetchers = Fetchers(self._replicas, links, settings, self._now_ms)
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
@@ -330,26 +325,10 @@ class BrokerProcess:
             )
         )
 
-    def _to_controller(self) -> ToController:
-        """Return what the controller is asked through, by the protocol of the inter-broker listener."""
-        if self._identity.listeners.inter_broker_wire == GRPC:
-            return GrpcController(self._peers, self._settings, self._logical_clock)
-        return KafkaController(self._kafka_peers.channel, self._settings)
-
-    def _links(self, over_grpc: GrpcLinks, follower: FetcherIdentity) -> Links:
-        """Return what fetchers reach leaders with, by the protocol of the inter-broker listener."""
-        if self._identity.listeners.inter_broker_wire == GRPC:
-            return over_grpc
-        return KafkaLinks(
-            self._metadata.address, self._seams.open_kafka_channel, follower, self._settings, self._replicas.topic_id
-        )
-
     def _assemble_transactions(self) -> None:
         """Put the transaction coordinator together, and what verifies transactional appends with the others."""
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
-        others: OtherBrokers = GrpcTransactions(metadata.grpc_address, self._peers, settings, self._logical_clock)
-        if self._identity.listeners.inter_broker_wire == KAFKA:
-            others = KafkaTransactions(metadata.address, self._kafka_peers, settings)
+        others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
         around = Surroundings(self._producer_ids.next, metadata, peers.send_markers)
         self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
