@@ -2,8 +2,13 @@
 
 Two clusters of three Tidegauge brokers stand beside each other, alike but for ``inter.broker.listener.name``. The same
 librdkafka producer writes to the one, then to the other, in each round in the other order, with acks=all: records one
-at a time (latency), and as many as go (throughput), each with the CPU time of all brokers for a record. Only what
-stands on one line means something. ``--rounds N``, ``--records N``, ``--single N``, ``--base-port N``, ``--json FILE``.
+at a time (latency), and as many as go (throughput), each with the CPU time of all brokers for a record; one at a time
+also with the time for which the brokers' threads were ready to run and waited for a processor. Only what stands on one
+line means something.
+
+``--real-time`` gives brokers and client real-time priority while records go one at a time, so that on a busy machine
+nothing waits for a processor (Linux, as root). ``--rounds N``, ``--records N``, ``--single N``, ``--base-port N``,
+``--json FILE``.
 """
 
 from __future__ import annotations
@@ -15,11 +20,13 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from measure import cpu_seconds
 
 from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
@@ -28,7 +35,6 @@ SIDES = {"gRPC": {}, "Kafka's protocol": {"inter.broker.listener.name": "PLAINTE
 READY_SECONDS = 120.0
 PORTS_APART = 100
 KAFKA_PORT_OFFSET = 50
-TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 WARM_UP_RECORDS = 200
 
 
@@ -57,10 +63,10 @@ class Side:
                 await admin.create_topic(topic, partitions=partitions, replication_factor=3)
                 await admin.wait_for_topic(topic)
 
-    def cpu_seconds(self) -> float:
-        """Return the CPU time that all brokers have taken."""
-        pids = [self.cluster.pid_of(broker.id) for broker in self.cluster.file.brokers]
-        return sum(_cpu_seconds(pid) for pid in pids if pid is not None)
+    def pids(self) -> list[int]:
+        """Return the process ids of the brokers."""
+        found = (self.cluster.pid_of(broker.id) for broker in self.cluster.file.brokers)
+        return [pid for pid in found if pid is not None]
 
     def producer(self) -> Producer:
         """Return a new producer, connected and warm."""
@@ -71,30 +77,63 @@ class Side:
         return made
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
+def _threads(pids: Sequence[int]) -> list[Path]:
+    return [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def _ready_seconds(pids: Sequence[int]) -> float:
+    """Return how long the threads of these processes waited for a processor while they were ready to run."""
+    return sum(int((thread / "schedstat").read_text().split()[1]) for thread in _threads(pids)) / 1e9
+
+
+@contextmanager
+def _real_time(pids: Sequence[int]) -> Iterator[None]:
+    """Let these processes run before all ordinary ones."""
+
+    def give(policy: int, priority: int) -> None:
+        for thread in _threads(pids):
+            os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
+
+    give(os.SCHED_RR, 1)
+    try:
+        yield
+    finally:
+        give(os.SCHED_OTHER, 0)
 
 
 def one_at_a_time(side: Side, count: int) -> dict[str, float]:
     """Produce records of 100 bytes, each when the one before is acknowledged."""
     producer = side.producer()
+    pids = side.pids()
     took_ms: list[float] = []
-    before = side.cpu_seconds()
+    cpu_before, ready_before = cpu_seconds(pids), _ready_seconds(pids)
     for _ in range(count):
         began = time.perf_counter()
         producer.produce("one", bytes(100))
         assert producer.flush(60) == 0
         took_ms.append((time.perf_counter() - began) * 1000)
-    cpu_us = (side.cpu_seconds() - before) / count * 1e6
+    cpu_us = (cpu_seconds(pids) - cpu_before) / count * 1e6
+    ready_us = (_ready_seconds(pids) - ready_before) / count * 1e6
     took_ms.sort()
-    return {"p50 ms": statistics.median(took_ms), "p99 ms": took_ms[int(count * 0.99)], "CPU us/record": cpu_us}
+    return {
+        "p50 ms": statistics.median(took_ms),
+        "p99 ms": took_ms[int(count * 0.99)],
+        "CPU us/record": cpu_us,
+        "waits for a processor, us/record": ready_us,
+    }
+
+
+def one_at_a_time_in_real_time(side: Side, count: int) -> dict[str, float]:
+    """Do the same while brokers and client have real-time priority."""
+    with _real_time([*side.pids(), os.getpid()]):
+        return one_at_a_time(side, count)
 
 
 def as_many_as_go(side: Side, count: int) -> dict[str, float]:
     """Produce records of 1 KiB to twelve partitions."""
     producer = side.producer()
-    before, began = side.cpu_seconds(), time.perf_counter()
+    pids = side.pids()
+    before, began = cpu_seconds(pids), time.perf_counter()
     for number in range(count):
         while True:
             try:
@@ -105,7 +144,7 @@ def as_many_as_go(side: Side, count: int) -> dict[str, float]:
         producer.poll(0)
     assert producer.flush(120) == 0
     seconds = time.perf_counter() - began
-    return {"records/s": count / seconds, "CPU us/record": (side.cpu_seconds() - before) / count * 1e6}
+    return {"records/s": count / seconds, "CPU us/record": (cpu_seconds(pids) - before) / count * 1e6}
 
 
 def main() -> None:
@@ -114,11 +153,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--single", type=int, default=1_000)
+    parser.add_argument("--real-time", action="store_true")
     parser.add_argument("--base-port", type=int, default=29_100)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    one = one_at_a_time_in_real_time if options.real_time else one_at_a_time
     works: dict[str, Callable[[Side], dict[str, float]]] = {
-        "one at a time": lambda side: one_at_a_time(side, options.single),
+        "one at a time": lambda side: one(side, options.single),
         "as many as go": lambda side: as_many_as_go(side, options.records),
     }
     with tempfile.TemporaryDirectory(prefix="among-brokers-") as directory:
