@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription, OffsetAndMetadata
 
 MISSING = "-"
@@ -105,10 +105,8 @@ def members_table(group: GroupDescription, *, verbose: bool) -> list[str]:
 
 def _assignment(partitions: Sequence[TopicPartition]) -> str:
     """Return partitions as Kafka's tool does: ``orders(0,1), payments(0)``."""
-    by_topic: dict[str, list[int]] = {}
-    for at in sorted(partitions):
-        by_topic.setdefault(at.topic, []).append(at.partition)
-    return ", ".join(f"{topic}({','.join(map(str, found))})" for topic, found in by_topic.items()) or MISSING
+    by_topic = partitions_by_topic(sorted(partitions)).items()
+    return ", ".join(f"{topic}({','.join(map(str, found))})" for topic, found in by_topic) or MISSING
 
 
 def state_table(group: GroupDescription, address: str) -> list[str]:

@@ -6,8 +6,8 @@ sent again. One request at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never
 
 import grpc.aio
 
@@ -30,6 +30,13 @@ from tidegauge_controller.kafka_wire import leader_and_isr, stop_replica, update
 
 if TYPE_CHECKING:  # it exists in the stubs only
     from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub
+
+
+class _Stamped(Protocol):
+    logical_time: int
+
+
+_Response = TypeVar("_Response", bound=_Stamped)
 
 
 class Undelivered(Exception):
@@ -79,28 +86,28 @@ class GrpcControlLink:
             raise Undelivered(problem.details()) from problem
 
     async def _call(self, request: ControlRequest) -> PartitionsResponse:
-        timeout = self._timeout_seconds
+        stub = self._stub
         match request:
             case LeaderAndIsrRequest():
-                roles = wire.to_leader_and_isr(request)
-                roles.header.logical_time = self._clock.value
-                taken = await self._stub.LeaderAndIsr(roles, timeout=timeout)
-                self._clock.receive(taken.logical_time)
-                return wire.from_partitions_response(taken)
+                return wire.from_partitions_response(
+                    await self._stamped(stub.LeaderAndIsr, wire.to_leader_and_isr(request))
+                )
             case UpdateMetadataRequest():
-                metadata = wire.to_update_metadata(request)
-                metadata.header.logical_time = self._clock.value
-                updated = await self._stub.UpdateMetadata(metadata, timeout=timeout)
-                self._clock.receive(updated.logical_time)
+                updated = await self._stamped(stub.UpdateMetadata, wire.to_update_metadata(request))
                 return PartitionsResponse(wire.from_error(updated.error))
             case StopReplicaRequest():
-                stop = wire.to_stop_replica(request)
-                stop.header.logical_time = self._clock.value
-                stopped = await self._stub.StopReplica(stop, timeout=timeout)
-                self._clock.receive(stopped.logical_time)
-                return wire.from_partitions_response(stopped)
+                return wire.from_partitions_response(
+                    await self._stamped(stub.StopReplica, wire.to_stop_replica(request))
+                )
             case _:
                 assert_never(request)
+
+    async def _stamped(self, call: Callable[..., Awaitable[_Response]], message: Any) -> _Response:
+        """Make a call with the logical clock in its header, and advance the clock by the response."""
+        message.header.logical_time = self._clock.value
+        response = await call(message, timeout=self._timeout_seconds)
+        self._clock.receive(response.logical_time)
+        return response
 
     async def close(self) -> None:
         """Close the channel."""

@@ -6,6 +6,7 @@ Source: Kafka's ``TopicPartition`` and ``Topic.validate``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
@@ -34,6 +35,14 @@ class TopicPartition(NamedTuple):
         if not separator or not topic or not index.isascii() or not index.isdigit():
             raise ValueError(f"'{text}' is not a partition; write TOPIC-PARTITION, for example orders-0")
         return cls(topic, int(index))
+
+
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partition indexes of each topic, both in the order of the first mention."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def topic_name_problem(name: str) -> str | None:

@@ -7,11 +7,11 @@ fields. Source: ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerPro
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 
 PROTOCOL_TYPE = "consumer"
 VERSION = 3
@@ -165,16 +165,8 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 
 def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    by_topic = grouped(partitions)
+    by_topic = partitions_by_topic(partitions)
     parts = [_INT32.pack(len(by_topic))]
     for topic, found in by_topic.items():
         parts += (_string(topic), struct.pack(f">i{len(found)}i", len(found), *found))
     return b"".join(parts)
-
-
-def grouped(partitions: Iterable[TopicPartition]) -> Mapping[str, Collection[int]]:
-    """Return the partitions of each topic, both in the order of the first mention."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    return by_topic

@@ -20,9 +20,32 @@ Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch, AbstractC
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidegauge.kafka.topic_ids import known_topic_id
+
 OF_KAFKA = 0
 """``AbstractControlRequest.Type.UNKNOWN``."""
 INCREMENTAL = 1
 """``AbstractControlRequest.Type.INCREMENTAL``."""
 FULL = 2
 """``AbstractControlRequest.Type.FULL``."""
+
+
+def states_of(message: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the topic, its id and the state of each partition of a LeaderAndIsr or UpdateMetadata of any version."""
+    for state in message.ungrouped_partition_states:
+        yield state.topic_name, "", state
+    for topic in message.topic_states:
+        topic_id = known_topic_id(topic.topic_id)
+        for state in topic.partition_states:
+            yield topic.topic_name, topic_id, state
+
+
+def by_topic(entries: Iterable[Any]) -> dict[tuple[str, str], list[Any]]:
+    """Group a plain request's partitions by their topics' names and ids, in the order of the first mention."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for entry in entries:
+        found.setdefault((entry.state.topic_partition.topic, entry.state.topic_id), []).append(entry)
+    return found

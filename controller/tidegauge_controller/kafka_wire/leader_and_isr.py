@@ -15,9 +15,9 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages import leader_and_isr as kafka
-from tidegauge.kafka.topic_ids import known_topic_id, topic_id_bytes
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.kafka_wire import INCREMENTAL, OF_KAFKA
+from tidegauge_controller.kafka_wire import INCREMENTAL, OF_KAFKA, by_topic, states_of
 
 VERSION = 7
 """Of ``inter.broker.protocol.version`` 3.4 and later."""
@@ -29,9 +29,6 @@ RECOVERING = 1
 def to_request(request: LeaderAndIsrRequest) -> kafka.LeaderAndIsrRequest:
     """Return Kafka's message, with the partitions of a topic together."""
     header = request.header
-    by_topic: dict[tuple[str, str], list[LeaderAndIsrPartition]] = {}
-    for entry in request.partitions:
-        by_topic.setdefault((entry.state.topic_partition.topic, entry.state.topic_id), []).append(entry)
     return kafka.LeaderAndIsrRequest(
         controller_id=header.controller_id,
         controller_epoch=header.controller_epoch,
@@ -39,7 +36,7 @@ def to_request(request: LeaderAndIsrRequest) -> kafka.LeaderAndIsrRequest:
         type=INCREMENTAL if request.understands_ineligible else OF_KAFKA,
         topic_states=[
             kafka.LeaderAndIsrTopicState(topic, topic_id_bytes(topic_id), [_to_state(entry) for entry in entries])
-            for (topic, topic_id), entries in by_topic.items()
+            for (topic, topic_id), entries in by_topic(request.partitions).items()
         ],
         live_leaders=[kafka.LeaderAndIsrLiveLeader(one.broker_id, one.host, one.port) for one in request.live_leaders],
     )
@@ -66,19 +63,10 @@ def from_request(message: kafka.LeaderAndIsrRequest) -> LeaderAndIsrRequest:
     """Read Kafka's message."""
     return LeaderAndIsrRequest(
         ControlHeader(message.controller_id, message.controller_epoch, message.broker_epoch),
-        list(_partitions(message)),
+        [_from_state(*one) for one in states_of(message)],
         [Endpoint(one.broker_id, one.host_name, one.port) for one in message.live_leaders],
         understands_ineligible=message.type != OF_KAFKA,
     )
-
-
-def _partitions(message: kafka.LeaderAndIsrRequest) -> Iterator[LeaderAndIsrPartition]:
-    for state in message.ungrouped_partition_states:
-        yield _from_state(state.topic_name, "", state)
-    for topic in message.topic_states:
-        topic_id = known_topic_id(topic.topic_id)
-        for state in topic.partition_states:
-            yield _from_state(topic.topic_name, topic_id, state)
 
 
 def _from_state(topic: str, topic_id: str, state: kafka.LeaderAndIsrPartitionState) -> LeaderAndIsrPartition:

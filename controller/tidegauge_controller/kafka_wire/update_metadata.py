@@ -16,10 +16,10 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.kafka.messages import update_metadata as kafka
-from tidegauge.kafka.topic_ids import known_topic_id, topic_id_bytes
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.listeners import PLAINTEXT, Listener
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.kafka_wire import FULL, INCREMENTAL
+from tidegauge_controller.kafka_wire import FULL, INCREMENTAL, by_topic, states_of
 
 VERSION = 8
 """Of ``inter.broker.protocol.version`` 3.4 and later."""
@@ -38,18 +38,14 @@ def to_request(request: UpdateMetadataRequest, listeners: Collection[str] = ()) 
         listeners: names of the listeners of which the receiver gets addresses; empty: all.
     """
     header = request.header
-    by_topic: dict[tuple[str, str], list[kafka.UpdateMetadataPartitionState]] = {}
-    for entry in request.partitions:
-        key = (entry.state.topic_partition.topic, entry.state.topic_id)
-        by_topic.setdefault(key, []).append(_to_state(entry))
     return kafka.UpdateMetadataRequest(
         controller_id=header.controller_id,
         type=FULL if request.startup_complete else INCREMENTAL,
         controller_epoch=header.controller_epoch,
         broker_epoch=header.broker_epoch,
         topic_states=[
-            kafka.UpdateMetadataTopicState(topic, topic_id_bytes(topic_id), states)
-            for (topic, topic_id), states in by_topic.items()
+            kafka.UpdateMetadataTopicState(topic, topic_id_bytes(topic_id), [_to_state(entry) for entry in entries])
+            for (topic, topic_id), entries in by_topic(request.partitions).items()
         ],
         live_brokers=[_to_broker(one, listeners) for one in request.live_brokers],
     )
@@ -93,19 +89,10 @@ def from_request(message: kafka.UpdateMetadataRequest, listener: str) -> UpdateM
     """
     return UpdateMetadataRequest(
         ControlHeader(message.controller_id, message.controller_epoch, message.broker_epoch),
-        list(_partitions(message)),
+        [_from_state(*one) for one in states_of(message)],
         [_from_broker(one, listener) for one in message.live_brokers],
         startup_complete=message.type != INCREMENTAL,
     )
-
-
-def _partitions(message: kafka.UpdateMetadataRequest) -> Iterator[UpdateMetadataPartition]:
-    for state in message.ungrouped_partition_states:
-        yield _from_state(state.topic_name, "", state)
-    for topic in message.topic_states:
-        topic_id = known_topic_id(topic.topic_id)
-        for state in topic.partition_states:
-            yield _from_state(topic.topic_name, topic_id, state)
 
 
 def _from_state(topic: str, topic_id: str, state: kafka.UpdateMetadataPartitionState) -> UpdateMetadataPartition:

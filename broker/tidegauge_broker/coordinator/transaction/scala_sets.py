@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tidegauge.groups import java_hash
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 
 _T = TypeVar("_T")
 _BITS = 0xFFFFFFFF
@@ -29,9 +29,7 @@ _PRIME = 31
 def by_topic(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
     """Return the partitions of a transaction by topic, in the order in which Kafka writes them."""
     ordered = _table_order(list(dict.fromkeys(partitions)))
-    topics: dict[str, list[int]] = {}
-    for topic, partition in ordered:
-        topics.setdefault(topic, []).append(partition)
+    topics = partitions_by_topic(ordered)
     is_trie = len(ordered) > _SMALL_SET
     return [
         (topic, _trie_order(topics[topic], int) if is_trie else topics[topic])

@@ -7,7 +7,7 @@ Source: ``TransactionMarkerChannelManager``, ``AddPartitionsToTxnManager``, ``Ad
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -24,7 +24,7 @@ from tidegauge.kafka.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge.settings import Values
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxn
@@ -77,7 +77,7 @@ class KafkaTransactions:
                     one.producer_id,
                     one.producer_epoch,
                     one.verify_only,
-                    [AddPartitionsToTxnTopic(*topic) for topic in _by_topic(one.partitions)],
+                    [AddPartitionsToTxnTopic(*topic) for topic in partitions_by_topic(one.partitions).items()],
                 )
                 for one in wanted
             ]
@@ -120,13 +120,6 @@ def _marker(one: MarkersOfTransaction) -> WritableTxnMarker:
         marker.producer_id,
         marker.producer_epoch,
         marker.outcome is Outcome.COMMIT,
-        [WritableTxnMarkerTopic(*topic) for topic in _by_topic(one.partitions)],
+        [WritableTxnMarkerTopic(*topic) for topic in partitions_by_topic(one.partitions).items()],
         marker.coordinator_epoch,
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return list(found.items())

@@ -16,7 +16,7 @@ from tidegauge.kafka.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
 
@@ -48,7 +48,4 @@ async def _of(transactional_id: str, context: Context) -> TransactionState:
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return [TopicData(topic, found) for topic, found in by_topic.items()]
+    return [TopicData(topic, found) for topic, found in partitions_by_topic(sorted(partitions)).items()]
