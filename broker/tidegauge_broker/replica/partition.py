@@ -68,6 +68,7 @@ class Partition:
     """State of one local replica. ``leader_role`` or ``follower_role`` is set according to ``role``."""
 
     __slots__ = (
+        "adding_replicas",
         "broker_id",
         "controller_epoch",
         "epochs",
@@ -83,6 +84,7 @@ class Partition:
         "moved_low_watermark",
         "partition_epoch",
         "producer_state",
+        "removing_replicas",
         "replicas",
         "role",
         "rules",
@@ -116,6 +118,8 @@ class Partition:
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = min(max(loaded.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
@@ -144,6 +148,7 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self.controller_epoch = state.controller_epoch
         self.replicas = state.replicas
+        self.adding_replicas, self.removing_replicas = state.adding_replicas, state.removing_replicas
 
     def go_offline(self, cause: str, out: list[Effect]) -> None:
         """Stop serving after a failure of the log directory."""
@@ -154,6 +159,11 @@ class Partition:
         self.leader_role = None
         self.follower_role = None
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether the latest LeaderAndIsr names replicas to add or to remove (Partition.isReassigning)."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     # What is asked of every request
 

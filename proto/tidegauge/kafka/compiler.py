@@ -3,8 +3,8 @@
 A generic codec that walks a schema for each message costs several times as much. Here the walk happens once: fields of
 a fixed size that follow one another share one ``struct`` call, a length below 128 takes no loop, a value without record
 batches is encoded by one expression, and record batches remain views of the frame. Reading is bounded: an array that
-announces more items than the remaining bytes can hold, or more than ``MAX_ITEMS`` in one message, is rejected before
-anything is allocated for it.
+announces more items than the remaining bytes can hold, or more than ``MAX_ITEMS`` in one message (``MAX_CONTROL_ITEMS``
+between controller and brokers), is rejected before anything is allocated for it.
 Source: KIP-482 (compact types, tagged fields); https://kafka.apache.org/protocol.html (primitive types).
 """
 
@@ -21,6 +21,10 @@ from tidegauge.kafka.fields import FIXED, WIRE, Wire
 MAX_ITEMS = 100_000
 """Maximum number of array items in one message: bounds the memory that a small frame of empty items can take, and the
 time for which a request over many partitions keeps the event loop from the others."""
+MAX_CONTROL_ITEMS = 2_000_000
+"""The same for the requests of the control plane, in which a controller names all partitions that a broker must know:
+285,000 of three replicas. Kafka limits them by the size of the frame alone, and so never splits them: a broker that
+rejects one gets it again for ever (ControllerChannelManager's RequestSendThread)."""
 _UVARINT_BYTES = 5
 
 Append = Callable[[Any], None]
@@ -51,9 +55,9 @@ class Codec(NamedTuple):
 _items_left = [0]
 
 
-def begin_message() -> None:
-    """Allow ``MAX_ITEMS`` array items to the message that is decoded next."""
-    _items_left[0] = MAX_ITEMS
+def begin_message(*, is_control: bool = False) -> None:
+    """Allow the message that is decoded next ``MAX_ITEMS`` array items, or ``MAX_CONTROL_ITEMS``."""
+    _items_left[0] = MAX_CONTROL_ITEMS if is_control else MAX_ITEMS
 
 
 def items_left() -> int:

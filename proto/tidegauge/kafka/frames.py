@@ -16,7 +16,17 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, Api, message_class
+from tidegauge.kafka.apis import (
+    ALTER_PARTITION,
+    API_VERSIONS,
+    APIS,
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    Api,
+    message_class,
+)
 from tidegauge.kafka.compiler import (
     Codec,
     MalformedMessage,
@@ -35,6 +45,9 @@ _SHORT = struct.Struct(">h")
 _RESPONSE = struct.Struct(">ii")
 _SMALL_BYTES = 4096
 """Buffers below this size cost less joined than each by itself."""
+
+_CONTROL = frozenset({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION})
+"""APIs whose messages name as many partitions as a broker has, in one piece."""
 
 Result = TypeVar("Result")
 
@@ -123,7 +136,7 @@ def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, respo
         MalformedMessage: the bytes are no such message.
     """
     functions = _codec_of(key, version, response)
-    begin_message()
+    begin_message(is_control=key in _CONTROL)
     try:
         message, end = functions.decode(buffer, offset)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
@@ -153,7 +166,7 @@ def decode_in_slices(key: int, version: int, buffer: memoryview, offset: int, it
     """
     api = _api(key, version)
     functions = stepwise_codec(message_class(key, response=False), version, api.is_flexible(version))
-    begin_message()
+    begin_message(is_control=key in _CONTROL)
     try:
         message, end = yield from _sliced(functions.decode(buffer, offset), items)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:

@@ -62,7 +62,13 @@ _IDENTITY_AND_NETWORK = (
     whole("num.network.threads", 3, "", "Threads that serve sockets.", 1, update="cluster-wide", has_effect=False),
     whole("num.io.threads", 8, "", "Threads that handle requests.", 1, update="cluster-wide", has_effect=False),
     whole("background.threads", 10, "", "Threads for other work.", 1, update="cluster-wide", has_effect=False),
-    text("inter.broker.protocol.version", "3.9-IV0", "Version that brokers speak to each other.", has_effect=False),
+    text(
+        "inter.broker.protocol.version",
+        "3.9-IV0",
+        "Version that brokers speak to each other: that of Kafka 3.9 and no other.",
+        ("3.9", "3.9-IV0"),
+        illegal=(r"(?!3\.9(-IV0)?$).*", "Tidegauge speaks to other brokers as Kafka 3.9 does, and as no older version"),
+    ),
 )
 
 _ZOOKEEPER = (

@@ -50,12 +50,19 @@ def broker_of(*partitions: TopicPartition, **rules: Any) -> LoneBroker:
 
 
 def role(
-    broker: LoneBroker, leader: int, epoch: int, *, isr: Sequence[int] = (ME, OTHER), of: Sequence[TopicPartition] = ()
+    broker: LoneBroker,
+    leader: int,
+    epoch: int,
+    *,
+    isr: Sequence[int] = (ME, OTHER),
+    of: Sequence[TopicPartition] = (),
+    adding: Sequence[int] = (),
 ) -> Mapping[TopicPartition, ErrorCode]:
     """A LeaderAndIsr for all its partitions, or for some."""
     items = [
         LeaderAndIsrPartition(
-            PartitionState(at, "id", 1, leader, epoch, tuple(isr), epoch, (ME, OTHER)), is_new=epoch == 0
+            PartitionState(at, "id", 1, leader, epoch, tuple(isr), epoch, (ME, OTHER, *adding), tuple(adding)),
+            is_new=epoch == 0,
         )
         for at in of or broker.partitions
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from core_harness import AT, Cluster
+from lone_broker import ME, OTHER, A, broker_of, role
 
 from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
@@ -401,3 +402,19 @@ def test_the_lag_time_is_a_setting():
     assert cluster.brokers[1].proposals == []
     cluster.advance(1000)
     assert len(cluster.brokers[1].proposals) == 1
+
+
+# Reassignments
+
+
+def test_a_leader_knows_from_its_latest_role_which_replicas_a_reassignment_adds():
+    """Partition.isReassigning: LeaderAndIsr names them, UpdateMetadata over Kafka's protocol does not."""
+    broker = broker_of(A)
+    role(broker, ME, 1, adding=[3])
+    partition = broker.core.partition(A)
+    assert partition is not None
+    assert partition.is_reassigning
+    assert partition.adding_replicas == (3,)
+    role(broker, ME, 2, isr=(ME, OTHER))
+    assert not partition.is_reassigning
+    assert partition.adding_replicas == ()

@@ -3,16 +3,23 @@
 import random
 import struct
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from tests.unit.kafka.random_messages import message_versions, random_message
 
 from tidegauge.kafka import compiler
-from tidegauge.kafka.apis import APIS, FETCH, METADATA, PRODUCE
+from tidegauge.kafka.apis import APIS, FETCH, METADATA, PRODUCE, STOP_REPLICA, UPDATE_METADATA
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import decode, encode, joined
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.kafka.messages.stop_replica import StopReplicaRequest, StopReplicaTopicState
+from tidegauge.kafka.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 MESSAGES = list(message_versions())
 BY_KEY = [[row for row in MESSAGES if row[0] == key] for key in APIS]
@@ -85,6 +92,29 @@ def test_the_items_of_one_message_are_limited_even_where_they_take_two_bytes_eac
     ten = struct.pack(">i", 10) + bytes(20)
     message, _ = decode(METADATA, 0, memoryview(ten))
     assert len(message.topics) == 10
+
+
+@pytest.mark.parametrize("version", [0, 8])
+def test_a_control_request_may_name_more_partitions_than_the_limit_of_others_allows(version: int):
+    """Kafka's controller never splits one: a broker that rejects it gets it again for ever (RequestSendThread)."""
+    one = UpdateMetadataPartitionState(isr=[0, 1, 2], replicas=[0, 1, 2])
+    states = [replace(one, partition_index=at) for at in range(compiler.MAX_ITEMS // 7 + 1)]
+    named = {"ungrouped_partition_states": states} if version == 0 else {"topic_states": [topic_of(states)]}
+    body = memoryview(joined(encode(UPDATE_METADATA, version, UpdateMetadataRequest(**named))))
+    found, end = decode(UPDATE_METADATA, version, body)
+    assert end == len(body)
+    assert comparable(found) == comparable(UpdateMetadataRequest(**named))
+
+
+def topic_of(states: list[UpdateMetadataPartitionState]) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState("t", partition_states=states)
+
+
+def test_the_items_of_a_control_request_are_limited_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compiler, "MAX_CONTROL_ITEMS", 10)
+    body = joined(encode(STOP_REPLICA, 4, StopReplicaRequest(topic_states=[StopReplicaTopicState("t")] * 11)))
+    with pytest.raises(MalformedMessage, match="11 items"):
+        decode(STOP_REPLICA, 4, memoryview(body))
 
 
 def test_a_tagged_field_may_not_read_beyond_its_size():

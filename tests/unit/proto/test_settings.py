@@ -97,6 +97,22 @@ def test_other_throttled_replicas_are_refused_in_kafkas_words(text):
         settings.parse_topic_settings({"follower.replication.throttled.replicas": text})
 
 
+@pytest.mark.parametrize("text", ["3.9", "3.9-IV0"])
+def test_brokers_speak_the_version_of_3_9(text):
+    """MetadataVersion.fromVersionString takes both."""
+    values, _ = settings.parse_broker_settings({"inter.broker.protocol.version": text})
+    assert values.text("inter.broker.protocol.version") == text
+
+
+@pytest.mark.parametrize("text", ["3.8", "3.8-IV0", "2.7", "3.9-IV1", "3.90", "4.0", ""])
+def test_a_version_that_brokers_do_not_speak_is_refused(text):
+    """A broker that took it in silence would go on with the requests of 3.9."""
+    with pytest.raises(
+        TidegaugeError, match=r"speaks to other brokers as Kafka 3\.9 does.*it must be 3\.9 or 3\.9-IV0"
+    ):
+        settings.parse_broker_settings({"inter.broker.protocol.version": text})
+
+
 def test_kafkas_cross_checks_hold_at_start():
     """KafkaConfig.validateValues: the fetch wait must be below lag time and socket timeout."""
     with pytest.raises(TidegaugeError, match=r"must not be larger than replica\.lag\.time\.max\.ms"):

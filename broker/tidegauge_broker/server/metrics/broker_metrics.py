@@ -101,19 +101,18 @@ class BrokerMetrics:
         coordinator = self._service.groups.runner.coordinator
         replicas = []
         cluster = [one.state for topic in self._metadata.topics() for one in self._metadata.partitions(topic).values()]
-        moving = {one.topic_partition: one for one in cluster if one.adding_replicas or one.removing_replicas}
         for view, on_disk in self._service.describe_replicas(self._now_ms(), ()):
             log, partition = logs.get(view.topic_partition), core.partition(view.topic_partition)
             min_isr = 1 if partition is None else partition.rules.min_insync_replicas
-            moves = moving.get(view.topic_partition)
             replicas.append(
                 Replica(
                     view,
                     on_disk.size_bytes,
                     0 if log is None else len(log.segments),
                     min_isr,
-                    is_reassigning=moves is not None,
-                    adding_count=0 if moves is None else len(moves.adding_replicas),
+                    # UpdateMetadata does not name them over Kafka's protocol.
+                    is_reassigning=partition is not None and partition.is_reassigning,
+                    adding_count=0 if partition is None else len(partition.adding_replicas),
                     oldest_transaction_ms=-1 if partition is None else self._oldest_transaction_ms(partition),
                 )
             )
