@@ -45,6 +45,8 @@ class ErrorCode(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
@@ -71,9 +73,11 @@ class ErrorCode(IntEnum):
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -95,6 +99,7 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
@@ -205,7 +210,15 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         ),
         (e.REBALANCE_IN_PROGRESS, no, no, definite, "The group is rebalancing; the member must rejoin."),
         (e.INVALID_COMMIT_OFFSET_SIZE, no, no, definite, "The committed offsets are larger than a batch may be."),
-        (e.TOPIC_AUTHORIZATION_FAILED, no, no, definite, "The topic may not be used so by clients."),
+        (
+            e.TOPIC_AUTHORIZATION_FAILED,
+            no,
+            no,
+            definite,
+            "The topic may not be used so by clients, or by this principal.",
+        ),
+        (e.GROUP_AUTHORIZATION_FAILED, no, no, definite, "The principal may not use the group so."),
+        (e.CLUSTER_AUTHORIZATION_FAILED, no, no, definite, "The principal may not do this with the cluster."),
         (e.INVALID_TIMESTAMP, no, no, definite, "A record's timestamp is outside the allowed range."),
         (e.UNSUPPORTED_SASL_MECHANISM, no, no, definite, "The broker does not support the SASL mechanism."),
         (e.ILLEGAL_SASL_STATE, no, no, definite, "The request is not allowed in this state of SASL authentication."),
@@ -239,11 +252,12 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         ),
         (e.CONCURRENT_TRANSACTIONS, retry, no, definite, "Another operation of the transaction is still in progress."),
         (e.TRANSACTION_COORDINATOR_FENCED, no, no, definite, "The transaction marker is from a former coordinator."),
-        (e.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, no, no, definite, "The transactional id may not be used."),
+        (e.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, no, no, definite, "The principal may not use the transactional id."),
         (e.SECURITY_DISABLED, no, no, definite, "The broker has no authorizer."),
         (e.OPERATION_NOT_ATTEMPTED, no, no, definite, "The operation was not attempted for this item."),
         (e.KAFKA_STORAGE_ERROR, retry, refresh, no, "The log directory is offline after a disk error."),
         (e.LOG_DIR_NOT_FOUND, no, no, definite, "The broker has no such log directory."),
+        (e.SASL_AUTHENTICATION_FAILED, no, no, definite, "The credentials were not accepted."),
         (e.UNKNOWN_PRODUCER_ID, no, no, definite, "Not returned by a 3.9 broker."),
         (e.REASSIGNMENT_IN_PROGRESS, no, no, definite, "Partitions of the topic are being reassigned."),
         (
@@ -253,6 +267,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             definite,
             "Delegation tokens need an authenticated connection.",
         ),
+        (e.DELEGATION_TOKEN_AUTHORIZATION_FAILED, no, no, definite, "The principal may not use the delegation token."),
         (e.NON_EMPTY_GROUP, no, no, definite, "The group has members."),
         (e.GROUP_ID_NOT_FOUND, no, no, definite, "There is no such group."),
         (e.FETCH_SESSION_ID_NOT_FOUND, retry, no, definite, "The fetch session is not known."),
@@ -280,6 +295,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.GROUP_SUBSCRIBED_TO_TOPIC, no, no, definite, "The group is subscribed to the topic."),
         (e.INVALID_RECORD, no, no, definite, "A record violates a rule of the log."),
         (e.UNSTABLE_OFFSET_COMMIT, retry, no, definite, "A transaction with offsets of the group has not ended yet."),
+        (e.THROTTLING_QUOTA_EXCEEDED, retry, no, definite, "The quota of controller mutations is exceeded."),
         (e.PRODUCER_FENCED, no, no, definite, "A newer producer with the same transactional id has taken over."),
         (e.RESOURCE_NOT_FOUND, no, no, definite, "There is no such resource."),
         (e.DUPLICATE_RESOURCE, no, no, definite, "The request names something twice."),

@@ -10,8 +10,9 @@ themselves, unless ``inter.broker.listener.name`` names a listener that speaks K
 brokers speak that, with Apache Kafka brokers too. A broker whose listeners all speak Kafka's protocol gets one for
 gRPC, on the port of its first listener + 10000.
 
-A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL. A listener that is not in
-the map has the protocol of its name (GRPC_SSL: SSL), or PLAINTEXT; Kafka rejects such a name.
+A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL, and for those that speak
+Kafka's protocol SASL_PLAINTEXT or SASL_SSL. A listener that is not in the map has the protocol of its name (GRPC_SSL:
+SSL), or PLAINTEXT; Kafka rejects such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
 
@@ -32,7 +33,10 @@ GRPC = "GRPC"
 GRPC_SSL = "GRPC_SSL"
 GRPC_PORT_OFFSET = 10_000
 """Distance from the port of the first listener to that of a gRPC listener that the settings do not name."""
-_UNSERVED = ("SASL_PLAINTEXT", "SASL_SSL")
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
+WITH_TLS = frozenset({SSL, SASL_SSL})
+WITH_SASL = frozenset({SASL_PLAINTEXT, SASL_SSL})
 
 
 class Listener(NamedTuple):
@@ -59,7 +63,7 @@ class Listeners(NamedTuple):
         bound: the addresses to bind.
         advertised: the addresses given to clients, by the same names.
         inter_broker: the advertised listener that brokers use among themselves.
-        protocols: PLAINTEXT or SSL by the listener's name.
+        protocols: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL by the listener's name.
         wires: KAFKA or GRPC by the listener's name.
         added: the gRPC listener that was added because the settings name none; None if they name one.
     """
@@ -145,7 +149,7 @@ def resolve_listeners(
     wires = _wires(bound, wire_map)
     added = None
     if GRPC not in wires.values():
-        added = _grpc_listener(bound[0], _protocols(bound, protocol_map)[bound[0].name], inter_broker_protocol)
+        added = _grpc_listener(bound[0], _protocols(bound, protocol_map, wires)[bound[0].name], inter_broker_protocol)
         wires[added.name] = GRPC
         bound = (*bound, added)
         published = (*published, added._replace(host=published[0].host) if advertised else added)
@@ -167,7 +171,7 @@ def resolve_listeners(
                 f"{listener.host or 'an empty host'} is not a reachable address; name the address that clients use",
             )
     published = tuple(_own_address(listener) for listener in published)
-    protocols = _protocols(bound, protocol_map)
+    protocols = _protocols(bound, protocol_map, wires)
     if inter_broker_name and inter_broker_protocol:
         raise _invalid(
             "inter.broker.listener.name",
@@ -175,6 +179,12 @@ def resolve_listeners(
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
         )
     inter_broker = _inter_broker(published, inter_broker_name, protocols, inter_broker_protocol, wires)
+    if protocols[inter_broker.name] in WITH_SASL:
+        raise _invalid(
+            "inter.broker.listener.name",
+            inter_broker.name,
+            "brokers do not authenticate themselves by SASL; name a listener with PLAINTEXT or SSL",
+        )
     return Listeners(
         tuple(_own_address(listener) for listener in bound), published, inter_broker, protocols, wires, added
     )
@@ -192,7 +202,7 @@ def _wires(bound: Sequence[Listener], wire_map: Sequence[str]) -> dict[str, str]
 
 def _grpc_listener(first: Listener, protocol: str, inter_broker_protocol: str | None) -> Listener:
     """Return the gRPC listener of a broker whose settings name none."""
-    name = GRPC_SSL if (inter_broker_protocol or protocol) == SSL else GRPC
+    name = GRPC_SSL if (inter_broker_protocol or protocol) in WITH_TLS else GRPC
     port = first.port + GRPC_PORT_OFFSET
     if port > 65_535:
         raise _invalid(
@@ -240,17 +250,20 @@ def _inter_broker(
     return of_brokers[0]
 
 
-def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str]) -> dict[str, str]:
+def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str], wires: Mapping[str, str]) -> dict[str, str]:
     """Return each listener's security protocol; the module describes the rule."""
     given = {name.upper(): protocol.upper() for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
-    by_name = {name: name for name in (PLAINTEXT, SSL, *_UNSERVED)} | {GRPC_SSL: SSL}
+    of_kafka = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+    by_name = {name: name for name in of_kafka} | {GRPC_SSL: SSL}
     found = {one.name: given.get(one.name, by_name.get(one.name, PLAINTEXT)) for one in bound}
     for name, protocol in found.items():
-        if protocol not in {PLAINTEXT, SSL}:
+        legal = of_kafka if wires[name] == KAFKA else (PLAINTEXT, SSL)
+        if protocol not in legal:
             raise _invalid(
                 "listener.security.protocol.map",
                 ",".join(protocol_map),
-                f"{name} would be {protocol or 'nothing'}; it must be PLAINTEXT or SSL",
+                f"{name} would be {protocol or 'nothing'}; it must be {', '.join(legal[:-1])} or {legal[-1]}"
+                + ("" if legal == of_kafka else ": there is no SASL over gRPC"),
             )
     return found
 

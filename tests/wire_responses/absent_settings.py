@@ -37,9 +37,8 @@ ABSENT: Mapping[str, str] = {
         remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     """,
-    "SASL": """
-        connection.failed.authentication.delay.ms connections.max.reauth.ms sasl.client.callback.handler.class
-        sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    "of SASL: Kerberos, signed tokens, classes of a user's own, and SASL among brokers": """
+        sasl.client.callback.handler.class sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
@@ -49,7 +48,7 @@ ABSENT: Mapping[str, str] = {
         sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
         sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-        sasl.server.callback.handler.class sasl.server.max.receive.size
+        sasl.server.callback.handler.class
     """,
     "delegation tokens": """
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.master.key

@@ -21,13 +21,14 @@ import click
 from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import resolve_listeners
+from tidegauge.listeners import WITH_SASL, WITH_TLS, resolve_listeners
 from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 from tidegauge_broker.server.wire.grpc import native_log
 from tidegauge_broker.server.wire.grpc.servers import tls_of
+from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
 
 LOG = logging.getLogger("tidegauge.broker")
 
@@ -52,9 +53,12 @@ def identity_of(settings: Values) -> BrokerIdentity:
         settings["listener.wire.protocol.map"],
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
-    security = security_of(ssl_settings, SSL if SSL in listeners.protocols.values() else PLAINTEXT)
+    security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
     if security.is_tls:
         tls_of(settings, security)
+    for name, protocol in listeners.protocols.items():
+        if protocol in WITH_SASL:
+            SaslListener(name, settings, lambda *_: None)
     return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security)
 
 

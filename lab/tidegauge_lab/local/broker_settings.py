@@ -18,10 +18,11 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import GRPC, GRPC_SSL
+from tidegauge.listeners import GRPC, GRPC_SSL, WITH_TLS
 from tidegauge.security import PLAINTEXT, security_of
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
+from tidegauge.settings.parsing import broker_setting
 from tidegauge_client.cluster_file import BrokerEntry
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
 
@@ -48,6 +49,7 @@ PROFILES: dict[str, dict[str, str]] = {
     },
     "kafka": {},
 }
+MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
 DECIDED_BY_UP = frozenset(
@@ -80,7 +82,7 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG, f"{name} can't be set: `tidegauge up` gives each broker its own value"
             )
-        if name not in BROKER_SETTINGS:
+        if broker_setting(name) is None:
             near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
@@ -104,8 +106,14 @@ def settings_of(broker_id: int | None, settings: Mapping[str, str]) -> dict[str,
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
-    """PLAINTEXT or SSL, of all listeners of the cluster."""
+    """PLAINTEXT or SSL, of the gRPC listeners of the cluster; of those of Kafka's protocol with SASL or without."""
     return settings.get("security.inter.broker.protocol", PLAINTEXT)
+
+
+def protocol_of_kafka(settings: Mapping[str, str]) -> str:
+    """Return the security protocol of the listeners of Kafka clients: with SASL where its mechanisms are named."""
+    protocol = protocol_of(settings)
+    return f"SASL_{protocol}" if MECHANISMS in settings else protocol
 
 
 def listeners_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> list[str]:
@@ -113,10 +121,10 @@ def listeners_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> li
 
     Args:
         broker: its addresses.
-        protocol: PLAINTEXT or SSL.
+        protocol: of the listener of Kafka clients.
         kafka_host: where it listens for Kafka clients; empty: at its own host.
     """
-    of_grpc = f"{GRPC if protocol == PLAINTEXT else GRPC_SSL}://{broker.address}"
+    of_grpc = f"{GRPC_SSL if protocol in WITH_TLS else GRPC}://{broker.address}"
     if not broker.kafka_port:
         return [of_grpc]
     return [f"{protocol}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
@@ -162,7 +170,7 @@ def server_properties(
         broker_count: that of the cluster.
         kafka_host: where brokers listen for Kafka clients; empty: at their own host.
     """
-    advertised = advertised_of(broker, protocol_of(settings), kafka_host)
+    advertised = advertised_of(broker, protocol_of_kafka(settings), kafka_host)
     own = settings_of(broker.id, settings)
     of_profile = dict(PROFILES[profile])
     for name in _AT_MOST_BROKERS:
@@ -171,7 +179,7 @@ def server_properties(
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
-            "listeners": ",".join(listeners_of(broker, protocol_of(settings), kafka_host)),
+            "listeners": ",".join(listeners_of(broker, protocol_of_kafka(settings), kafka_host)),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
             "zookeeper.connect": zookeeper_connect,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),

@@ -1,4 +1,4 @@
-"""Broker settings of TLS and of limits on connections: Kafka's names and defaults, but for PEM in place of JKS.
+"""Broker settings of TLS, SASL and limits on connections: Kafka's names and defaults, but for PEM in place of JKS.
 
 Source: Kafka's BrokerSecurityConfigs, SslConfigs, SocketServerConfigs; docs/security.md.
 """
@@ -6,13 +6,22 @@ Source: Kafka's BrokerSecurityConfigs, SslConfigs, SocketServerConfigs; docs/sec
 from __future__ import annotations
 
 from tidegauge.settings.model import INT_MAX
-from tidegauge.settings.tables import text, whole
+from tidegauge.settings.tables import long, names, text, whole
 
 PATHS = ("ssl.keystore.location", "ssl.truststore.location")
 """Settings that name a file."""
 
-OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
-"""Settings that one listener can have of its own, as ``listener.name.NAME.SETTING``."""
+OF_LISTENERS = (
+    "max.connections",
+    "max.connection.creation.rate",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "connections.max.reauth.ms",
+)
+"""Settings that one listener can have of its own, as ``listener.name.NAME.SETTING``.
+
+The last two can have it for one mechanism of a listener too, as ``listener.name.NAME.MECHANISM.SETTING``.
+"""
 
 SECURITY_SETTINGS = (
     text(
@@ -39,6 +48,32 @@ SECURITY_SETTINGS = (
         "Whether clients, and other brokers, must present a certificate.",
         ("none", "required"),
     ),
+    names(
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        "SASL mechanisms of SASL listeners; GSSAPI, Kafka's default, is not served, so they must be named.",
+        update="per-broker",
+    ),
+    text(
+        "sasl.jaas.config",
+        None,
+        "PLAIN's users, other mechanisms' options; with listener.name.NAME.MECHANISM. before it: of one of a listener.",
+        is_sensitive=True,
+    ),
+    long(
+        "connections.max.reauth.ms",
+        0,
+        "ms",
+        "Longest SASL session: the client authenticates again, or its connection is closed (KIP-368). 0: no limit.",
+    ),
+    whole(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "ms",
+        "How long the response to a failed SASL authentication, and the close, are delayed.",
+        0,
+    ),
+    whole("sasl.server.max.receive.size", 524_288, "bytes", "Largest frame of a client that is not authenticated."),
     whole(
         "max.connections",
         INT_MAX,

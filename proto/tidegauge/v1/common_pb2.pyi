@@ -85,6 +85,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The committed offsets are larger than a batch may be."""
     ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
     """The topic may not be used so by clients."""
+    ERROR_CODE_GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
+    """The principal may not use the group so."""
+    ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 31
+    """The principal may not do this with the cluster."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """A record's timestamp is outside the allowed range."""
     ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
@@ -137,12 +141,16 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The log directory is offline."""
     ERROR_CODE_LOG_DIR_NOT_FOUND: _ErrorCode.ValueType  # 57
     """The broker has no such log directory."""
+    ERROR_CODE_SASL_AUTHENTICATION_FAILED: _ErrorCode.ValueType  # 58
+    """The credentials were not accepted."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
     """Defined by Kafka; not returned by a 3.9 broker."""
     ERROR_CODE_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 60
     """Partitions of the topic are being reassigned."""
     ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _ErrorCode.ValueType  # 64
     """Delegation tokens need an authenticated connection."""
+    ERROR_CODE_DELEGATION_TOKEN_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 65
+    """The principal may not use the delegation token."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
     """The group has members."""
     ERROR_CODE_GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
@@ -185,6 +193,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A record violates a rule of the log."""
     ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
     """A transaction with offsets of the group has not ended yet."""
+    ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
+    """The quota of controller mutations is exceeded."""
     ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
     """A newer producer with the same transactional id has taken over."""
     ERROR_CODE_RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
@@ -279,6 +289,10 @@ ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: ErrorCode.ValueType  # 28
 """The committed offsets are larger than a batch may be."""
 ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
 """The topic may not be used so by clients."""
+ERROR_CODE_GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
+"""The principal may not use the group so."""
+ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
+"""The principal may not do this with the cluster."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """A record's timestamp is outside the allowed range."""
 ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33
@@ -331,12 +345,16 @@ ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """The log directory is offline."""
 ERROR_CODE_LOG_DIR_NOT_FOUND: ErrorCode.ValueType  # 57
 """The broker has no such log directory."""
+ERROR_CODE_SASL_AUTHENTICATION_FAILED: ErrorCode.ValueType  # 58
+"""The credentials were not accepted."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
 """Defined by Kafka; not returned by a 3.9 broker."""
 ERROR_CODE_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 60
 """Partitions of the topic are being reassigned."""
 ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: ErrorCode.ValueType  # 64
 """Delegation tokens need an authenticated connection."""
+ERROR_CODE_DELEGATION_TOKEN_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 65
+"""The principal may not use the delegation token."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
 """The group has members."""
 ERROR_CODE_GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
@@ -379,6 +397,8 @@ ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record violates a rule of the log."""
 ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
 """A transaction with offsets of the group has not ended yet."""
+ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
+"""The quota of controller mutations is exceeded."""
 ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
 """A newer producer with the same transactional id has taken over."""
 ERROR_CODE_RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91

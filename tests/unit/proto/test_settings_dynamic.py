@@ -203,6 +203,7 @@ def test_dynamic_settings_are_those_of_kafka():
         "num.replica.fetchers",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
+        "sasl.enabled.mechanisms",
         "transaction.partition.verification.enable",
     }
     groups = itertools.chain(*settings.BROKER_GROUPS.values())

@@ -97,6 +97,7 @@ class DynamicConfigs:
         await self._read_broker()
         await self.topics.read_all()
         await self.addresses.read()
+        await self.users.read_all()
         self._tell_all()
 
     def follow(self, affected: Affected) -> None:
@@ -128,6 +129,8 @@ class DynamicConfigs:
                     self._affected.unclean_election_enabled(None)
             case "ips":
                 await self.addresses.read()
+            case "users" if "/" not in name:
+                await self.users.read(name)
             case _:
                 LOG.debug("The settings of %s are none of this broker's", entity)
 

@@ -1,9 +1,12 @@
-"""SCRAM credentials of users in ZooKeeper: kept and listed, as in Kafka; no listener of this broker uses them.
+"""SCRAM credentials of users in ZooKeeper: kept, listed, and known to the SASL listeners of this broker.
 
 Rules:
     1. Alterations are checked for each user: one fault refuses all of that user's, and no other user's.
     2. A password never arrives: the client sends it salted and hashed (KIP-554), the znode keeps the two keys of it.
-Source: ``ZkAdminManager.alterUserScramCredentials`` and ``describeUserScramCredentials``, ``ScramFormatter``, RFC 5802.
+    3. Listeners look credentials up in memory: all are read at the start and with a new session, a user's again when
+       it is altered. So the credential of a connection that is there already is not asked for again.
+Source: ``ZkAdminManager.alterUserScramCredentials`` and ``describeUserScramCredentials``, ``UserConfigHandler``,
+``CredentialProvider``, ``ScramFormatter``, RFC 5802.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, sanitized
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
+from tidegauge_broker.security.sasl.scram import MIN_ITERATIONS, ScramCredential, credential_of
 from tidegauge_controller.config_admin import ConfigAdmin
 from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _HASHES = {1: "sha256", 2: "sha512"}
-MIN_ITERATIONS = 4_096
 MAX_ITERATIONS = 16_384
 _ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
 _NO_NAME = "Username must not be empty"
@@ -71,6 +74,40 @@ class ScramUsers:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._admin = ConfigAdmin(zookeeper)
+        self._known: dict[str, dict[str, ScramCredential]] = {}
+
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Return a user's credential for a mechanism as it is known here; None where there is none (rule 3)."""
+        return self._known.get(user, {}).get(mechanism)
+
+    async def read_all(self) -> None:
+        """Read all users again.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        self._known = {name: await self._credentials(name) for name in await self._names()}
+
+    async def read(self, node: str) -> None:
+        """Read a user again, by the name of its znode below ``users``.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        name = desanitized(node)
+        self._known[name] = await self._credentials(name)
+
+    async def _credentials(self, user: str) -> dict[str, ScramCredential]:
+        texts = await self._texts(user)
+        found: dict[str, ScramCredential] = {}
+        for mechanism in MECHANISMS.values():
+            if mechanism not in texts:
+                continue
+            try:
+                found[mechanism] = credential_of(texts[mechanism])
+            except ValueError:
+                LOG.warning("The credential of user %s for %s is unreadable and is left out", user, mechanism)
+        return found
 
     async def describe(self, users: Sequence[str]) -> dict[str, Outcome]:
         """Return the mechanisms of these users; none named: of all who have one.
@@ -136,12 +173,15 @@ class ScramUsers:
             return []
         return [desanitized(child) for child in sorted(children) if child != DEFAULT_ENTITY]
 
-    async def _iterations(self, user: str) -> dict[int, int]:
+    async def _texts(self, user: str) -> Mapping[str, str]:
         try:
-            values = await self._admin.read(f"users/{sanitized(user)}")
-        except MalformedZnode as problem:
-            LOG.warning("The credentials of user %s are unreadable and are left out: %s", user, problem)
+            return await self._admin.read(f"users/{sanitized(user)}")
+        except MalformedZnode:  # what is wrong would name the secret
+            LOG.warning("The credentials of user %s are unreadable and are left out", user)
             return {}
+
+    async def _iterations(self, user: str) -> dict[int, int]:
+        values = await self._texts(user)
         return {
             number: int(found[1])
             for number, mechanism in MECHANISMS.items()

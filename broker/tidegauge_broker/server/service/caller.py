@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -14,9 +16,11 @@ class Caller:
         listener: name of the listener that accepted it.
         broker_id: the broker that sends; None for a client.
         host: the client's address, without its port.
+        principal: for whom it acts.
     """
 
     connection: str
     listener: str
     broker_id: int | None = None
     host: str = "?"
+    principal: Principal = ANONYMOUS

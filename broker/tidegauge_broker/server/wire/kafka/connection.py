@@ -164,6 +164,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: Owner, now_ms: Callable[[], int]) -> None:
         self._owner = owner
         self._now_ms = now_ms
+        self._max_frame_bytes = owner.max_request_bytes
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self.peer_host = "?"
@@ -277,8 +278,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         at, end = 0, len(data)
         while end - at >= 4 and self._problem is None:
             (size,) = _SIZE.unpack_from(data, at)
-            if not 0 < size <= self._owner.max_request_bytes:
-                self._problem = _size_problem(size, self._owner.max_request_bytes)
+            if not 0 < size <= self._max_frame_bytes:
+                self._problem = _size_problem(size, self._max_frame_bytes)
                 break
             if end - at - 4 < size:
                 if size > _SHARED_FRAME_BYTES:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import RequestHeader
-from tidegauge.listeners import KAFKA, SSL, Listener, Listeners
+from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
 from tidegauge.security import Security, server_context
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.periodic import Periodic
@@ -29,6 +29,8 @@ from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
+from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.turns import Turns
 from tidegauge_broker.server.wire.limits import Limits
@@ -71,7 +73,10 @@ class KafkaServers:
         self._listeners = [
             _KafkaListener(
                 one,
-                tls if listeners.protocols[one.name] == SSL else None,
+                tls if listeners.protocols[one.name] in WITH_TLS else None,
+                SaslListener(one.name, settings, service.configs.users.credential)
+                if listeners.protocols[one.name] in WITH_SASL
+                else None,
                 service,
                 limits,
                 sessions,
@@ -146,6 +151,7 @@ class _KafkaListener:
         self,
         at: Listener,
         tls: ssl.SSLContext | None,
+        sasl: SaslListener | None,
         service: BrokerService,
         limits: Limits,
         sessions: FetchSessionCache,
@@ -171,7 +177,13 @@ class _KafkaListener:
         self._slots = slots
         self._max_per_ip = limits.connections_per_ip
         self._per_ip: Counter[str] = Counter()
-        self._acceptor = Acceptor(at, tls, rates, slots, now_ms, lambda: KafkaConnection(self, now_ms))
+        self._sasl = sasl
+        self._acceptor = Acceptor(at, tls, rates, slots, now_ms, self._connection)
+
+    def _connection(self) -> KafkaConnection:
+        if self._sasl is None:
+            return KafkaConnection(self, self._now_ms)
+        return SaslConnection(self, self._now_ms, self._sasl)
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""

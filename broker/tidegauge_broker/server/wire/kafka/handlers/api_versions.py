@@ -14,11 +14,18 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.frames import encode
+from tidegauge.kafka.frames import RequestHeader, encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler
 
+_NAMES_FROM = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def is_valid(header: RequestHeader, request: ApiVersionsRequest) -> bool:
+    """Return whether a request names the client's software properly."""
+    names = (request.client_software_name, request.client_software_version)
+    return header.version < _NAMES_FROM or all(map(_SOFTWARE.fullmatch, names))
 
 
 def handler_for(served: Sequence[int]) -> Handler:
@@ -37,11 +44,9 @@ def handler_for(served: Sequence[int]) -> Handler:
             response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
             return Encoded(encode(API_VERSIONS, 0, response), 0)
         version = context.version
-        if version >= 3:
-            names = (request.client_software_name, request.client_software_version)
-            if not all(map(_SOFTWARE.fullmatch, names)):
-                response = ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-                return Encoded(encode(API_VERSIONS, version, response), version)
+        if not is_valid(context.header, request):
+            response = ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+            return Encoded(encode(API_VERSIONS, version, response), version)
         return versions(version)
 
     return handle

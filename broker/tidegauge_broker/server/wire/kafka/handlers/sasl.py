@@ -1,6 +1,7 @@
-"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2: there is no SASL.
+"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, where no authentication is in progress.
 
-On a listener without SASL both get ILLEGAL_SASL_STATE. Source: ``KafkaApis.handleSaslHandshakeRequest`` and
+That is on a listener without SASL, and after the authentication (``sasl_connection`` has what comes before): both get
+ILLEGAL_SASL_STATE. Source: ``KafkaApis.handleSaslHandshakeRequest`` and
 ``handleSaslAuthenticateRequest``.
 """
 

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (50) and AlterUserScramCredentials (51), version 0: credentials are kept and listed.
 
-Any broker describes, the controller alone alters; elsewhere each user has NOT_CONTROLLER. No listener asks for SASL,
-so nothing uses the credentials.
+Any broker describes, the controller alone alters; elsewhere each user has NOT_CONTROLLER. Listeners with SASL take the
+credentials as soon as the change has reached their broker.
 Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``handleAlterUserScramCredentialsRequest``, KIP-554.
 """
 

@@ -1,0 +1,1 @@
+"""SASL: mechanisms, and the states of a connection that authenticates itself."""

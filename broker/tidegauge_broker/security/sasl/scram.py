@@ -1,0 +1,142 @@
+"""SASL/SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): neither side sends the password. Pure but for hashes.
+
+Rules:
+    1. The znode's credential has salt, StoredKey, ServerKey and iterations; nothing from which the password follows.
+    2. As in Kafka, only the GS2 header ``n`` is supported (no channel binding), and names are ASCII.
+    3. The extension ``tokenauth=true`` names a delegation token; there are none, so it fails.
+Source: ``ScramSaslServer``, ``ScramMessages``, ``ScramFormatter``, ``ScramCredentialUtils``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, InvalidCredentials
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Hash algorithm by mechanism."""
+MIN_ITERATIONS = 4_096
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
+_FIRST = re.compile(
+    rf"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})"
+    rf"(?P<extensions>{_EXTENSIONS}))"
+)
+_FINAL = re.compile(rf"(?P<bare>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})")
+_TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+
+
+class ScramCredential(NamedTuple):
+    """What is kept of a password, for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        """Return a text without the keys: it may reach a log."""
+        return f"ScramCredential(iterations={self.iterations})"
+
+
+def credential_of(text: str) -> ScramCredential:
+    """Read a credential as it stands in the znode: ``salt=...,stored_key=...,server_key=...,iterations=...``.
+
+    Raises:
+        ValueError: something is missing or malformed; the text of the error has nothing of the credential.
+    """
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        salt, stored, server = (
+            base64.b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+        return ScramCredential(salt, stored, server, int(parts["iterations"]))
+    except (KeyError, ValueError, binascii.Error):
+        raise ValueError("Credentials not valid") from None
+
+
+class ScramExchange:
+    """One authentication; see the module.
+
+    Args:
+        mechanism: a key of ``HASHES``.
+        credential_of_user: returns a user's credential for it; None where there is none.
+        server_nonce: random, printable, used once.
+    """
+
+    expires_ms: int | None = None
+
+    def __init__(
+        self, mechanism: str, credential_of_user: Callable[[str], ScramCredential | None], server_nonce: str
+    ) -> None:
+        self.principal_name: str | None = None
+        self._hash = HASHES[mechanism]
+        self._mechanism = mechanism
+        self._credential_of_user = credential_of_user
+        self._server_nonce = server_nonce
+        self._credential: ScramCredential | None = None
+        self._name = ""
+        self._client_first = ""
+        self._server_first = ""
+        self._nonce = ""
+
+    def evaluate(self, token: bytes, now_ms: int) -> bytes:
+        """Take the first or the final message of the client.
+
+        Raises:
+            InvalidCredentials: no such user, a proof that is wrong, or a malformed message.
+            AuthenticationRefused: the client asks to act for another user.
+        """
+        del now_ms
+        text = token.decode(errors="replace")
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
+
+    def _first(self, text: str) -> bytes:
+        found = _FIRST.fullmatch(text)
+        if found is None:
+            raise InvalidCredentials("Invalid SCRAM client first message format")
+        if _TOKEN_AUTH.search(found["extensions"]):
+            raise InvalidCredentials("Token Authentication failed: there are no delegation tokens")
+        name = found["name"].replace("=2C", ",").replace("=3D", "=")
+        credential = self._credential_of_user(name)
+        if credential is None:
+            raise InvalidCredentials("Authentication failed: Invalid user credentials")
+        if found["authzid"] not in {None, name}:
+            raise AuthenticationRefused(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential.iterations < MIN_ITERATIONS:
+            raise InvalidCredentials(
+                f"Iterations {credential.iterations} is less than the minimum {MIN_ITERATIONS} for {self._mechanism}"
+            )
+        self._credential, self._name, self._client_first = credential, name, found["bare"]
+        self._nonce = found["nonce"] + self._server_nonce
+        salt = base64.b64encode(credential.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
+        return self._server_first.encode()
+
+    def _final(self, text: str, credential: ScramCredential) -> bytes:
+        found = _FINAL.fullmatch(text)
+        if found is None:
+            raise InvalidCredentials("Invalid SCRAM client final message format")
+        if not hmac.compare_digest(found["nonce"], self._nonce):
+            raise InvalidCredentials("Invalid client nonce in the final client message.")
+        signed = ",".join([self._client_first, self._server_first, found["bare"]]).encode()
+        signature = hmac.digest(credential.stored_key, signed, self._hash)
+        proof = base64.b64decode(found["proof"])
+        if len(proof) != len(signature):
+            raise InvalidCredentials("Invalid client credentials")
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
+            raise InvalidCredentials("Invalid client credentials")
+        self.principal_name = self._name
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))

@@ -1,0 +1,155 @@
+"""A connection of a listener with SASL: it serves requests only after the client has authenticated itself.
+
+``security.sasl.authenticator`` decides; this sends, waits and closes. A connection of a listener without SASL is no
+``SaslConnection``, so its requests cost nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from tidegauge.kafka.apis import API_VERSIONS, SASL_HANDSHAKE
+from tidegauge.kafka.compiler import MalformedMessage
+from tidegauge.kafka.frames import (
+    RequestHeader,
+    UnsupportedRequest,
+    decode,
+    encode,
+    joined,
+    response_frame,
+    response_header,
+)
+from tidegauge_broker.security.sasl.authenticator import (
+    Authenticated,
+    Close,
+    Failed,
+    Mechanisms,
+    Refuse,
+    Respond,
+    RespondVersions,
+    SaslAuthenticator,
+    SendToken,
+)
+from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka.connection import KafkaConnection, Owner
+from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
+from tidegauge_broker.server.wire.kafka.request import Encoded
+
+LOG = logging.getLogger("tidegauge.kafka")
+_LENGTH = struct.Struct(">i")
+
+
+class Sasl(Mechanisms, Protocol):
+    """What a connection needs of its listener's SASL.
+
+    Attributes:
+        delay_ms: ``connection.failed.authentication.delay.ms``.
+        max_receive_bytes: ``sasl.server.max.receive.size``.
+    """
+
+    delay_ms: int
+    max_receive_bytes: int
+
+
+class SaslConnection(KafkaConnection):
+    """See the module."""
+
+    def __init__(self, owner: Owner, now_ms: Callable[[], int], sasl: Sasl) -> None:
+        super().__init__(owner, now_ms)
+        self._sasl = sasl
+        self._authenticator = SaslAuthenticator(sasl, is_valid)
+        self._is_authenticated = False
+        self._failure: asyncio.TimerHandle | None = None
+        self._has_failed = False
+        self._max_frame_bytes = min(owner.max_request_bytes, sasl.max_receive_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the delayed end of a failed authentication too."""
+        if self._failure is not None:
+            self._failure.cancel()
+        super().connection_lost(exc)
+
+    def _begin(self, frame: memoryview) -> None:
+        if self._has_failed:
+            return  # Kafka mutes the channel: what follows a failure is not read
+        if self._is_authenticated:
+            now_ms = self._now_ms()
+            if _is_handshake(frame) and self._authenticator.begins_again(now_ms):
+                self._is_authenticated = False
+            elif self._authenticator.has_expired(now_ms):
+                self._close("its SASL session has expired, and the client did not authenticate itself again")
+                return
+            else:
+                super()._begin(frame)
+                return
+        self._authenticate(bytes(frame))
+
+    def _authenticate(self, frame: bytes) -> None:
+        for effect in self._authenticator.received(frame, self._now_ms()):
+            match effect:
+                case Respond(header, message):
+                    self._put(joined(response_frame(header.key, header.version, header.correlation_id, message)))
+                case RespondVersions(header, message):
+                    self._put(self._versions(header, message))
+                case SendToken(token):
+                    self._put(_LENGTH.pack(len(token)) + token)
+                case Authenticated(principal):
+                    self.caller = replace(self.caller, principal=principal)
+                    self._is_authenticated = True
+                    self._max_frame_bytes = self._owner.max_request_bytes
+                case Failed(why, response):
+                    self._fail(why, response)
+                case Close(why):
+                    self._close(why)
+
+    def _put(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def _versions(self, header: RequestHeader, message: Any) -> bytes:
+        response = self._owner.handlers[API_VERSIONS](message, self._owner.context(self, header))
+        assert isinstance(response, Encoded)
+        size = sum(map(len, response.body))
+        return joined([response_header(header.key, response.version, header.correlation_id, size), *response.body])
+
+    def _fail(self, why: str, response: Respond | Refuse | None) -> None:
+        """Read nothing more, and respond and close after the delay, so that guessing passwords takes time."""
+        again = "re-" if self._authenticator.is_reauthentication else ""
+        LOG.info("Failed %sauthentication with /%s (%s)", again, self.peer_host, why)
+        self._has_failed = True
+        self._frames.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()
+        frame = b"" if response is None else _frame_of(response)
+        later = asyncio.get_running_loop().call_later
+        self._failure = later(self._sasl.delay_ms / 1000, self._end, frame)
+
+    def _end(self, frame: bytes) -> None:
+        if frame:
+            self._put(frame)
+        self._close(None)
+
+
+def _frame_of(response: Respond | Refuse) -> bytes:
+    """Return the frame of the response to a failure; empty where the request's API has no place for the error."""
+    header = response.header
+    if isinstance(response, Respond):
+        return joined(response_frame(header.key, header.version, header.correlation_id, response.message))
+    try:
+        request, _ = decode(header.key, header.version, memoryview(response.frame), header.body_at)
+    except (MalformedMessage, UnsupportedRequest):
+        return b""
+    message = error_responses.refusal(header.key, header.version, request, response.error)
+    if message is None:
+        return b""
+    body = encode(header.key, header.version, message)
+    return joined([response_header(header.key, header.version, header.correlation_id, sum(map(len, body))), *body])
+
+
+def _is_handshake(frame: memoryview) -> bool:
+    return len(frame) >= 2 and frame[0] == 0 and frame[1] == SASL_HANDSHAKE

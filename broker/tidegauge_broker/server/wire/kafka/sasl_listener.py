@@ -1,0 +1,109 @@
+"""SASL of one listener: which mechanisms by which settings, and where credentials are looked up.
+
+Settings of a mechanism (``sasl.jaas.config``, ``connections.max.reauth.ms``) are looked for as
+``listener.name.NAME.MECHANISM.SETTING``, then ``listener.name.NAME.SETTING``, then ``SETTING``.
+Source: ``ChannelBuilders``, ``JaasContext.loadServerContext``, KIP-103; KIP-368 for re-authentication.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import Values
+from tidegauge_broker.security.sasl.exchange import Exchange
+from tidegauge_broker.security.sasl.jaas import LoginModule, login_module_of
+from tidegauge_broker.security.sasl.oauthbearer import OAUTHBEARER, OauthBearerExchange, TokenRules
+from tidegauge_broker.security.sasl.plain import PLAIN, PlainExchange
+from tidegauge_broker.security.sasl.scram import HASHES, ScramCredential, ScramExchange
+
+SERVED = (PLAIN, *HASHES, OAUTHBEARER)
+_JAAS = "sasl.jaas.config"
+_MAX_REAUTH = "connections.max.reauth.ms"
+_ENABLED = "sasl.enabled.mechanisms"
+_NONCE_BYTES = 18
+
+
+class SaslListener:
+    """The mechanisms of one listener; see the module.
+
+    Args:
+        name: the listener's.
+        settings: the broker's.
+        credential: returns the SCRAM credential of a mechanism and a user.
+    """
+
+    def __init__(self, name: str, settings: Values, credential: Callable[[str, str], ScramCredential | None]) -> None:
+        self.delay_ms = settings.integer("connection.failed.authentication.delay.ms")
+        self.max_receive_bytes = settings.integer("sasl.server.max.receive.size")
+        self._name = name
+        self._settings = settings
+        self._credential = credential
+        self._check()
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The names of the mechanisms."""
+        given: tuple[str, ...] = self._settings.of_listener(self._name, _ENABLED, self._settings[_ENABLED])
+        return tuple(mechanism for mechanism in given if mechanism in SERVED)
+
+    def exchange(self, mechanism: str) -> Exchange:
+        """Begin an authentication by an enabled mechanism."""
+        if mechanism == PLAIN:
+            return PlainExchange(self._login_module(mechanism).passwords)
+        if mechanism == OAUTHBEARER:
+            return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options))
+        nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        return ScramExchange(mechanism, functools.partial(self._credential, mechanism), nonce)
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        """Return the longest session of a mechanism in ms; 0: without a limit."""
+        return int(self._of_mechanism(mechanism, _MAX_REAUTH))
+
+    def _login_module(self, mechanism: str) -> LoginModule:
+        text = self._of_mechanism(mechanism, _JAAS)
+        return LoginModule("", {}) if text is None else _parsed(text)
+
+    def _of_mechanism(self, mechanism: str, name: str) -> Any:
+        otherwise = self._settings.of_listener(self._name, name, self._settings[name])
+        return self._settings.of_listener(f"{self._name}.{mechanism}", name, otherwise)
+
+    def _check(self) -> None:
+        """Refuse what no client could authenticate itself by.
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG.
+        """
+        given = self._settings.of_listener(self._name, _ENABLED, self._settings[_ENABLED])
+        unserved = [mechanism for mechanism in given if mechanism not in SERVED]
+        if unserved or not given:
+            raise _invalid(
+                _ENABLED,
+                f"listener {self._name} would have {', '.join(unserved) or 'no mechanism'}; "
+                f"served are {', '.join(SERVED)}",
+            )
+        for mechanism in given:
+            setting = f"listener.name.{self._name.lower()}.{mechanism.lower()}.{_JAAS}"
+            try:
+                module = self._login_module(mechanism)
+                TokenRules.of(module.options)
+            except ValueError as problem:
+                raise _invalid(setting, str(problem)) from None
+            if mechanism == PLAIN and not module.name.endswith("PlainLoginModule"):
+                raise _invalid(
+                    setting,
+                    "PLAIN needs its users; write org.apache.kafka.common.security.plain.PlainLoginModule required "
+                    'user_NAME="PASSWORD";',
+                )
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> LoginModule:
+    return login_module_of(text)
+
+
+def _invalid(setting: str, why: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value for configuration {setting}: {why}")

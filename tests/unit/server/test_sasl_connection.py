@@ -1,0 +1,221 @@
+"""A connection of a listener with SASL: what is served when, and how a failure ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kafka_peer import Client, Listener, Transport
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import API_VERSIONS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
+from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tidegauge.kafka.messages.produce import ProduceRequest
+from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tidegauge.settings import Values, parse_broker_settings
+from tidegauge_broker.security.principal import Principal
+from tidegauge_broker.security.sasl.plain import PlainExchange
+from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
+from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+OF_PLAIN = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+    "listener.name.outside.plain.sasl.jaas.config": JAAS,
+}
+
+
+def values(**more: str) -> Values:
+    return parse_broker_settings(OF_PLAIN | {name.replace("__", "."): text for name, text in more.items()})[0]
+
+
+class ClosingTransport(Transport):
+    """Says when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = asyncio.Event()
+
+    def close(self) -> None:
+        super().close()
+        self.closed.set()
+
+
+class Clock:
+    now_ms = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class SaslClient(Client):
+    """A client of a listener with SASL."""
+
+    def __init__(self, listener: Listener, settings: Values, clock: Clock) -> None:
+        self.transport = self.closing = ClosingTransport()
+        sasl = SaslListener("OUTSIDE", settings, lambda *_: None)
+        self.connection = SaslConnection(listener, clock, sasl)
+        self.connection.connection_made(self.transport)
+        self._read = 0
+
+    def ask(self, key: int, version: int, message: Any) -> Any:
+        """Send a request; return its response, None where none has come yet."""
+        self.send(joined(request_frame(key, version, 3, "test", message)))
+        return self.response(key, version)
+
+    def response(self, key: int, version: int) -> Any:
+        found = self.responses()
+        if not found:
+            return None
+        [(_, frame)] = found
+        return decode(key, version, frame, read_response_header(key, version, frame)[1], response=True)[0]
+
+    def authenticate(self, token: bytes = b"\0alice\0secret", mechanism: str = "PLAIN") -> Any:
+        assert self.ask(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism)).error_code == 0
+        return self.ask(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(token))
+
+
+@pytest.fixture
+def listener() -> Listener:
+    made = Listener()
+    made.handlers = {
+        METADATA: lambda *_: MetadataResponse(cluster_id="served"),
+        API_VERSIONS: HANDLERS[API_VERSIONS],
+        SASL_HANDSHAKE: HANDLERS[SASL_HANDSHAKE],
+    }
+    return made
+
+
+def asks_for_metadata(client: SaslClient) -> Any:
+    return client.ask(METADATA, 9, MetadataRequest())
+
+
+async def ended(client: SaslClient) -> None:
+    async with asyncio.timeout(10):
+        await client.closing.closed.wait()
+
+
+def test_a_connection_acts_for_the_principal_that_it_has_proved_to_be(listener: Listener) -> None:
+    client = SaslClient(listener, values(), Clock())
+    assert client.connection.caller.principal == Principal("User", "ANONYMOUS")
+    assert client.ask(API_VERSIONS, 3, ApiVersionsRequest("test", "1")).error_code == 0
+    assert client.authenticate().error_code == 0
+    assert client.connection.caller.principal == Principal("User", "alice")
+    assert asks_for_metadata(client).cluster_id == "served"
+
+
+async def test_the_response_to_a_failure_waits_for_the_delay_and_nothing_is_read_meanwhile(
+    listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KafkaChannel mutes, Selector.DelayedAuthenticationFailureClose."""
+    client = SaslClient(listener, values(connection__failed__authentication__delay__ms="40"), Clock())
+    began = asyncio.get_running_loop().time()
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        assert client.authenticate(b"\0alice\0wrong") is None
+        assert not client.transport.is_reading
+        assert asks_for_metadata(client) is None
+        await ended(client)
+    assert asyncio.get_running_loop().time() - began >= 0.04
+    response = client.response(SASL_AUTHENTICATE, 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.transport.ended == "closed"
+    [line] = caplog.messages
+    assert line == "Failed authentication with /10.0.0.9 (Authentication failed: Invalid username or password)"
+
+
+async def test_another_api_before_is_refused_and_one_among_the_tokens_gets_34(listener: Listener) -> None:
+    settings = values(connection__failed__authentication__delay__ms="0")
+    client = SaslClient(listener, settings, Clock())
+    assert asks_for_metadata(client) is None
+    await ended(client)
+    assert client.responses() == []
+    other = SaslClient(listener, settings, Clock())
+    other.ask(SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+    produce = ProduceRequest(acks=1, timeout_ms=1)
+    assert other.ask(PRODUCE, 9, produce) is None
+    await ended(other)
+    assert other.response(PRODUCE, 9) is not None
+
+
+async def test_a_client_that_leaves_before_the_delay_is_over_is_forgotten(listener: Listener) -> None:
+    client = SaslClient(listener, values(connection__failed__authentication__delay__ms="5"), Clock())
+    client.authenticate(b"\0alice\0wrong")
+    client.connection.connection_lost(None)
+    other = SaslClient(listener, values(connection__failed__authentication__delay__ms="5"), Clock())
+    other.authenticate(b"\0alice\0wrong")
+    await ended(other)  # so the delay of the first is over too
+    assert client.responses() == []
+    assert client.transport.ended is None
+    assert listener.gone == [client.connection]
+
+
+def test_an_expired_session_closes_unless_the_client_authenticates_itself_again(listener: Listener) -> None:
+    """Processor.processCompletedReceives; KIP-368."""
+    clock = Clock()
+    settings = values(listener__name__outside__plain__connections__max__reauth__ms="5000")
+    client, other = SaslClient(listener, settings, clock), SaslClient(listener, settings, clock)
+    for one in (client, other):
+        assert one.authenticate().session_lifetime_ms == 5000
+    clock.now_ms += 4_000
+    assert client.authenticate().session_lifetime_ms == 5000
+    clock.now_ms += 1_001
+    assert asks_for_metadata(client).cluster_id == "served"
+    assert asks_for_metadata(other) is None
+    assert other.transport.ended == "closed"
+
+
+def test_sessions_without_an_end_take_a_handshake_for_any_other_request(listener: Listener) -> None:
+    client = SaslClient(listener, values(), Clock())
+    client.authenticate()
+    again = client.ask(SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+    assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert asks_for_metadata(client).cluster_id == "served"
+
+
+def test_before_the_authentication_frames_are_small(listener: Listener) -> None:
+    client = SaslClient(listener, values(sasl__server__max__receive__size="100"), Clock())
+    client.send((101).to_bytes(4, "big"))
+    assert client.transport.ended == "closed"
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ({}, "served are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "PLAIN needs its users"),
+        ({"listener.name.outside.sasl.enabled.mechanisms": "SCRAM-SHA-1"}, "would have SCRAM-SHA-1"),
+        ({**OF_PLAIN, "listener.name.outside.plain.sasl.jaas.config": 'x required p="secret'}, "no counterpart"),
+        (
+            {
+                **OF_PLAIN,
+                "listener.name.outside.oauthbearer.sasl.jaas.config": (
+                    "x required unsecuredValidatorAllowableClockSkewMs=x;"
+                ),
+            },
+            "must be a number of ms",
+        ),
+    ],
+)
+def test_settings_by_which_no_client_could_authenticate_are_refused_without_a_secret(
+    texts: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(TidegaugeError, match=sentence) as caught:
+        SaslListener("OUTSIDE", parse_broker_settings(texts)[0], lambda *_: None)
+    assert "secret" not in caught.value.message
+
+
+def test_a_listener_has_mechanisms_of_its_own() -> None:
+    texts = {"sasl.enabled.mechanisms": "SCRAM-SHA-512", "listener.name.inside.sasl.enabled.mechanisms": "OAUTHBEARER"}
+    settings, unknown = parse_broker_settings(texts)
+    assert not unknown
+    assert SaslListener("INSIDE", settings, lambda *_: None).enabled == ("OAUTHBEARER",)
+    assert SaslListener("OUTSIDE", settings, lambda *_: None).enabled == ("SCRAM-SHA-512",)
+    assert isinstance(SaslListener("OUTSIDE", values(), lambda *_: None).exchange("PLAIN"), PlainExchange)
