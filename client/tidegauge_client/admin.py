@@ -25,6 +25,7 @@ from tidegauge_client.admin_topics import NewTopic, TopicAdmin, check_new_topic
 from tidegauge_client.admin_transactions import TransactionAdmin
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms, unknown_topic
+from tidegauge_client.kafka_brokers import no_leader
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 
 LATEST = -1
@@ -164,7 +165,7 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         for tp in wanted:
             leader = self._cluster.leader(tp)
             if leader is None:
-                problem = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+                problem = no_leader(self._cluster.info, tp)
             else:
                 by_address.setdefault(leader.address, []).append(tp)
 

@@ -18,6 +18,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
+from tidegauge_client.kafka_brokers import controlled_by
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
 RESPONSE_MARGIN_MS = 1_000
@@ -101,6 +102,8 @@ class AdminBase:
             try:
                 info = await self.metadata([])
                 controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
+                if info.controller_id is not None and info.controller_id in info.kafka_brokers:
+                    raise controlled_by(info.kafka_brokers[info.controller_id])
                 if controller is None:
                     raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller at the moment")
                 return await attempt(controller.address, max(1.0, deadline_ms - now_ms()))

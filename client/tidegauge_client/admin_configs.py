@@ -18,6 +18,7 @@ from tidegauge.v1 import topics_pb2
 from tidegauge_client.admin_base import AdminBase, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms
+from tidegauge_client.kafka_brokers import own_words
 
 TOPIC = topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
 BROKER = topics_pb2.CONFIG_RESOURCE_TYPE_BROKER
@@ -112,7 +113,10 @@ class ConfigAdmin(AdminBase):
             return -1
 
     async def _address_of(self, broker_id: int) -> str:
-        broker = (await self.metadata([])).brokers.get(broker_id)
+        info = await self.metadata([])
+        broker = info.brokers.get(broker_id)
+        if broker_id in info.kafka_brokers:
+            raise own_words(info.kafka_brokers[broker_id], "kafka-configs.sh")
         if broker is None:
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE,

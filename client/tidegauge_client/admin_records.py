@@ -17,6 +17,7 @@ from tidegauge.v1 import offsets_pb2
 from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms
+from tidegauge_client.kafka_brokers import no_leader
 
 HIGH_WATERMARK = -1
 
@@ -74,7 +75,8 @@ class RecordAdmin(AdminBase):
         for tp in wanted:
             leader = self._cluster.leader(tp)
             if leader is None:
-                problems[tp] = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+                error = no_leader(self._cluster.info, tp)
+                (problems if error.retriable else outcomes)[tp] = error
             else:
                 by_address.setdefault(leader.address, []).append(tp)
 

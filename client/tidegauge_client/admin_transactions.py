@@ -24,6 +24,7 @@ from tidegauge.v1 import transactions_pb2
 from tidegauge_client.admin_base import raise_for
 from tidegauge_client.admin_groups import GroupAdmin, Response
 from tidegauge_client.channels import call
+from tidegauge_client.kafka_brokers import no_leader, own_words
 
 
 class ListedTransaction(NamedTuple):
@@ -221,10 +222,12 @@ class TransactionAdmin(GroupAdmin):
             code = topic.error if topic.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise TidegaugeError(code, f"There is no partition {at}")
         if broker_id is not None:
+            if broker_id in info.kafka_brokers:
+                raise own_words(info.kafka_brokers[broker_id], "kafka-transactions.sh")
             if broker_id not in info.brokers:
                 raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not alive")
             return info.brokers[broker_id].address
         leader = topic.partitions[at.partition].leader_id
         if leader is None or leader not in info.brokers:
-            raise TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{at} has no leader at the moment")
+            raise no_leader(info, at)
         return info.brokers[leader].address

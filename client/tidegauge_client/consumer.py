@@ -23,7 +23,8 @@ from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.isolation import IsolationLevel
-from tidegauge_client.metadata import TopicIdentity
+from tidegauge_client.kafka_brokers import no_leader, on_kafka_brokers
+from tidegauge_client.metadata import BrokerInfo, TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
 
 FETCH_GRACE_MS = 5_000
@@ -179,6 +180,10 @@ class Consumer:
         """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
         return self._cluster.info.identity_of(topic)
 
+    def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
+        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        return {at.partition: broker for at, broker in on_kafka_brokers(self._cluster.info, [topic]).items()}
+
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are read."""
         return self._subscription.assigned()
@@ -331,7 +336,7 @@ class Consumer:
     def _address(self, topic_partition: TopicPartition) -> str | None:
         leader = self._cluster.leader(topic_partition)
         if leader is None:
-            why = TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader at the moment")
+            why = no_leader(self._cluster.info, topic_partition)
             self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms, why)
             self._cluster.request_refresh()
             return None

@@ -110,6 +110,7 @@ class Facts:
         isr: the ISR in the metadata.
         leader: the leader in the metadata; None: there is none, or it is not alive.
         live: registered brokers.
+        kafka: those that are Apache Kafka's, without a gRPC listener, and can't be asked.
         silent: live brokers that did not respond within a second.
         offline: assigned replicas on dead brokers or in failed log directories.
         led: the leader's report; None if there is no leader, or it did not respond.
@@ -145,6 +146,7 @@ class Facts:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     transactions: PartitionTransactions | None = None
+    kafka: frozenset[int] = frozenset()
 
     @property
     def effective_min_isr(self) -> int:
@@ -224,6 +226,8 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             else "tidegauge elect-leaders --election-type preferred, when the first is in sync",
             facts.leader,
         )
+    elif facts.leader in facts.kafka:
+        yield from _kafka_leads(facts, facts.leader)
     elif facts.leader in facts.silent:
         yield Sentence(
             "leader",
@@ -242,6 +246,19 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "",
             facts.leader,
         )
+
+
+def _kafka_leads(facts: Facts, leader: int) -> Iterator[Sentence]:
+    yield Sentence(
+        "leader",
+        f"Broker {leader}, an Apache Kafka broker, leads in epoch {facts.leader_epoch}. It can't be asked over "
+        "gRPC, so its LEO, its HW and what it knows of its followers are not known here.",
+        RULE_ELECTION,
+        "Kafka's own tools ask it; what the others hold: tidegauge describe-topic --replicas",
+        leader,
+    )
+    for broker, hw in sorted(facts.own_hws.items()):
+        yield Sentence("follower", f"Broker {broker} follows it, and has the HW at {hw}.", RULE_LATE, "", broker)
 
 
 def _health(facts: Facts) -> Iterator[Sentence]:

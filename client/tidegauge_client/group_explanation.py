@@ -160,6 +160,14 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             RULE_LOAD,
             "the end of the load; members keep their generation",
         )
+    elif facts.problem is ErrorCode.LISTENER_NOT_FOUND:
+        yield GroupSentence(
+            "coordinator",
+            f"{where}: it is the coordinator. It is an Apache Kafka broker without a gRPC listener, so the state of "
+            "the group is not known here.",
+            RULE_COORDINATOR,
+            "Kafka's own tools ask it: kafka-consumer-groups.sh --describe",
+        )
     elif facts.group is None:
         yield GroupSentence(
             "coordinator",

@@ -3,7 +3,8 @@
 Rules:
     1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment. The
        last stable offset (LSO) has a column where a topic has a replica whose LSO differs from its HW.
-    2. What is unhealthy is coloured: out of the ISR, behind, unknown, no leader. The words say it, too.
+    2. What is unhealthy is coloured: out of the ISR, behind, unknown, no leader. The words say it, too. The role
+       ``kafka`` is that of an Apache Kafka broker's replica, which can't be asked.
     3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are
        truncated. It is written over the previous one, line by line, so that nothing flickers.
 """
@@ -59,7 +60,7 @@ def _partition(part: PartitionInfo) -> str:
 def _replica(state: ReplicaState, leader_leo: int | None, *, with_lso: bool) -> str:
     lag = None if leader_leo is None or state.leo is None else leader_leo - state.leo
     colour = None
-    if not state.in_isr or state.role in {"unknown", "offline"}:
+    if not state.in_isr or state.shown_role in {"unknown", "offline"}:
         colour = "red"
     elif lag:
         colour = "yellow"
@@ -67,7 +68,8 @@ def _replica(state: ReplicaState, leader_leo: int | None, *, with_lso: bool) -> 
         colour = "green"
     stable = f"{_n(state.lso):>9}" if with_lso else ""
     numbers = f"{_n(state.log_start):>9}{_n(state.leo):>9}{_n(state.hw):>9}{stable}{_n(lag):>7}"
-    text = f"    {state.broker:<8}{state.role:<9}{'yes' if state.in_isr else 'no':<5}{numbers}  {_epochs(state.epochs)}"
+    in_isr = "yes" if state.in_isr else "no"
+    text = f"    {state.broker:<8}{state.shown_role:<9}{in_isr:<5}{numbers}  {_epochs(state.epochs)}"
     return click.style(text.rstrip(), fg=colour)
 
 

@@ -7,6 +7,8 @@ Rules:
     2. A hint from a broker (NOT_LEADER_OR_FOLLOWER with the current leader, KIP-951) counts only if its epoch is
        higher.
     3. A leader whose address is not known is treated as no leader.
+    4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
+       stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import common_pb2, metadata_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition. ``leader_id`` is None while there is no leader or it is not alive."""
+    """One partition. ``leader_id`` is None while there is no leader or it is not alive; it may be a Kafka broker's."""
 
     topic: str
     partition: int
@@ -89,7 +91,8 @@ class ClusterInfo:
 
     Attributes:
         controller_id: the active controller's broker id, None if the responding broker knows none.
-        brokers: live brokers, by id.
+        brokers: live brokers that can be asked, by id.
+        kafka_brokers: live brokers without a gRPC listener, by id, with their addresses for Kafka clients (rule 4).
         topics: by name; only those requested.
     """
 
@@ -98,6 +101,12 @@ class ClusterInfo:
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    kafka_brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Return the ids of all live brokers, whether they can be asked or not."""
+        return frozenset(self.brokers) | frozenset(self.kafka_brokers)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
         """Return what is known of a partition, or None."""
@@ -124,14 +133,17 @@ def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
         cluster_id=response.cluster_id,
         controller_id=response.controller_id if response.HasField("controller_id") else None,
         controller_epoch=response.controller_epoch,
-        brokers={
-            broker.broker_id: BrokerInfo(
-                broker.broker_id, broker.host, broker.port, broker.rack if broker.HasField("rack") else None
-            )
-            for broker in response.brokers
-        },
+        brokers=_brokers(response.brokers),
         topics={topic.name: _topic(topic) for topic in response.topics},
+        kafka_brokers=_brokers(response.brokers_without_listener),
     )
+
+
+def _brokers(endpoints: Iterable[common_pb2.BrokerEndpoint]) -> dict[int, BrokerInfo]:
+    return {
+        one.broker_id: BrokerInfo(one.broker_id, one.host, one.port, one.rack if one.HasField("rack") else None)
+        for one in endpoints
+    }
 
 
 def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:

@@ -81,6 +81,10 @@ class StickyPartitioner:
             self._produced_bytes = 0
         return self._partition
 
+    def leave(self) -> None:
+        """Draw another partition for the next record: this one can't be reached."""
+        self._partition = None
+
     def produced(self, size_bytes: int, *, batch_is_full: bool) -> None:
         """Note that a record was given to the partition; the next one may go to another."""
         self._produced_bytes += size_bytes

@@ -30,7 +30,8 @@ from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.group.group_consumer import GroupMetadata
-from tidegauge_client.metadata import TopicIdentity, TopicInfo
+from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
+from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
 from tidegauge_client.produce_stream import ProduceStream
@@ -237,6 +238,10 @@ class Producer:
         """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
         return self._cluster.info.identity_of(topic)
 
+    def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
+        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        return {at.partition: broker for at, broker in on_kafka_brokers(self._cluster.info, [topic]).items()}
+
     # Sending ------------------------------------------------------------------------------------------------
 
     async def send(
@@ -255,8 +260,9 @@ class Producer:
 
         Raises:
             TidegaugeError: MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT
-                (no buffer memory), or why the producer can't continue. The future raises the error of a broker, and
-                REQUEST_TIMED_OUT after the delivery timeout.
+                (no buffer memory), LISTENER_NOT_FOUND (an Apache Kafka broker leads, out of reach of gRPC), or why the
+                producer can't continue. The future raises the error of a broker, and REQUEST_TIMED_OUT after the
+                delivery timeout.
             TypeError: key or value is not bytes.
         """
         self._check_open()
@@ -280,6 +286,12 @@ class Producer:
             else:
                 sticky = self._sticky_of(topic)
                 partition = self._draw(info, sticky)
+        if self._cluster.info.kafka_brokers:
+            try:
+                partition = self._reachable(info, partition, sticky)
+            except TidegaugeError:
+                self._memory.release(size_bytes)
+                raise
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
         try:
@@ -433,9 +445,24 @@ class Producer:
     def _draw(self, info: TopicInfo, sticky: StickyPartitioner) -> int:
         return sticky.partition(
             info.partitions,
-            lambda index: info.partitions[index].leader_id is not None,
+            lambda index: info.partitions[index].leader_id in self._cluster.info.brokers,
             lambda index: self._accumulator.queue_length(TopicPartition(info.name, index)),
         )
+
+    def _reachable(self, info: TopicInfo, partition: int, sticky: StickyPartitioner | None) -> int:
+        """Return the partition, or for a record that may go anywhere another one that a Tidegauge broker leads.
+
+        Raises:
+            OnKafkaBroker: an Apache Kafka broker leads.
+        """
+        elsewhere = self.led_by_kafka(info.name)
+        if partition in elsewhere and sticky is not None:
+            sticky.leave()
+            partition = self._draw(info, sticky)
+        if partition in elsewhere:
+            self._cluster.request_refresh()
+            raise led_by(TopicPartition(info.name, partition), elsewhere[partition])
+        return partition
 
     # The task that drives the sender --------------------------------------------------------------------------
 

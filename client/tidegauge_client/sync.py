@@ -18,7 +18,7 @@ from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.isolation import IsolationLevel
-from tidegauge_client.metadata import TopicIdentity, TopicInfo
+from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.producer import Producer
 from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
@@ -95,6 +95,10 @@ class SyncProducer(ProducerFacade):
     def topic_identity(self, topic: str) -> TopicIdentity:
         """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
         return self._inner.topic_identity(topic)
+
+    def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
+        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        return self._inner.led_by_kafka(topic)
 
     def init_transactions(self) -> None:
         """Take over the transactional id: earlier producers of it are fenced, their open transaction is aborted.
@@ -204,6 +208,10 @@ class SyncConsumer(Facade[Consumer]):
     def topic_identity(self, topic: str) -> TopicIdentity:
         """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
         return self._inner.topic_identity(topic)
+
+    def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
+        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        return self._inner.led_by_kafka(topic)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are read."""

@@ -1,8 +1,8 @@
 """The full description of topics: metadata, settings, and what every replica reports.
 
 Rules:
-    1. One ``ReplicaState`` for each assigned replica, in assignment order; a broker that is dead or does not respond
-       within a second gives ``unknown`` and None.
+    1. One ``ReplicaState`` for each assigned replica, in assignment order; a broker that is dead, does not respond
+       within a second, or is Apache Kafka's gives ``unknown`` and None.
     2. The partition's HW is its leader's; there is none while there is no leader, or it does not respond.
     3. ``remote_leos`` is set for the leader only: it alone records them (Replica.fetchState).
     4. Settings are in ZooKeeper, and brokers read them there: while it is unavailable they are unknown, and all the
@@ -18,9 +18,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, TopicConfig, topics_of
-from tidegauge_client.metadata import BrokerInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 
 UNKNOWN = "unknown"
+KAFKA = "kafka"
 MIN_ISR = "min.insync.replicas"
 _WITHOUT_ZOOKEEPER = frozenset(
     # No response in time; or, if the session ended while the request waited, the error that Kafka makes of it.
@@ -30,7 +31,11 @@ _WITHOUT_ZOOKEEPER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What one replica reports; None where it could not be asked."""
+    """What one replica reports; None where it could not be asked.
+
+    Attributes:
+        is_kafkas: whether it is an Apache Kafka broker's, which can't be asked.
+    """
 
     broker: int
     role: str = UNKNOWN
@@ -41,6 +46,12 @@ class ReplicaState:
     remote_leos: Mapping[int, int | None] = field(default_factory=dict)
     epochs: Sequence[tuple[int, int]] = ()
     lso: int | None = None
+    is_kafkas: bool = False
+
+    @property
+    def shown_role(self) -> str:
+        """Return the role for people: of a Kafka broker's replica that it is one."""
+        return KAFKA if self.is_kafkas else self.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +80,12 @@ class TopicDescription:
         return next((s.hw for s in states if s.broker == part.leader_id and s.role == "leader"), None)
 
 
-def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescription | None) -> ReplicaState:
+def replica_state(
+    broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescription | None, *, is_kafkas: bool = False
+) -> ReplicaState:
     """Return one replica's state from what its broker reported, or did not report."""
     if said is None:
-        return ReplicaState(broker, in_isr=in_isr)
+        return ReplicaState(broker, in_isr=in_isr, is_kafkas=is_kafkas)
     if said.role == "offline":
         return ReplicaState(broker, said.role, in_isr=in_isr)
     remote_leos: dict[int, int | None] = {}
@@ -95,7 +108,9 @@ def replica_state(broker: int, in_isr: bool, said: metadata_pb2.ReplicaDescripti
 
 
 def replica_states(
-    topic: TopicInfo, responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+    topic: TopicInfo,
+    responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None],
+    kafka_brokers: Collection[int] = (),
 ) -> dict[int, list[ReplicaState]]:
     """Return all replicas of a topic, by partition (rule 1)."""
     said = {
@@ -105,7 +120,12 @@ def replica_states(
     }
     return {
         part.partition: [
-            replica_state(broker, broker in part.isr, said.get((broker, part.topic_partition)))
+            replica_state(
+                broker,
+                broker in part.isr,
+                said.get((broker, part.topic_partition)),
+                is_kafkas=broker in kafka_brokers,
+            )
             for broker in part.replicas
         ]
         for part in topic.partitions.values()
@@ -114,8 +134,8 @@ def replica_states(
 
 async def describe(
     admin: Admin, names: Collection[str], *, with_replicas: bool
-) -> tuple[list[TopicDescription], Mapping[int, BrokerInfo]]:
-    """Describe topics (none named: all, by name), with the live brokers.
+) -> tuple[list[TopicDescription], ClusterInfo]:
+    """Describe topics (none named: all, by name), with the metadata that they come from.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
@@ -131,9 +151,11 @@ async def describe(
         configs: Sequence[TopicConfig] = ()
         if not problem:  # waiting once is enough for all topics
             configs, problem = await settings_of(admin, topic.name)
-        states = replica_states(topic, responses) if with_replicas else dict.fromkeys(topic.partitions, ())
+        states: Mapping[int, Sequence[ReplicaState]] = dict.fromkeys(topic.partitions, ())
+        if with_replicas:
+            states = replica_states(topic, responses, cluster.kafka_brokers)
         described.append(TopicDescription(topic, configs, states, problem))
-    return described, cluster.brokers
+    return described, cluster
 
 
 async def settings_of(admin: Admin, topic: str) -> tuple[Sequence[TopicConfig], str]:

@@ -147,6 +147,12 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
     where = f"Broker {held.leader} leads {held.at}, which holds the id, in epoch {held.leader_epoch}"
     if facts.problem is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         text, rule, change = f"{where}, and still loads the ids of that partition.", RULE_LOAD, "the end of the load"
+    elif facts.problem is ErrorCode.LISTENER_NOT_FOUND:
+        text = (
+            f"{where}: it is the coordinator. It is an Apache Kafka broker without a gRPC listener, so the state of "
+            "the id is not known here."
+        )
+        rule, change = RULE_COORDINATOR, "Kafka's own tools ask it: kafka-transactions.sh describe"
     elif facts.transaction is None and facts.problem is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         text = f"{where}, and does not coordinate it at the moment: {facts.problem.name}."
         rule = RULE_COORDINATOR

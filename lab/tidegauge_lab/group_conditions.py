@@ -11,6 +11,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.group_tables import OffsetRow, offset_rows
+from tidegauge_client.kafka_brokers import on_kafka_brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,5 +123,7 @@ async def offset_rows_of(admin: Admin, group: GroupDescription) -> list[OffsetRo
     """Return the partitions that a group reads or has offsets of, with their high watermarks."""
     committed = await admin.committed_offsets(group.group_id)
     partitions = {*committed, *(at for member in group.members for at in member.assignment)}
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    elsewhere = on_kafka_brokers(await admin.metadata({at.topic for at in partitions})) if partitions else {}
+    asked = [at for at in partitions if at not in elsewhere]  # the lag of the others is unknown
+    ends = await admin.list_offsets(dict.fromkeys(asked, LATEST)) if asked else {}
     return offset_rows(group, committed, {at: one.offset for at, one in ends.items()})

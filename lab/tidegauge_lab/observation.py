@@ -92,6 +92,13 @@ def leader_in(state: metadata_pb2.PartitionMetadata) -> int | None:
     return state.leader_id if state.HasField("leader_id") else None
 
 
+def kafka_brokers(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> dict[int, str]:
+    """Return the live brokers without a gRPC listener, which are Apache Kafka's: addresses for Kafka clients by id."""
+    newest = newest_metadata(responses)
+    found = () if newest is None else newest.brokers_without_listener
+    return {one.broker_id: f"{one.host}:{one.port}" for one in found}
+
+
 class ControllerView(NamedTuple):
     """The active controller; both None while it is unknown."""
 
@@ -100,21 +107,26 @@ class ControllerView(NamedTuple):
 
 
 def controller_of(
-    views: Mapping[int, Observation], alive: Collection[int], members: Collection[int] | None = None
+    views: Mapping[int, Observation],
+    alive: Collection[int],
+    members: Collection[int] | None = None,
+    kafkas: Collection[int] = (),
 ) -> ControllerView:
     """Return the controller that most recently sent the brokers metadata (rule 3).
 
     Args:
         views: what each broker said.
         alive: the brokers whose processes live.
-        members: the brokers of this cluster. Another one (Apache Kafka's) counts as alive. None: there is no other.
+        members: the brokers of this cluster. Another one counts as alive. None: there is no other.
+        kafkas: Apache Kafka brokers that are registered, also those that have the id of a member. They count as alive.
     """
     newest = max((view.controller_epoch for view in views.values()), default=-1)
     if newest < 0:
         return ControllerView(None, None)
     named = (view.controller_id for view in views.values() if view.controller_epoch == newest)
+    known = {*alive, *kafkas}
     living = (
-        one for one in named if one is not None and (one in alive or (members is not None and one not in members))
+        one for one in named if one is not None and (one in known or (members is not None and one not in members))
     )
     return ControllerView(next(living, None), newest)
 
@@ -142,8 +154,10 @@ class Observation:
 
     @property
     def broker_ids(self) -> set[int]:
-        """The live brokers in its metadata."""
-        return set() if self.metadata is None else {broker.broker_id for broker in self.metadata.brokers}
+        """The live brokers in its metadata, Apache Kafka's among them."""
+        if self.metadata is None:
+            return set()
+        return {broker.broker_id for broker in (*self.metadata.brokers, *self.metadata.brokers_without_listener)}
 
     @property
     def controller_id(self) -> int | None:

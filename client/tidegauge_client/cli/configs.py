@@ -23,6 +23,7 @@ from tidegauge.settings import BROKER_SETTINGS, read_properties
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_configs import ConfigEntry
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.kafka_brokers import note, own_words
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -195,7 +196,12 @@ async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Enti
             return [Entity(TOPICS, name) for name in topics]
         known = topics
     else:
-        known = [str(broker) for broker in sorted((await admin.metadata([])).brokers)]
+        info = await admin.metadata([])
+        known = [str(broker) for broker in sorted(info.brokers)]
+        if entity is None and info.kafka_brokers:
+            say(note(info.kafka_brokers, "their own settings"))
+        elif entity is not None and entity.name in set(map(str, info.kafka_brokers)):
+            raise own_words(info.kafka_brokers[int(entity.name)], "kafka-configs.sh")
         if entity is None:
             return [*(Entity(BROKERS, name) for name in known), Entity(BROKERS, None)]
     if entity.name is not None and entity.name not in known:

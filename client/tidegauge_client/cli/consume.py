@@ -30,6 +30,7 @@ from tidegauge_client.cli.group_properties import GroupSettings, parse_propertie
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupConsumer
 from tidegauge_client.isolation import IsolationLevel
+from tidegauge_client.kafka_brokers import led_by, note
 from tidegauge_client.operation_history import PollHistory
 from tidegauge_client.subscription import ConsumerRecord
 
@@ -129,13 +130,24 @@ class Printing:
         say(f"Processed a total of {self.count} messages")
 
 
+_WITHOUT_LEADER = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND}
+
+
 async def begin(consumer: Consumer, topic: str, partition: int | None, offset: int | str, printing: Printing) -> None:
     """Assign the topic's partitions, or one, and go to the offset in each.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; LISTENER_NOT_FOUND, an Apache Kafka broker leads all of it.
     """
     await consumer.subscribe([topic], timeout_ms=TOPIC_TIMEOUT_MS)
+    elsewhere = consumer.led_by_kafka(topic)
+    if partition in elsewhere or (elsewhere and len(elsewhere) == len(consumer.assignment())):
+        first = min(elsewhere) if partition is None else partition
+        raise led_by(TopicPartition(topic, first), elsewhere[first])
+    if elsewhere and partition is None:
+        names = ", ".join(f"{topic}-{index}" for index in sorted(elsewhere))
+        leaders = {broker.id: broker for broker in elsewhere.values()}
+        say(note(leaders, f"nothing can be read from {names}", shows=False))
     if partition is not None:
         chosen = TopicPartition(topic, partition)
         if chosen not in consumer.assignment():
@@ -172,7 +184,7 @@ async def settle(consumer: Consumer, lookup: Coroutine[Any, Any, None], printing
         while not (await asyncio.wait({settling}, timeout=LOOKUP_SECONDS))[0]:
             printing.tell_news(consumer, has_waited=True)
             troubles = consumer.troubles().values()
-            if troubles and all(problem.code is ErrorCode.LEADER_NOT_AVAILABLE for problem in troubles):
+            if troubles and all(problem.code in _WITHOUT_LEADER for problem in troubles):
                 return
     finally:
         settling.cancel()

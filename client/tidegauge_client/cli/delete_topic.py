@@ -44,7 +44,7 @@ def delete_topic(
                     f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",
                 )
             deleted = [name not in missing and await _delete(admin, name, if_exists=if_exists) for name in names]
-            live = (await admin.metadata([])).brokers
+            live = (await admin.metadata([])).live
             return deleted, [waits_for(known[name], live) if name in known else [] for name in names]
 
     deleted, waiting = run(work())

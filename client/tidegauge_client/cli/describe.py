@@ -26,12 +26,14 @@ from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.kafka_brokers import note
 from tidegauge_client.live_view import screen, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, describe
 
 WATCH_INTERVAL_SECONDS = 0.5
 DOWN = "down"
+KAFKA = "kafka"
 COLUMNS = 80
 INDENT, INDENT_COLUMNS = "\t\t", 16  # as wide as a terminal shows it
 LEAST_COLUMNS = 12
@@ -47,7 +49,7 @@ class Filter(NamedTuple):
     under_min_isr: bool = False
     at_min_isr: bool = False
 
-    def shows(self, part: PartitionInfo, live: Mapping[int, Any], min_isr: int) -> bool:
+    def shows(self, part: PartitionInfo, live: Collection[int], min_isr: int) -> bool:
         """Return whether a partition passes (TopicCommand.PartitionDescription)."""
         is_led = part.leader_id is not None and part.leader_id in live
         factor = len(part.replicas) - len(part.adding_replicas)
@@ -108,7 +110,7 @@ def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[st
         rows.append(
             (
                 str(state.broker),
-                state.role,
+                state.shown_role,
                 "yes" if state.in_isr else "no",
                 *map(_number, (state.log_start, state.leo, state.hw)),
                 *([_number(state.lso)] if has_open_transaction else ()),
@@ -233,9 +235,14 @@ def describe_topic(
     bootstrap = servers(bootstrap_server, directory)
     wants_min_isr = under_min_isr or at_min_isr
     reported_problem = [""]
+    reported: list[Mapping[int, BrokerInfo]] = [{}]
 
     async def look(admin: Admin) -> Shown:
-        topics, live = await describe(admin, names, with_replicas=replicas or output == JSON)
+        topics, cluster = await describe(admin, names, with_replicas=replicas or output == JSON)
+        if replicas and (unseen := replicas_unseen(topics, cluster)) != reported[0]:
+            reported[0] = unseen
+            if unseen:
+                say(note(unseen, "what replicas hold there"))
         problem = next((topic.problem for topic in topics if topic.problem), "")
         if problem and wants_min_isr:
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, problem)
@@ -243,7 +250,14 @@ def describe_topic(
             reported_problem[0] = problem
             say(f"Configs are left out: {problem}" if problem else "Configs are known again")
         return [
-            (t, [p for p in t.info.partitions.values() if wanted.shows(p, live, t.min_isr if wants_min_isr else 0)])
+            (
+                t,
+                [
+                    p
+                    for p in t.info.partitions.values()
+                    if wanted.shows(p, cluster.live, t.min_isr if wants_min_isr else 0)
+                ],
+            )
             for t in topics
         ]
 
@@ -263,6 +277,12 @@ def describe_topic(
                 await _watch(lambda: look(admin), lambda shown: [tell(shown)], lambda lines: _echo("\n".join(lines)))
 
     run(work())
+
+
+def replicas_unseen(topics: Sequence[TopicDescription], cluster: ClusterInfo) -> Mapping[int, BrokerInfo]:
+    """Return the Kafka brokers that have replicas of the topics."""
+    held = {broker for topic in topics for part in topic.info.partitions.values() for broker in part.replicas}
+    return {broker: known for broker, known in cluster.kafka_brokers.items() if broker in held}
 
 
 async def _watch(
@@ -348,8 +368,8 @@ class BrokerRow(NamedTuple):
 
     Attributes:
         address: its address; None if it is not registered.
-        state: ``up``; ``silent``: registered, but without a response within a second; ``down``: not registered, known
-            only from assignments.
+        state: ``up``; ``silent``: registered, but without a response within a second; ``kafka``: registered, without a
+            gRPC listener (Apache Kafka); ``down``: not registered, known only from assignments.
         leaders: partitions that it leads.
         partitions: partitions of which it is assigned a replica.
     """
@@ -368,9 +388,12 @@ def broker_rows(info: ClusterInfo, silent: Collection[int]) -> list[BrokerRow]:
     held = Counter(broker for part in parts for broker in part.replicas)
     led = Counter(part.leader_id for part in parts)
     rows = []
-    for broker in sorted({*info.brokers, *held}):
-        known = info.brokers.get(broker)
-        state = DOWN if known is None else "silent" if broker in silent else "up"
+    for broker in sorted({*info.live, *held}):
+        known = info.brokers.get(broker) or info.kafka_brokers.get(broker)
+        if broker in info.kafka_brokers:
+            state = KAFKA
+        else:
+            state = DOWN if known is None else "silent" if broker in silent else "up"
         address, rack = (None, None) if known is None else (known.address, known.rack)
         rows.append(BrokerRow(broker, address, rack, state, led[broker], held[broker]))
     return rows

@@ -18,6 +18,7 @@ from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition
 from tidegauge_client.group_tables import OffsetRow, offset_rows
+from tidegauge_client.kafka_brokers import on_kafka_brokers
 from tidegauge_client.metadata import ClusterInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
@@ -39,10 +40,10 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     """
     topics = set(await admin.list_topics())
     if OFFSETS_TOPIC not in topics:
-        return GroupFacts(group_id, None, frozenset((await admin.metadata([])).brokers))
+        return GroupFacts(group_id, None, (await admin.metadata([])).live)
     cluster = await admin.metadata([OFFSETS_TOPIC])
     held = await internal_partition(admin, cluster, OFFSETS_TOPIC, group_id)
-    live = frozenset(cluster.brokers)
+    live = cluster.live
     try:
         group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
@@ -76,7 +77,8 @@ async def _rows(
     committed = await admin.committed_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
     partitions = sorted({*committed, *(at for member in group.members for at in member.assignment)})
     known = await admin.metadata(sorted({at.topic for at in partitions if at.topic in topics}))
-    leaderless = frozenset(at for at in partitions if known.leader(at) is None)
+    unknown = {at for at in partitions if known.leader(at) is None}
+    leaderless = frozenset(unknown - on_kafka_brokers(known).keys())
 
     async def end_of(at: TopicPartition) -> dict[TopicPartition, int]:
         try:
@@ -86,7 +88,7 @@ async def _rows(
         return {one: place.offset for one, place in found.items()}
 
     ends: dict[TopicPartition, int] = {}
-    for found in await asyncio.gather(*(end_of(at) for at in partitions if at not in leaderless)):
+    for found in await asyncio.gather(*(end_of(at) for at in partitions if at not in unknown)):
         ends |= found
     return offset_rows(group, committed, ends), leaderless
 

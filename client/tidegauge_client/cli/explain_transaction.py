@@ -19,6 +19,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.explain_group import internal_partition, titled_lines
 from tidegauge_client.cli.open_transactions import abort_intervals_ms
+from tidegauge_client.kafka_brokers import named, on_kafka_brokers
 from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
 
 TITLES = {
@@ -37,10 +38,10 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
         TidegaugeError: no broker responds.
     """
     if TRANSACTION_TOPIC not in await admin.list_topics():
-        return TransactionFacts(transactional_id, None, frozenset((await admin.metadata([])).brokers))
+        return TransactionFacts(transactional_id, None, (await admin.metadata([])).live)
     cluster = await admin.metadata([TRANSACTION_TOPIC])
     held = await internal_partition(admin, cluster, TRANSACTION_TOPIC, transactional_id)
-    live = frozenset(cluster.brokers)
+    live = cluster.live
     try:
         found = await admin.describe_transaction(transactional_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
@@ -62,7 +63,8 @@ async def _places(admin: Admin, found: TransactionDescription) -> list[Place]:
     async def place(at: TopicPartition) -> Place:
         leader = cluster.leader(at)
         if leader is None:
-            return Place(at, None)
+            elsewhere = on_kafka_brokers(cluster).get(at)
+            return Place(at, None) if elsewhere is None else Place(at, elsewhere.id, problem=named(elsewhere))
         try:
             producers = await admin.describe_producers(at, timeout_ms=_ATTEMPT_MS)
         except TidegaugeError as problem:

@@ -12,12 +12,14 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client import group_tables
 from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 _END_OFFSETS_MS = 2_000
@@ -44,6 +46,8 @@ def list_groups(states: str | None, bootstrap_server: str | None, directory: Pat
 
     async def work() -> list[ListedGroup]:
         async with Admin(bootstrap) as admin:
+            if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
+                say(note(unseen, "the groups that are coordinated there"))
             return await admin.list_groups([known[one.lower()] for one in wanted])
 
     groups = run(work())

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription
@@ -26,6 +26,7 @@ from tidegauge_client.hanging_transactions import (
     open_transactions_at,
     partitions_in_scope,
 )
+from tidegauge_client.kafka_brokers import note, on_kafka_brokers
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
 """The default of transaction.max.timeout.ms: no transaction that a coordinator knows lasts longer."""
@@ -118,6 +119,13 @@ def find_hanging(
     async def work() -> tuple[list[OpenTransaction], int]:
         async with Admin(bootstrap) as admin:
             partitions = await partitions_in_scope(admin, topic, partition, broker_id)
+            if broker_id is None and (
+                elsewhere := on_kafka_brokers(await admin.metadata(), {at.topic for at in partitions})
+            ):
+                leaders = {broker.id: broker for at, broker in elsewhere.items() if at in partitions}
+                if leaders:
+                    say(note(leaders, "what is open in the partitions that are led there"))
+                partitions = [at for at in partitions if at not in elsewhere]
             found = await open_transactions_at(admin, partitions, broker_id)
             now_ms = int(time.time() * 1000)
             old = candidates(found, now_ms, minutes * _MINUTE_MS)

@@ -2,7 +2,8 @@
 
 Alive: the process responds. Ready: it is registered, has metadata, and its replicas have the roles that the controller
 gave them at its start (service ``tidegauge.ready``). Exit code 0 if all brokers asked are ready, else 1. With ``-b``
-those addresses are asked, else all of the cluster in ``--dir``.
+those addresses are asked, else all of the cluster in ``--dir``. An Apache Kafka broker with the id of one of them
+can't be asked; that it is registered is what the others say.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_client.handshake import tls_reason
 from tidegauge_client.kafka_address import grpc_addresses
+from tidegauge_client.kafka_brokers import own_words
 
 READY_SERVICE = "tidegauge.ready"
 TIMEOUT_SECONDS = 1.0
@@ -65,6 +67,24 @@ async def check(channels: Channels, address: str) -> Health:
     return Health(address, True, response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
+async def with_kafkas(found: list[Health], bootstrap: BootstrapServers, directory: Path) -> list[Health]:
+    """Say of silent brokers of the cluster in ``--dir`` which have an Apache Kafka broker in their place."""
+    if all(one.is_alive for one in found):
+        return found
+    try:
+        ids = {entry.address: entry.id for entry in load_cluster_file(directory).brokers}
+        async with Admin(bootstrap) as admin:
+            kafkas = (await admin.metadata([])).kafka_brokers
+    except TidegaugeError:
+        return found
+    return [
+        one._replace(why=f"broker {kafka.id} is Apache Kafka's now, registered at {kafka.address}, without gRPC")
+        if not one.is_alive and (kafka := kafkas.get(ids.get(one.address, -1))) is not None
+        else one
+        for one in found
+    ]
+
+
 async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, directory: Path, broker: int) -> str:
     """Return a broker's address: from the cluster's file, which has dead ones too, else from the cluster itself.
 
@@ -78,7 +98,10 @@ async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, 
             if (directory / "cluster.json").exists():
                 raise
     async with Admin(bootstrap) as admin:
-        found = (await admin.metadata([])).brokers.get(broker)
+        info = await admin.metadata([])
+        found = info.brokers.get(broker)
+        if broker in info.kafka_brokers:
+            raise own_words(info.kafka_brokers[broker], "kafka-broker-api-versions.sh")
     return "" if found is None else found.address
 
 
@@ -96,7 +119,8 @@ def health(broker: int | None, bootstrap_server: str | None, directory: Path, ou
             addresses = [await address_of(bootstrap, bootstrap_server, directory, broker)]
         channels = Channels(bootstrap.security)
         try:
-            return list(await asyncio.gather(*(check(channels, address) for address in addresses if address)))
+            asked = list(await asyncio.gather(*(check(channels, address) for address in addresses if address)))
+            return asked if bootstrap_server is not None else await with_kafkas(asked, bootstrap, directory)
         finally:
             await channels.close()
 

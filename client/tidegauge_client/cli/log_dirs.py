@@ -17,6 +17,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.kafka_brokers import note, own_words
 
 OFFLINE = "(offline)"
 Replicas = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
@@ -35,7 +36,12 @@ def describe_log_dirs(
 
     async def work() -> Replicas:
         async with Admin(bootstrap) as admin:
-            known = (await admin.metadata([])).brokers
+            info = await admin.metadata([])
+            known = info.brokers
+            for broker in sorted(set(brokers) & info.kafka_brokers.keys()):
+                raise own_words(info.kafka_brokers[broker], "kafka-log-dirs.sh --describe")
+            if info.kafka_brokers and not brokers:
+                say(note(info.kafka_brokers, "what lies in log directories there"))
             unknown = sorted(set(brokers).difference(known))
             if unknown:
                 raise TidegaugeError(

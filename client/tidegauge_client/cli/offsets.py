@@ -10,8 +10,9 @@ import click
 
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
+from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp, topics_of
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
 
 NAMED_TIMES = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
 TIMEOUT_MS = 10_000
@@ -59,13 +60,18 @@ def get_offsets(topic: str, timestamp_ms: int, bootstrap_server: str | None, dir
 
     async def work() -> Mapping[TopicPartition, OffsetAndTimestamp]:
         async with Admin(bootstrap) as admin:
-            (info,) = await admin.describe_topics([topic])
+            cluster = await admin.metadata([topic])
+            (info,) = topics_of(cluster, [topic])
+            elsewhere = on_kafka_brokers(cluster)
             wanted = {}
             for part in info.partitions.values():
-                if part.leader_id is None:
-                    say(f"Skip getting offsets for topic-partition {part.topic_partition} due to: it has no leader")
+                at = part.topic_partition
+                if at in elsewhere:
+                    say(f"Skip getting offsets for topic-partition {at} due to: {led_by(at, elsewhere[at]).message}")
+                elif part.leader_id is None:
+                    say(f"Skip getting offsets for topic-partition {at} due to: it has no leader")
                 else:
-                    wanted[part.topic_partition] = timestamp_ms
+                    wanted[at] = timestamp_ms
             return await admin.list_offsets(wanted, timeout_ms=TIMEOUT_MS) if wanted else {}
 
     found = sorted(run(work()).items())

@@ -31,6 +31,7 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, fail, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
 from tidegauge_client.cli.lines import read_lines
@@ -44,6 +45,8 @@ from tidegauge_client.cli.produce_transactions import (
     transaction_options,
 )
 from tidegauge_client.history import HistoryWriter
+from tidegauge_client.kafka_brokers import led_by, note
+from tidegauge_client.metadata import TopicInfo
 from tidegauge_client.operation_history import TransactionHistory
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
@@ -340,6 +343,7 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {work.topic}-{work.partition}; the topic has {len(info.partitions)} partitions",
             )
+        _check_leaders(producer, work, info)
         if work.plan is not None:
             history = work.history if isinstance(work.history, TransactionHistory) else None
             work.transactions = ProduceTransactions(producer, work.plan, history)
@@ -361,6 +365,24 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
             fail_as_json(work.problems)
         raise SystemExit(EXIT_FAILED)
     return stopped
+
+
+def _check_leaders(producer: Producer, work: Work, info: TopicInfo) -> None:
+    """Refuse at once what gRPC can't reach, and say which partitions get no records.
+
+    Raises:
+        OnKafkaBroker: an Apache Kafka broker leads the partition, or all of them.
+    """
+    elsewhere = producer.led_by_kafka(work.topic)
+    wanted = [index for index in info.partitions if work.partition in {None, index}]
+    if not elsewhere or not elsewhere.keys() & set(wanted):
+        return
+    if elsewhere.keys() >= set(wanted):
+        raise led_by(TopicPartition(work.topic, wanted[0]), elsewhere[wanted[0]])
+    names = ", ".join(f"{work.topic}-{index}" for index in sorted(elsewhere))
+    leaders = {broker.id: broker for broker in elsewhere.values()}
+    keyed = "" if work.separator is None else "; records whose keys belong there fail"
+    say(f"{note(leaders, f'no record can be written to {names}', shows=False)}{keyed}")
 
 
 async def _write(producer: Producer, work: Work, lines: AsyncIterator[list[bytes]]) -> str | None:

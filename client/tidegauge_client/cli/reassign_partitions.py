@@ -121,7 +121,8 @@ async def _generate(admin: Admin, options: Mapping[str, Any], output: str) -> No
     wanted = _read(plan.parse_broker_list, options["broker_list"])
     info = await admin.metadata(topics)
     current = {part.topic_partition: part.replicas for name in topics for part in _partitions(info, name)}
-    brokers = [info.brokers[broker_id] for broker_id in wanted if broker_id in info.brokers]
+    known = {**info.brokers, **info.kafka_brokers}
+    brokers = [known[broker_id] for broker_id in wanted if broker_id in known]
     numbers = [(secrets.randbelow(2**31), secrets.randbelow(2**31)) for _ in topics]
     proposed = plan.propose(current, brokers, numbers, rack_aware=not options["disable_rack_aware"])
     now, then = plan.document_of(current), plan.document_of(proposed)
@@ -138,7 +139,7 @@ async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> Non
     if ongoing and not options["additional"]:
         raise TidegaugeError(ErrorCode.REASSIGNMENT_IN_PROGRESS, plan.EXISTING)
     info = await admin.metadata(sorted({at.topic for at in targets}))
-    unknown = sorted({broker_id for target in targets.values() for broker_id in target} - info.brokers.keys())
+    unknown = sorted({broker_id for target in targets.values() for broker_id in target} - info.live)
     if unknown:
         raise TidegaugeError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker id {unknown[0]}")
     current = {at: _partition(info, at).replicas for at in targets}

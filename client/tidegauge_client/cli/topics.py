@@ -120,7 +120,7 @@ def create_topic(
                 return "", False
             await admin.wait_for_topic(name, timeout_ms=CREATE_TIMEOUT_MS)
             if assignment:
-                warn_of_unknown_brokers(assignment, (await admin.metadata([])).brokers)
+                warn_of_unknown_brokers(assignment, (await admin.metadata([])).live)
             return topic_id, True
 
     topic_id, is_new = run(work())

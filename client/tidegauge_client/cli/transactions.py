@@ -13,10 +13,12 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 _UNKNOWN = "None"
@@ -52,6 +54,8 @@ def list_transactions(
 
     async def work() -> list[ListedTransaction]:
         async with Admin(bootstrap) as admin:
+            if unseen := kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC):
+                say(note(unseen, "the transactional ids that are coordinated there"))
             return await admin.list_transactions(states, producer_ids, running_longer_than_ms=duration_filter)
 
     found = run(work())

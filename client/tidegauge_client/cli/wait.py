@@ -7,14 +7,16 @@ Rules:
     2. Metadata shows a dead leader until its session with ZooKeeper ends, and nothing in it says so. So the brokers
        concerned must confirm the state themselves (DescribeReplicas): a leader that it leads in this leader epoch, and
        its report of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
-    3. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
+    3. An Apache Kafka broker can't be asked (docs/mixed-clusters.md). What it leads is as the metadata says, and the
+       high watermark is at least what one of its followers reports in this epoch.
+    4. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ class Condition:
         confirms: returns the actual state by the leader's own report, once it has confirmed that it leads; None:
             nothing.
         of_all_replicas: whether the followers must confirm that they follow.
+        by_followers: whether a follower's report confirms it as well, where the leader can't be asked.
     """
 
     text: str
@@ -54,6 +57,7 @@ class Condition:
     partition: TopicPartition | None = None
     confirms: Callable[[PartitionInfo, metadata_pb2.ReplicaDescription], str | None] | None = None
     of_all_replicas: bool = False
+    by_followers: bool = False
 
 
 def _partition(view: ClusterInfo, tp: TopicPartition) -> PartitionInfo | str:
@@ -129,34 +133,65 @@ def hw_condition(tp: TopicPartition, hw: int) -> Condition:
     def confirms(_: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
         return None if own.high_watermark >= hw else f"the high watermark of {tp} is {own.high_watermark}"
 
-    return Condition(f"hw {tp}={hw}", tp.topic, leader_condition(tp).problem, tp, confirms)
+    return Condition(f"hw {tp}={hw}", tp.topic, leader_condition(tp).problem, tp, confirms, by_followers=True)
 
 
 Said = Mapping[int, Mapping[TopicPartition, metadata_pb2.ReplicaDescription] | None]
 """The brokers' reports of their replicas, by broker id; None for one that does not respond."""
 
 
-def contradiction(condition: Condition, part: PartitionInfo, said: Said) -> str | None:
-    """Return the actual state by the brokers' own reports (rule 2); None if they confirm the condition.
+def contradiction(
+    condition: Condition, part: PartitionInfo, said: Said, kafka_brokers: Collection[int] = ()
+) -> str | None:
+    """Return the actual state by the brokers' own reports (rules 2 and 3); None if they confirm the condition.
 
     Args:
         condition: it holds in the brokers' metadata.
         part: the partition in the newest metadata.
         said: the reports of its leader, and of its followers where they matter.
+        kafka_brokers: those that can't be asked.
     """
     tp, leader = part.topic_partition, part.leader_id
     if leader is None:
         return f"{tp} has no leader"
+    if leader in kafka_brokers:
+        wrong = _by_followers(condition, part, said) if condition.by_followers else None
+        return wrong or _followers_wrong(condition, part, leader, said, kafka_brokers)
     if said.get(leader) is None:
         return f"broker {leader} leads {tp} by the brokers' metadata, but does not respond"
     own = (said[leader] or {}).get(tp)
     if own is None or own.role != "leader" or own.leader_epoch != part.leader_epoch:
         return f"broker {leader} leads {tp} by the brokers' metadata, but does not lead it in epoch {part.leader_epoch}"
     wrong = None if condition.confirms is None else condition.confirms(part, own)
-    if wrong is not None or not condition.of_all_replicas:
-        return wrong
-    for broker in part.replicas:
-        if broker == leader:
+    return wrong or _followers_wrong(condition, part, leader, said, kafka_brokers)
+
+
+def _by_followers(condition: Condition, part: PartitionInfo, said: Said) -> str | None:
+    """Return what the followers of a Kafka broker report; None if one confirms the condition (rule 3)."""
+    tp = part.topic_partition
+    reports = [(broker, (replicas or {}).get(tp)) for broker, replicas in said.items()]
+    following = [
+        (broker, one)
+        for broker, one in reports
+        if one is not None and (one.role, one.leader_epoch) == ("follower", part.leader_epoch)
+    ]
+    leads = f"broker {part.leader_id}, an Apache Kafka broker, leads {tp} and can't be asked over gRPC"
+    if not following or condition.confirms is None:
+        return f"{leads}, and no Tidegauge broker follows it"
+    problems = [condition.confirms(part, one) for _, one in following]
+    if None in problems:
+        return None
+    last, _ = max(following, key=lambda one: one[1].high_watermark)
+    return f"{leads}; at its follower {last} {problems[[broker for broker, _ in following].index(last)]}"
+
+
+def _followers_wrong(
+    condition: Condition, part: PartitionInfo, leader: int, said: Said, kafka_brokers: Collection[int]
+) -> str | None:
+    """Return which follower does not confirm that it follows, where that matters."""
+    tp = part.topic_partition
+    for broker in part.replicas if condition.of_all_replicas else ():
+        if broker == leader or broker in kafka_brokers:
             continue
         if said.get(broker) is None:
             return f"broker {broker} is in the ISR of {tp}, but does not respond"
@@ -259,7 +294,7 @@ class Looker:
             problem = condition.problem(view)
             if problem is not None:
                 return problem
-        return await self._contradiction(newest_of(counting, condition.partition), brokers)
+        return await self._contradiction(newest_of(counting, condition.partition), brokers, first.kafka_brokers)
 
     def _counting(self, views: Mapping[int, ClusterInfo]) -> list[ClusterInfo]:
         """Return the views without those that have been behind for long."""
@@ -267,13 +302,19 @@ class Looker:
         self._behind_since = {broker: self._behind_since.get(broker, now) for broker in behind(views)}
         return [view for broker, view in views.items() if now - self._behind_since.get(broker, now) < BEHIND_SECONDS]
 
-    async def _contradiction(self, parts: Sequence[PartitionInfo], brokers: Sequence[BrokerInfo]) -> str | None:
+    async def _contradiction(
+        self, parts: Sequence[PartitionInfo], brokers: Sequence[BrokerInfo], kafka_brokers: Collection[int]
+    ) -> str | None:
         """Ask the brokers that the condition is about (rule 2)."""
         condition = self._condition
         meant = {
             broker
             for part in parts
-            for broker in ([part.leader_id, *part.replicas] if condition.of_all_replicas else [part.leader_id])
+            for broker in (
+                [part.leader_id, *part.replicas]
+                if condition.of_all_replicas or part.leader_id in kafka_brokers
+                else [part.leader_id]
+            )
         }
         topics = sorted({part.topic for part in parts})
         responses = await self._admin.describe_replicas_of([one for one in brokers if one.id in meant], topics)
@@ -283,7 +324,7 @@ class Looker:
             else {TopicPartition(replica.topic, replica.partition): replica for replica in replicas}
             for broker, replicas in responses.items()
         }
-        problems = (contradiction(condition, part, said) for part in parts)
+        problems = (contradiction(condition, part, said, kafka_brokers) for part in parts)
         return next((problem for problem in problems if problem is not None), None)
 
 

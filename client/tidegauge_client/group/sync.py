@@ -14,7 +14,7 @@ from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.consumer import ConsumerArguments
 from tidegauge_client.group.group_consumer import GroupConsumer, GroupMetadata, Offsets
 from tidegauge_client.group.sync_base import GroupConsumerFacade
-from tidegauge_client.metadata import TopicIdentity
+from tidegauge_client.metadata import BrokerInfo, TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord
 from tidegauge_client.sync_base import LoopThread, made_on
 
@@ -121,6 +121,10 @@ class SyncGroupConsumer(GroupConsumerFacade):
     def topic_identity(self, topic: str) -> TopicIdentity:
         """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
         return self._inner.topic_identity(topic)
+
+    def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
+        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        return self._inner.led_by_kafka(topic)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are read."""

@@ -170,13 +170,21 @@ def _what_stays(
 def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
     """Return what ``up`` and ``status`` show: a line per process, and where things lie."""
     zookeeper, controller = status_now["zookeeper"], status_now["controller"]
+    kafkas = {one["id"]: one["address"] for one in status_now["kafka_brokers"]}
     lines = [f"ZooKeeper  {zookeeper['address']}  {zookeeper['state']}{_process(zookeeper['pid'])}"]
     for broker in status_now["brokers"]:
         mark = "  controller" if broker["id"] == controller["broker"] else ""
+        if broker["id"] in kafkas:
+            mark = f"; Apache Kafka has its id, at {kafkas[broker['id']]}{mark}"
         lines.append(f"Broker {broker['id']}   {broker['address']}  {broker['state']}{_process(broker['pid'])}{mark}")
+    known = {broker["id"] for broker in status_now["brokers"]}
+    for broker_id, address in kafkas.items():
+        if broker_id not in known:
+            mark = "  controller" if broker_id == controller["broker"] else ""
+            lines.append(f"Broker {broker_id}   {address}  Apache Kafka, not started by `tidegauge up`{mark}")
     if controller["broker"] is None:
         lines.append("There is no active controller")
-    elif controller["broker"] not in {broker["id"] for broker in status_now["brokers"]}:
+    elif controller["broker"] not in {*known, *kafkas}:
         lines.append(f"The controller is broker {controller['broker']}, which `tidegauge up` did not start")
     if status_now["kafka_bootstrap_servers"]:
         lines.append(f"Kafka clients use {status_now['kafka_bootstrap_servers']}")

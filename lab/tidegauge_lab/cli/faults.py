@@ -106,9 +106,13 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
             {"action": kind.name, "role": None if role is None else str(role), "processes": _as_json(kind, outcomes)}
         )
         return
+    unchanged = [one for one in outcomes if not one.changed and one.state is ProcessState.DOWN]
+    kafkas = cluster.kafka_brokers() if unchanged else {}
     for outcome in outcomes:
         if not outcome.changed:
-            say(f"{_subject(outcome)} is {outcome.state.value} already")
+            kafka = kafkas.get(outcome.target) if isinstance(outcome.target, int) else None
+            instead = "" if kafka is None else f"; Apache Kafka has its id, at {kafka}, and is left alone"
+            say(f"{_subject(outcome)} is {outcome.state.value} already{instead}")
             continue
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
         click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")

@@ -18,9 +18,12 @@ from tidegauge.faults.table import ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
-from tidegauge_lab.cli.switching import each, means_directory, with_switches
+from tidegauge_lab.cli.switching import each, kafka_brokers_of, means_directory, with_switches
 from tidegauge_lab.local import noted_faults
 from tidegauge_lab.switches import BrokerSwitches, Fault, RuleInForce, Switches
+
+InForce = dict[int, tuple[BrokerSwitches, list[RuleInForce]]]
+"""What is in force, by broker."""
 
 isolate = fault_verb(ISOLATE)
 
@@ -76,10 +79,12 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         _clear(output, directory, bootstrap_server)
         return
 
-    async def look(switches: Switches) -> tuple[list[int], dict[int, tuple[BrokerSwitches, list[RuleInForce]]]]:
-        return switches.broker_ids, await each(switches, lambda broker_id: _look(switches, broker_id))
+    async def look(switches: Switches) -> tuple[list[int], InForce, dict[int, str]]:
+        found = await each(switches, lambda broker_id: _look(switches, broker_id))
+        kafkas = {} if len(found) == len(switches.broker_ids) else await kafka_brokers_of(switches)
+        return switches.broker_ids, found, kafkas
 
-    asked, found = with_switches(directory, bootstrap_server, look)
+    asked, found, kafkas = with_switches(directory, bootstrap_server, look)
     if output == "json":
         print_json({"brokers": [_switches_as_json(broker_id, found.get(broker_id)) for broker_id in asked]})
         return
@@ -87,7 +92,9 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
     for line in lines:
         click.echo(line)
     for broker_id in asked:
-        if broker_id not in found:
+        if broker_id in kafkas:
+            say(f"Broker {broker_id} at {kafkas[broker_id]} is an Apache Kafka broker: the lab is not inside it")
+        elif broker_id not in found:
             say(f"Broker {broker_id} does not respond: it is down, paused or out of reach")
     if not lines:
         say("Nothing is in force")

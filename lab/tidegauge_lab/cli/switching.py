@@ -21,8 +21,9 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import BROKERS_BY_ADDRESS, load_cluster_file
-from tidegauge_lab.observation import Observer
+from tidegauge_lab.observation import Observer, kafka_brokers
 from tidegauge_lab.switches import Switches
+from tidegauge_lab.switches.wire import BrokerSilentError
 
 Result = TypeVar("Result")
 
@@ -38,9 +39,33 @@ def with_switches(
 
     async def do() -> Result:
         async with Switches(*await _addresses(directory, bootstrap_server)) as switches:
-            return await action(switches)
+            try:
+                return await action(switches)
+            except BrokerSilentError as silent:
+                address = (await kafka_brokers_of(switches)).get(silent.broker_id)
+                raise silent if address is None else kafkas(silent.broker_id, address) from None
 
     return asyncio.run(do())
+
+
+async def kafka_brokers_of(switches: Switches) -> dict[int, str]:
+    """Return the Apache Kafka brokers that the others name, by id, with their addresses for Kafka clients."""
+    channels = Channels(switches.security)
+    try:
+        observer = Observer(switches.addresses, channels, None)
+        said = await asyncio.gather(*(observer.metadata(broker_id, []) for broker_id in switches.broker_ids))
+    finally:
+        await channels.close()
+    return kafka_brokers({one: view for one, view in zip(switches.broker_ids, said, strict=True) if view is not None})
+
+
+def kafkas(broker_id: int, address: str) -> TidegaugeError:
+    """Return the error for what the lab can't do: its switches are inside Tidegauge's brokers."""
+    return TidegaugeError(
+        ErrorCode.LISTENER_NOT_FOUND,
+        f"broker {broker_id} at {address} is an Apache Kafka broker: the lab's faults, holds and inner views are in "
+        "Tidegauge's brokers only. What it sends to them can be held, delayed or isolated there",
+    )
 
 
 def means_directory(bootstrap_server: str | None) -> bool:

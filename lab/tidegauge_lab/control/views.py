@@ -30,15 +30,20 @@ def cluster_view(status: Mapping[str, Any], views: Mapping[int, Observation]) ->
         "kafka_bootstrap_servers": status["kafka_bootstrap_servers"],
         "controller": {"id": controller["broker"], "epoch": controller["epoch"]},
         "zookeeper": status["zookeeper"],
+        "kafka_brokers": status["kafka_brokers"],
         "brokers": [{key: value for key, value in one.items() if key != "dir"} for one in status["brokers"]],
     }
 
 
 def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str:
+    kafkas = {one["id"] for one in status["kafka_brokers"]}
     for broker in status["brokers"]:
-        if broker["state"] != "up":
+        if broker["state"] != "up" and broker["id"] not in kafkas:
             return f"broker {broker['id']} is {broker['state']}"
-    return readiness.lacks(views, [broker["id"] for broker in status["brokers"]])
+    ours = [broker["id"] for broker in status["brokers"] if broker["state"] == "up"]
+    return readiness.lacks(views, ours) or next(
+        (f"broker {one} does not see broker {two} yet" for one in ours for two in kafkas - views[one].broker_ids), ""
+    )
 
 
 def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict[str, Any] | None:

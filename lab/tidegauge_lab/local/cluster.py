@@ -42,7 +42,7 @@ from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
-from tidegauge_lab.observation import BlockingObserver, Observation, controller_of
+from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
 UP_LIMIT_SECONDS = 120.0
 LOCK_LIMIT_SECONDS = 90.0
@@ -196,7 +196,9 @@ class LocalCluster:
         states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
-        controller = controller_of(self._views(up), alive, [broker.id for broker in self.file.brokers])
+        views = self._views(up)
+        kafkas = kafka_brokers(metadata_in(views))
+        controller = controller_of(views, alive, [broker.id for broker in self.file.brokers], kafkas)
         return {
             "bootstrap_servers": ",".join(self.bootstrap_servers),
             "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),
@@ -213,8 +215,13 @@ class LocalCluster:
                 }
                 for broker in sorted(self.file.brokers, key=lambda broker: broker.id)
             ],
+            "kafka_brokers": [{"id": broker_id, "address": address} for broker_id, address in sorted(kafkas.items())],
             "control": control_server.url_of(self.directory),
         }
+
+    def kafka_brokers(self) -> dict[int, str]:
+        """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
+        return kafka_brokers(metadata_in(self._views(self._up_ids())))
 
     def snapshot(self, name: str) -> None:
         """Copy the data of brokers and ZooKeeper under a name; the cluster stops in order for it, and is up afterwards.
@@ -346,15 +353,24 @@ class LocalCluster:
             fits: of several followers the first in this state is meant, if there is one.
 
         Raises:
-            TidegaugeError: no broker has it.
+            TidegaugeError: no broker has it, or an Apache Kafka broker, whose process is not the lab's.
         """
-        partition = role.partition
         views = self._views(self._up_ids(), role.topics)
+        found = self._resolved(role, fits, views)
+        kafkas = kafka_brokers(metadata_in(views))
+        if found in kafkas:
+            raise roles.not_ours(found, kafkas[found], role)
+        return found
+
+    def _resolved(self, role: Role, fits: ProcessState | None, views: Mapping[int, Observation]) -> int:
+        partition = role.partition
         if role.of is not None:
             return roles.coordinator_of((one.metadata for one in views.values() if one.metadata is not None), role.of)
         if role.kind is RoleKind.CONTROLLER or partition is None:
             alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
-            return roles.require_controller(controller_of(views, alive).broker)
+            return roles.require_controller(
+                controller_of(views, alive, kafkas=kafka_brokers(metadata_in(views))).broker
+            )
         view = roles.partition_view((view.metadata for view in views.values() if view.metadata is not None), partition)
         if role.kind is RoleKind.LEADER:
             return roles.leader_of(view, partition)

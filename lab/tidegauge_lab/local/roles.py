@@ -179,6 +179,16 @@ def read_coordinated(text: str) -> Coordinated:
     return Coordinated(COORDINATED[word], key)
 
 
+def not_ours(broker_id: int, address: str, role: Role | None = None) -> TidegaugeError:
+    """Return the error for a process that is an Apache Kafka broker's, which the lab did not start."""
+    subject = "" if role is None else f"{role} is "
+    return TidegaugeError(
+        ErrorCode.LISTENER_NOT_FOUND,
+        f"{subject}broker {broker_id} at {address}, an Apache Kafka broker, which `tidegauge up` did not start and "
+        "leaves alone; nothing was done",
+    )
+
+
 def require_controller(broker_id: int | None) -> int:
     """Return the controller.
 

@@ -124,6 +124,18 @@ def _describe_response(response: lab_pb2.StepFetchResponse) -> str:
     return f"{records}, high watermark {result.high_watermark}"
 
 
+class BrokerSilentError(TidegaugeError):
+    """BROKER_NOT_AVAILABLE: a broker does not respond.
+
+    Attributes:
+        broker_id: the broker.
+    """
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not respond: is it down or paused?")
+
+
 def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeError:
     """Return the error that a failed call of the Lab service stands for."""
     code, text = problem.code(), problem.details() or ""
@@ -136,7 +148,5 @@ def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeErro
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} did not respond in time")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return TidegaugeError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not respond: is it down or paused?"
-        )
+        return BrokerSilentError(broker_id)
     return TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id}: {code.name}: {text}")

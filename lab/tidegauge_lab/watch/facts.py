@@ -15,7 +15,8 @@ class BrokerFacts:
 
     Attributes:
         address: ``host:port``.
-        state: of its process: ``up``, ``paused``, ``down``; ``unknown`` where the process is not ours to look at.
+        state: of its process: ``up``, ``paused``, ``down``; ``unknown`` where the process is not ours to look at;
+            ``kafka``: an Apache Kafka broker, which is registered and can't be asked.
         pid: while there is a process of ours.
         metadata: its metadata cache; None when it did not respond.
         replicas: what it holds, as it said last; None when it has never responded.

@@ -20,7 +20,7 @@ from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.observation import Observation, Observer
+from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
 from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
@@ -28,6 +28,8 @@ from tidegauge_lab.watch.sessions import Sessions
 from tidegauge_lab.watch.view import status_view
 
 _NO_RESPONSE = Observation()
+KAFKA = "kafka"
+"""The state of an Apache Kafka broker."""
 
 
 class Source(Protocol):
@@ -98,11 +100,14 @@ class LabSource:
                 self._last_said[broker_id] = response.replicas
             if response.groups is not None:
                 self._last_groups[broker_id] = response.groups
-        silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP}
+        kafkas = kafka_brokers(metadata_in(responses))
+        silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP} - kafkas.keys()
         left_ms = self._silence.left_ms(silent, time.monotonic(), session_timeout_ms(file.settings, file.profile))
         brokers = [
             broker_facts(
-                BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
+                BrokerFacts(broker.id, kafkas[broker.id], KAFKA)
+                if broker.id in kafkas and states[broker.id] is ProcessState.DOWN
+                else BrokerFacts(broker.id, broker.address, states[broker.id].value, processes[broker.id].pid),
                 responses.get(broker.id, _NO_RESPONSE),
                 last_said=self._last_said.get(broker.id),
                 last_groups=self._last_groups.get(broker.id),
@@ -112,6 +117,8 @@ class LabSource:
             )
             for broker in sorted(file.brokers, key=lambda broker: broker.id)
         ]
+        others = kafkas.keys() - states.keys()
+        brokers += [BrokerFacts(one, kafkas[one], KAFKA, session=owners.get(one)) for one in sorted(others)]
         return Facts(str(self.directory), brokers, zookeeper, switchable=True)
 
     async def _observer_of(self, file: ClusterFile) -> Observer:
@@ -195,9 +202,10 @@ class RemoteSource:
                 last_said=self._last_said.get(broker_id),
                 last_groups=self._last_groups.get(broker_id),
             )
-            for broker_id in sorted(merged)
+            for broker_id in sorted(merged.keys() - known.kafka_brokers.keys())
         ]
-        return Facts(name, brokers)
+        kafkas = [BrokerFacts(one.id, one.address, KAFKA) for one in known.kafka_brokers.values()]
+        return Facts(name, sorted([*brokers, *kafkas], key=lambda one: one.id))
 
     async def new_events(self) -> list[dict[str, Any]]:
         """None: a broker's event log is a file of its own machine."""

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidegauge/v1/metadata.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"X\n\x0fMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\x12!\n\x19\x61llow_auto_topic_creation\x18\x03 \x01(\x08\"\xca\x01\n\x10MetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12-\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\x12+\n\x06topics\x18\x04 \x03(\x0b\x32\x1b.tidegauge.v1.TopicMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x05 \x01(\x05\x42\x10\n\x0e_controller_id\"\xa3\x01\n\rTopicMetadata\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x10\n\x08topic_id\x18\x04 \x01(\t\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.tidegauge.v1.PartitionMetadata\"\x90\x02\n\x11PartitionMetadata\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\tleader_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x19\n\x11removing_replicas\x18\n \x03(\x05\x42\x0c\n\n_leader_id\")\n\x17\x44\x65scribeReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"a\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x08replicas\x18\x02 \x03(\x0b\x32 .tidegauge.v1.ReplicaDescription\"\x9e\x04\n\x12ReplicaDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12(\n\x06\x65pochs\x18\t \x03(\x0b\x32\x18.tidegauge.v1.EpochEntry\x12\x34\n\x0fremote_replicas\x18\n \x03(\x0b\x32\x1b.tidegauge.v1.RemoteReplica\x12\x0b\n\x03isr\x18\x0b \x03(\x05\x12\x13\n\x0bmaximal_isr\x18\x0c \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\r \x01(\x05\x12\x12\n\nsize_bytes\x18\x0e \x01(\x03\x12&\n\x19leader_epoch_start_offset\x18\x0f \x01(\x03H\x02\x88\x01\x01\x12\x0f\n\x07log_dir\x18\x10 \x01(\t\x12\x1f\n\x12last_stable_offset\x18\x11 \x01(\x03H\x03\x88\x01\x01\x42\x0f\n\r_leader_epochB\x0c\n\n_leader_idB\x1c\n\x1a_leader_epoch_start_offsetB\x15\n\x13_last_stable_offset\"8\n\nEpochEntry\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\xba\x01\n\rRemoteReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x1b\n\x0elog_end_offset\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x63\x61ught_up_ago_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x04 \x01(\x03H\x02\x88\x01\x01\x42\x11\n\x0f_log_end_offsetB\x13\n\x11_caught_up_ago_msB\x13\n\x11_log_start_offsetb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidegauge/v1/metadata.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"X\n\x0fMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\x12!\n\x19\x61llow_auto_topic_creation\x18\x03 \x01(\x08\"\x8a\x02\n\x10MetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12-\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpoint\x12+\n\x06topics\x18\x04 \x03(\x0b\x32\x1b.tidegauge.v1.TopicMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x05 \x01(\x05\x12>\n\x18\x62rokers_without_listener\x18\x06 \x03(\x0b\x32\x1c.tidegauge.v1.BrokerEndpointB\x10\n\x0e_controller_id\"\xa3\x01\n\rTopicMetadata\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x10\n\x08topic_id\x18\x04 \x01(\t\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.tidegauge.v1.PartitionMetadata\"\x90\x02\n\x11PartitionMetadata\x12&\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x17.tidegauge.v1.ErrorCode\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\tleader_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x19\n\x11removing_replicas\x18\n \x03(\x05\x42\x0c\n\n_leader_id\")\n\x17\x44\x65scribeReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"a\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x32\n\x08replicas\x18\x02 \x03(\x0b\x32 .tidegauge.v1.ReplicaDescription\"\x9e\x04\n\x12ReplicaDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x16\n\x0elog_end_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12(\n\x06\x65pochs\x18\t \x03(\x0b\x32\x18.tidegauge.v1.EpochEntry\x12\x34\n\x0fremote_replicas\x18\n \x03(\x0b\x32\x1b.tidegauge.v1.RemoteReplica\x12\x0b\n\x03isr\x18\x0b \x03(\x05\x12\x13\n\x0bmaximal_isr\x18\x0c \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\r \x01(\x05\x12\x12\n\nsize_bytes\x18\x0e \x01(\x03\x12&\n\x19leader_epoch_start_offset\x18\x0f \x01(\x03H\x02\x88\x01\x01\x12\x0f\n\x07log_dir\x18\x10 \x01(\t\x12\x1f\n\x12last_stable_offset\x18\x11 \x01(\x03H\x03\x88\x01\x01\x42\x0f\n\r_leader_epochB\x0c\n\n_leader_idB\x1c\n\x1a_leader_epoch_start_offsetB\x15\n\x13_last_stable_offset\"8\n\nEpochEntry\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\xba\x01\n\rRemoteReplica\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x1b\n\x0elog_end_offset\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x10\x63\x61ught_up_ago_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1d\n\x10log_start_offset\x18\x04 \x01(\x03H\x02\x88\x01\x01\x42\x11\n\x0f_log_end_offsetB\x13\n\x11_caught_up_ago_msB\x13\n\x11_log_start_offsetb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,19 +35,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_METADATAREQUEST']._serialized_start=72
   _globals['_METADATAREQUEST']._serialized_end=160
   _globals['_METADATARESPONSE']._serialized_start=163
-  _globals['_METADATARESPONSE']._serialized_end=365
-  _globals['_TOPICMETADATA']._serialized_start=368
-  _globals['_TOPICMETADATA']._serialized_end=531
-  _globals['_PARTITIONMETADATA']._serialized_start=534
-  _globals['_PARTITIONMETADATA']._serialized_end=806
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=808
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=849
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=851
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=948
-  _globals['_REPLICADESCRIPTION']._serialized_start=951
-  _globals['_REPLICADESCRIPTION']._serialized_end=1493
-  _globals['_EPOCHENTRY']._serialized_start=1495
-  _globals['_EPOCHENTRY']._serialized_end=1551
-  _globals['_REMOTEREPLICA']._serialized_start=1554
-  _globals['_REMOTEREPLICA']._serialized_end=1740
+  _globals['_METADATARESPONSE']._serialized_end=429
+  _globals['_TOPICMETADATA']._serialized_start=432
+  _globals['_TOPICMETADATA']._serialized_end=595
+  _globals['_PARTITIONMETADATA']._serialized_start=598
+  _globals['_PARTITIONMETADATA']._serialized_end=870
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=872
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=913
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=915
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=1012
+  _globals['_REPLICADESCRIPTION']._serialized_start=1015
+  _globals['_REPLICADESCRIPTION']._serialized_end=1557
+  _globals['_EPOCHENTRY']._serialized_start=1559
+  _globals['_EPOCHENTRY']._serialized_end=1615
+  _globals['_REMOTEREPLICA']._serialized_start=1618
+  _globals['_REMOTEREPLICA']._serialized_end=1804
 # @@protoc_insertion_point(module_scope)

@@ -52,6 +52,7 @@ class MetadataResponse(google.protobuf.message.Message):
     BROKERS_FIELD_NUMBER: builtins.int
     TOPICS_FIELD_NUMBER: builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: builtins.int
+    BROKERS_WITHOUT_LISTENER_FIELD_NUMBER: builtins.int
     cluster_id: builtins.str
     """The cluster's id, 22 characters."""
     controller_id: builtins.int
@@ -66,6 +67,12 @@ class MetadataResponse(google.protobuf.message.Message):
     def topics(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TopicMetadata]:
         """Topics, by name."""
 
+    @property
+    def brokers_without_listener(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tidegauge.v1.common_pb2.BrokerEndpoint]:
+        """Live brokers without the listener of this request, by id, with their addresses on the listener that brokers use
+        among themselves. Over gRPC they are Apache Kafka's: each Tidegauge broker has a gRPC listener.
+        """
+
     def __init__(
         self,
         *,
@@ -74,9 +81,10 @@ class MetadataResponse(google.protobuf.message.Message):
         brokers: collections.abc.Iterable[tidegauge.v1.common_pb2.BrokerEndpoint] | None = ...,
         topics: collections.abc.Iterable[global___TopicMetadata] | None = ...,
         controller_epoch: builtins.int = ...,
+        brokers_without_listener: collections.abc.Iterable[tidegauge.v1.common_pb2.BrokerEndpoint] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_controller_id", b"_controller_id", "controller_id", b"controller_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_controller_id", b"_controller_id", "brokers", b"brokers", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "topics", b"topics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_controller_id", b"_controller_id", "brokers", b"brokers", "brokers_without_listener", b"brokers_without_listener", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "topics", b"topics"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_controller_id", b"_controller_id"]) -> typing.Literal["controller_id"] | None: ...
 
 global___MetadataResponse = MetadataResponse
@@ -134,11 +142,11 @@ class PartitionMetadata(google.protobuf.message.Message):
     ADDING_REPLICAS_FIELD_NUMBER: builtins.int
     REMOVING_REPLICAS_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
-    """LEADER_NOT_AVAILABLE or none."""
+    """LEADER_NOT_AVAILABLE: no leader is alive; LISTENER_NOT_FOUND: the leader is one of brokers_without_listener; or none."""
     partition: builtins.int
     """Partition index."""
     leader_id: builtins.int
-    """Broker id of the leader; absent when there is none or it is not alive."""
+    """Broker id of the leader, with or without the listener; absent when there is none or it is not alive."""
     leader_epoch: builtins.int
     """The leader epoch."""
     partition_epoch: builtins.int

@@ -43,6 +43,7 @@ class FakeAdmin:
         self.ids = {one.transactional_id: one for one in ids}
         self.problem: TidegaugeError | None = None
         self.when_asked: Any = None
+        self.state_leader = 1
 
     async def describe_producers(self, at: TopicPartition, **_: object) -> list[ProducerDescription]:
         return self.producers[at]
@@ -57,6 +58,14 @@ class FakeAdmin:
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         return self.ids[transactional_id]
+
+    async def metadata(self, topics: list[str]) -> ClusterInfo:
+        part = PartitionInfo(topics[0], 0, self.state_leader, 0, (1, 2), (1, 2))
+        brokers = {1: BrokerInfo(1, "127.0.0.1", 19093)}
+        kafkas = {2: BrokerInfo(2, "127.0.0.1", 9094)}
+        return ClusterInfo(
+            brokers=brokers, topics={topics[0]: TopicInfo(topics[0], "id", {0: part})}, kafka_brokers=kafkas
+        )
 
     async def describe_broker_settings(self, _: int) -> list[Any]:
         return [SimpleNamespace(name="transaction.abort.timed.out.transaction.cleanup.interval.ms", value="500")]
@@ -78,6 +87,16 @@ def test_a_candidate_has_been_silent_for_longer_than_the_largest_timeout() -> No
     one = OpenTransaction(A, producer(1, last_ms=1_000))
     assert candidates([one], now_ms=1_900, longer_than_ms=900) == []
     assert candidates([one], now_ms=1_901, longer_than_ms=900) == [one]
+
+
+async def test_nothing_is_called_hanging_that_a_kafka_broker_may_coordinate() -> None:
+    """Its transactional ids are in no list over gRPC: whether it knows a producer is unknown, not false."""
+    admin = FakeAdmin({}, known(1, A))
+    admin.state_leader = 2
+    with pytest.raises(TidegaugeError, match="whether a coordinator knows producer 3 is unknown: Broker 2") as refused:
+        await coordinated(admin.as_admin(), {1, 3})
+    assert refused.value.code is ErrorCode.LISTENER_NOT_FOUND
+    assert await coordinated(admin.as_admin(), {1}) == {1: known(1, A)}
 
 
 async def test_only_open_transactions_are_asked_about() -> None:

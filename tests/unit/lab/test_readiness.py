@@ -63,3 +63,10 @@ def test_without_responses_nothing_is_known() -> None:
     assert controller_of({}, {0}) == ControllerView(None, None)
     assert controller_of({0: SILENT}, {0}) == ControllerView(None, None)
     assert controller_of({0: replace(SILENT, controller_epoch=3)}, {0}) == ControllerView(None, 3)
+
+
+def test_a_kafka_broker_with_the_id_of_a_member_is_the_controller() -> None:
+    """A rolling swap on the same ids: the process of that id is dead, and Apache Kafka is registered in its place."""
+    views = {1: Says(controller_id=0), 2: Says(controller_id=0)}
+    assert controller_of(views, {1, 2}, [0, 1, 2]) == ControllerView(None, 1)
+    assert controller_of(views, {1, 2}, [0, 1, 2], kafkas={0}) == ControllerView(0, 1)

@@ -6,7 +6,7 @@ from tidegauge.control import NO_LEADER, Endpoint, PartitionState, UpdateMetadat
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.service.cluster_view import endpoints_through, partition_view
+from tidegauge_broker.server.service.cluster_view import Unreachable, endpoints_through, partition_view
 
 INSIDE, OUTSIDE = Listener("INSIDE", "10.0.0.1", 9092), Listener("OUTSIDE", "example.org", 9093)
 
@@ -43,3 +43,15 @@ def test_a_leader_that_cannot_be_reached_is_not_named() -> None:
 def test_offline_replicas_are_those_of_dead_brokers_and_of_failed_directories_in_order() -> None:
     assert partition_view(entry(1, offline=(2,)), {1, 2}).offline_replicas == [2, 3]
     assert partition_view(entry(1), {1, 2, 3}).offline_replicas == []
+
+
+def test_over_grpc_a_leader_without_the_listener_is_named_with_its_error() -> None:
+    """A client of gRPC must not take an Apache Kafka broker for dead: KIP-226's error, and the leader beside it."""
+    view = partition_view(entry(1), {2}, {1, 2}, Unreachable.ALIVE)
+    assert (view.error, view.leader, view.offline_replicas) == (ErrorCode.LISTENER_NOT_FOUND, 1, [3])
+    hidden = partition_view(entry(1), {2}, {1, 2}, Unreachable.ERROR)
+    assert (hidden.error, hidden.leader, hidden.offline_replicas) == (ErrorCode.LISTENER_NOT_FOUND, None, [1, 3])
+    old = partition_view(entry(1), {2}, {1, 2}, Unreachable.DEAD)
+    assert (old.error, old.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
+    dead = partition_view(entry(3), {2}, {1, 2}, Unreachable.ALIVE)
+    assert (dead.error, dead.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)

@@ -71,7 +71,12 @@ class GrpcLinks:
         """
         address = self._address_of(leader)
         if address is None:
-            raise RoundFailed(ErrorCode.BROKER_NOT_AVAILABLE, f"leader {leader} is not among the live brokers")
+            # It is dead; or Apache Kafka's, and a follower of it is stepped, which goes over gRPC.
+            raise RoundFailed(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"leader {leader} is not among the live brokers that have a gRPC listener; an Apache Kafka broker has "
+                "none, and its followers can be held, and not stepped",
+            )
         return address
 
     def epoch_request(self, chosen: EpochRound) -> offsets_pb2.OffsetsForLeaderEpochRequest:

@@ -48,7 +48,13 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.replica_manager import LogDirectoryView, ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, endpoints_through, partition_view
+from tidegauge_broker.server.service.cluster_view import (
+    ClusterView,
+    TopicView,
+    Unreachable,
+    endpoints_through,
+    partition_view,
+)
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.middleware import Middleware, Responded, to_all, wrap
@@ -302,7 +308,7 @@ class BrokerService:
         topics: Collection[str] | None,
         *,
         may_create: bool,
-        names_missing_listeners: bool = False,
+        unreachable: Unreachable = Unreachable.DEAD,
     ) -> ClusterView:
         """Return this broker's metadata cache as the caller's listener shows it.
 
@@ -311,7 +317,7 @@ class BrokerService:
             topics: by name; None: all.
             may_create: an unknown topic is created in the background if the broker allows it too
                 (``auto.create.topics.enable``); it has LEADER_NOT_AVAILABLE then.
-            names_missing_listeners: whether the caller knows the error LISTENER_NOT_FOUND.
+            unreachable: how live brokers without the caller's listener are shown.
         """
         creates = may_create and self.settings.flag("auto.create.topics.enable")
         created: set[str] = set()
@@ -319,7 +325,8 @@ class BrokerService:
             if not self._metadata.knows_topic(name) and topic_name_problem(name) is None:
                 self._create_topic(name)
                 created.add(name)
-        brokers = endpoints_through(caller.listener, self._metadata.endpoints())
+        endpoints = list(self._metadata.endpoints())
+        brokers = endpoints_through(caller.listener, endpoints)
         live = {endpoint.broker_id for endpoint in brokers}
         controller_id = self._controller.active_controller_id
         return ClusterView(
@@ -330,16 +337,18 @@ class BrokerService:
             [
                 TopicView(name, ErrorCode.LEADER_NOT_AVAILABLE, "The topic is being created.")
                 if name in created
-                else self._topic(name, live, self._metadata.live_brokers() if names_missing_listeners else ())
+                else self._topic(name, live, unreachable)
                 for name in (self._metadata.topics() if topics is None else topics)
             ],
+            [one for one in endpoints if one.broker_id not in live] if unreachable is Unreachable.ALIVE else (),
         )
 
-    def _topic(self, name: str, live: Collection[int], registered: Collection[int]) -> TopicView:
+    def _topic(self, name: str, live: Collection[int], unreachable: Unreachable) -> TopicView:
         entries = list(self._metadata.partitions(name).values())
         if entries:
             topic_id = entries[0].state.topic_id
-            views = [partition_view(entry, live, registered) for entry in entries]
+            registered = self._metadata.live_brokers()
+            views = [partition_view(entry, live, registered, unreachable) for entry in entries]
             return TopicView(name, topic_id=topic_id, partitions=views)
         problem = topic_name_problem(name)
         if problem is not None:

@@ -5,6 +5,8 @@ Rules:
        reached through it and counts as dead in the response: what it leads has no leader, its replicas are offline.
     2. A partition whose leader is dead or unknown has the error LEADER_NOT_AVAILABLE and no leader. One whose leader is
        alive and lacks the listener has LISTENER_NOT_FOUND, where the caller knows that error (KIP-226).
+    3. Over gRPC a broker without the listener is named as alive and as the leader, with rule 2's error: a client can't
+       reach it, and must not take it for dead. Kafka's protocol has no field for that.
 
 Source: ZkMetadataCache.getPartitionMetadata, getAliveEndpoint and maybeFilterAliveReplicas.
 """
@@ -13,9 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tidegauge.control import Endpoint, UpdateMetadataPartition
 from tidegauge.errors import ErrorCode
+
+
+class Unreachable(Enum):
+    """How a caller is shown a live broker that lacks the caller's listener."""
+
+    DEAD = auto()
+    """As a dead one (rule 1)."""
+    ERROR = auto()
+    """Likewise, but the error is LISTENER_NOT_FOUND (rule 2)."""
+    ALIVE = auto()
+    """By its id, with that error (rule 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +37,7 @@ class PartitionView:
     """One partition in a metadata response.
 
     Attributes:
-        leader: None while no live leader is known.
+        leader: None while no live leader is known, or none that is shown.
         offline_replicas: those on dead brokers and those whose log directory failed, in ascending order.
     """
 
@@ -56,6 +70,7 @@ class ClusterView:
 
     Attributes:
         brokers: those that can be reached through the caller's listener, with their addresses on it.
+        without_listener: live brokers that can't be, with their addresses among brokers; where they are shown (rule 3).
     """
 
     cluster_id: str
@@ -63,6 +78,7 @@ class ClusterView:
     controller_epoch: int
     brokers: Sequence[Endpoint]
     topics: Sequence[TopicView] = field(default_factory=list)
+    without_listener: Sequence[Endpoint] = ()
 
 
 def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoint]:
@@ -71,27 +87,33 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
 
 
 def partition_view(
-    entry: UpdateMetadataPartition, live: Collection[int], registered: Collection[int] = ()
+    entry: UpdateMetadataPartition,
+    live: Collection[int],
+    registered: Collection[int] = (),
+    unreachable: Unreachable = Unreachable.DEAD,
 ) -> PartitionView:
-    """Return a client's view of a partition; rule 2.
+    """Return a client's view of a partition; rules 2 and 3.
 
     Args:
         entry: what the controller sent.
         live: ids of the brokers that the client can reach.
-        registered: ids of all brokers that are alive; empty where the caller does not know LISTENER_NOT_FOUND.
+        registered: ids of all brokers that are alive.
+        unreachable: how those without the listener are shown.
     """
     state = entry.state
     is_led = state.leader in live
-    lacks_listener = not is_led and state.leader in registered
+    lacks_listener = not is_led and state.leader in registered and unreachable is not Unreachable.DEAD
     error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+    is_named = is_led or (lacks_listener and unreachable is Unreachable.ALIVE)
+    alive = {*live, *registered} if unreachable is Unreachable.ALIVE else live
     return PartitionView(
         partition=state.topic_partition.partition,
         error=ErrorCode.NONE if is_led else error,
-        leader=state.leader if is_led else None,
+        leader=state.leader if is_named else None,
         leader_epoch=state.leader_epoch,
         replicas=state.replicas,
         isr=state.isr,
-        offline_replicas=sorted({*entry.offline_replicas, *(one for one in state.replicas if one not in live)}),
+        offline_replicas=sorted({*entry.offline_replicas, *(one for one in state.replicas if one not in alive)}),
         partition_epoch=state.partition_epoch,
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,

@@ -122,6 +122,16 @@ class GroupService:
         endpoint = None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
         return None if endpoint is None else endpoint.through(caller.listener)
 
+    def coordinator_without_listener(self, caller: Caller, key_type: int, key: str) -> Endpoint | None:
+        """Return the coordinator that is alive and has no listener of the caller's; None: there is no such one.
+
+        Over gRPC it is an Apache Kafka broker: requests can't be forwarded to it, and waiting does not help.
+        """
+        of = self if key_type == KeyType.GROUP else self._transactions
+        leader = self._metadata.leader_of(of.partition_of(key))
+        endpoint = None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
+        return endpoint if endpoint is not None and endpoint.through(caller.listener) is None else None
+
     def other_brokers(self, broker_id: int) -> list[Endpoint]:
         """Return the live brokers but one, at the addresses where brokers reach them over gRPC."""
         others = [one.broker_id for one in self._metadata.endpoints() if one.broker_id != broker_id]

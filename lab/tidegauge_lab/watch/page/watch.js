@@ -133,8 +133,9 @@ function drawCard(card, state, place, switchable) {
   mark(card.stop, "aria-label", `${card.stop.textContent} ${card.title}`);
   write(card.pause, texts(card.pauses()));
   mark(card.pause, "aria-label", `${card.pause.textContent} ${card.title}`);
-  able(card.kill, state !== "down");
-  able(card.pause, state !== "down");
+  able(card.kill, state !== "down" && state !== "kafka");
+  able(card.pause, state !== "down" && state !== "kafka");
+  able(card.stop, state !== "kafka");
 }
 
 function drawBroker(broker) {
@@ -150,7 +151,8 @@ function drawBroker(broker) {
   show(card.badge, broker.controller);
   show(card.session, view.switchable);
   write(card.session, `ZooKeeper: ${broker.sessionText}`);
-  const silent = broker.state === "up" && !broker.answers ? "; does not respond" : "";
+  const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
+  const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
   write(card.leads, `leads ${broker.leads} of its ${broker.replicas} partitions${silent}`);
   const held = broker.held ? [`${broker.held} held`] : [];
   write(card.faults, [...broker.faults, ...held].join("; "));

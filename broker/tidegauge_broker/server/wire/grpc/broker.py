@@ -14,7 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLookup, ProduceResult, RecordsToDelete
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView
+from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, Unreachable
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.grpc import convert
@@ -128,7 +128,10 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         """Return this broker's metadata cache."""
         topics = None if request.all_topics else list(request.topics)
         caller = caller_of(context, self._listener)
-        return _to_metadata(self._service.metadata(caller, topics, may_create=request.allow_auto_topic_creation))
+        may_create = request.allow_auto_topic_creation
+        return _to_metadata(
+            self._service.metadata(caller, topics, may_create=may_create, unreachable=Unreachable.ALIVE)
+        )
 
     async def DescribeReplicas(
         self, request: metadata_pb2.DescribeReplicasRequest, context: Context
@@ -179,6 +182,7 @@ def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
         controller_epoch=view.controller_epoch,
         brokers=[wire.to_endpoint(endpoint) for endpoint in view.brokers],
         topics=[_to_topic(topic) for topic in view.topics],
+        brokers_without_listener=[wire.to_endpoint(endpoint) for endpoint in view.without_listener],
     )
 
 

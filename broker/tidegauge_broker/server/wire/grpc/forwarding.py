@@ -12,8 +12,8 @@ import grpc.aio
 
 from tidegauge.errors import ErrorCode
 from tidegauge.v1 import common_pb2
-from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.service.group_service import KeyType
+from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.group_service import FoundCoordinator, KeyType
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 from tidegauge_controller import wire
 
@@ -69,7 +69,7 @@ class Forwarding:
         found = self._service.groups.find_coordinator(caller, key_type, key)
         make = cast("Any", response)
         if found.endpoint is None:
-            return cast("Response", make(status=to_status(found.error, found.message)))
+            return cast("Response", make(status=self.not_found(caller, key_type, key, found)))
         if found.endpoint.broker_id == self._service.broker_id:
             return None
         copy = type(request)()
@@ -90,6 +90,17 @@ class Forwarding:
             broker_id = found.endpoint.broker_id
             words = f"The coordinator of {_KINDS[key_type]} {key}, broker {broker_id}, does not respond."
             return cast("Response", make(status=to_status(error, words)))
+
+    def not_found(self, caller: Caller, key_type: KeyType, key: str, found: FoundCoordinator) -> common_pb2.Status:
+        """Return why no coordinator can be reached: it has no gRPC listener, or what ``find_coordinator`` says."""
+        elsewhere = self._service.groups.coordinator_without_listener(caller, key_type, key)
+        if elsewhere is None:
+            return to_status(found.error, found.message)
+        return to_status(
+            ErrorCode.LISTENER_NOT_FOUND,
+            f"The coordinator of {_KINDS[key_type]} {key} is broker {elsewhere.broker_id} at {elsewhere.address}, an "
+            "Apache Kafka broker without a gRPC listener; Kafka clients and tools reach it there.",
+        )
 
 
 def to_status(error: ErrorCode, message: str = "") -> common_pb2.Status:

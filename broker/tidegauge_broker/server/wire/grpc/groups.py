@@ -73,7 +73,9 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         found = self._groups.find_coordinator(caller, KeyType.GROUP, request.group_id)
         at = found.endpoint
         return groups_pb2.FindCoordinatorResponse(
-            status=to_status(found.error, found.message),
+            status=to_status(ErrorCode.NONE)
+            if at is not None
+            else self._forwarding.not_found(caller, KeyType.GROUP, request.group_id, found),
             broker_id=-1 if at is None else at.broker_id,
             address="" if at is None else at.address,
             partition=self._groups.partition_of(request.group_id).partition,

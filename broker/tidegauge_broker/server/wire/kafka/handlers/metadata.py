@@ -24,7 +24,7 @@ from tidegauge.kafka.messages.metadata import (
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge.partition import INTERNAL_TOPICS
-from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
+from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView, Unreachable
 from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tidegauge_broker.server.wire.kafka.request import Context
 
@@ -42,7 +42,7 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
         context.caller,
         None if wants_all else names,
         may_create=request.allow_auto_topic_creation,
-        names_missing_listeners=version >= _FIRST_WITH_LISTENER_NOT_FOUND,
+        unreachable=Unreachable.ERROR if version >= _FIRST_WITH_LISTENER_NOT_FOUND else Unreachable.DEAD,
     )
     reachable = {endpoint.broker_id for endpoint in view.brokers} if version == 0 else None
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
