@@ -49,7 +49,7 @@ from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
 from tidegauge_controller.channels import Channels
 from tidegauge_controller.control_links import OpenLink
 from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.decisions.alter_partition import names_of, process_alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
 from tidegauge_controller.decisions.failover import fail_over
 from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
@@ -147,10 +147,6 @@ class Controller:
     def controller_epoch(self) -> int:
         """Return the epoch of its term; 0 while it is not active."""
         return 0 if self._term is None else self._term.context.epoch
-
-    def topic_name(self, topic_id: str) -> str | None:
-        """Return the name of the topic with this id; None where there is none, or this broker is not the controller."""
-        return None if self._term is None else self._term.context.topic_names.get(topic_id)
 
     # Start and stop
 
@@ -502,6 +498,11 @@ class Controller:
             return process_alter_partition(context, request)
 
         return await self._ask("AlterPartition", decide, AlterPartitionResponse(ErrorCode.NOT_CONTROLLER))
+
+    async def topic_names(self, topic_ids: Collection[str]) -> dict[str, str] | None:
+        """Return the names of topics by their ids, once all topics have been read; None: not the controller."""
+        not_controller: dict[str, str] | None = None
+        return await self._ask("AlterPartition", lambda context: names_of(context, topic_ids), not_controller)
 
     async def alter_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]

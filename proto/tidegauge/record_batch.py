@@ -140,8 +140,15 @@ def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
     return header
 
 
-def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHeader]:
+def iterate_headers(
+    buffer: bytes | bytearray | memoryview, *, may_end_within_batch: bool = False
+) -> Iterator[BatchHeader]:
     """Read one header after the other; the buffer must hold complete batches only.
+
+    Args:
+        buffer: the batches.
+        may_end_within_batch: the last batch of several may be incomplete, and is left out then: Kafka's leader reads so
+            many bytes of a segment for a fetch, wherever a batch ends (FileRecords.slice).
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, as ``read_header``, or the last batch is incomplete.
@@ -149,9 +156,13 @@ def iterate_headers(buffer: bytes | bytearray | memoryview) -> Iterator[BatchHea
     position = 0
     end = len(buffer)
     while position < end:
+        if may_end_within_batch and 0 < position > end - HEADER_BYTES:
+            return
         header = read_header(buffer, position)
         position += header.size_bytes
         if position > end:
+            if may_end_within_batch and header.position > 0:
+                return
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {header.position} is incomplete")
         yield header
 

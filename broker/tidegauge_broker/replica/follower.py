@@ -21,7 +21,7 @@ Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.record_batch import BatchHeader, crc_matches, iterate_headers
+from tidegauge.record_batch import HEADER_BYTES, BatchHeader, crc_matches, iterate_headers, read_header
 from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.effects import AppendAsFollower, Effect
 from tidegauge_broker.replica.messages import EpochEnd, EpochEndResult, EpochLookup, FetchedPartition, FetchPartition
@@ -198,12 +198,13 @@ class Follower:
             return False
         size_bytes = headers[-1].position + headers[-1].size_bytes if headers else 0
         if size_bytes < len(records):
-            partition.say(
-                "info",
-                f"Skipping the last {len(records) - size_bytes} bytes of a fetch from broker {self.leader}: their "
-                f"leader epoch is above the replica's own, {partition.leader_epoch}",
-                out,
-            )
+            if size_bytes + HEADER_BYTES <= len(records) and self._is_of_newer_epoch(records, size_bytes):
+                partition.say(
+                    "info",
+                    f"Skipping the last {len(records) - size_bytes} bytes of a fetch from broker {self.leader}: their "
+                    f"leader epoch is above the replica's own, {partition.leader_epoch}",
+                    out,
+                )
             records = records[:size_bytes]
         if not headers:
             return True
@@ -227,8 +228,14 @@ class Follower:
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
         return True
 
+    def _is_of_newer_epoch(self, records: bytes, position: int) -> bool:
+        """Whether a batch's leader epoch is above the replica's own."""
+        return read_header(records, position).leader_epoch > self.partition.leader_epoch
+
     def _checked(self, records: bytes) -> list[BatchHeader]:
         """Headers of whole, sound batches with rising offsets and a leader epoch, up to the replica's own (rule 6).
+
+        A last batch that is incomplete is left out: the next fetch begins with it (UnifiedLog.trimInvalidBytes).
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE.
@@ -237,7 +244,7 @@ class Follower:
         newest = partition.leader_epoch if partition.truncation_rule.skips_newer_epochs else None
         headers: list[BatchHeader] = []
         next_offset = -1
-        for header in iterate_headers(records):
+        for header in iterate_headers(records, may_end_within_batch=True):
             if newest is not None and header.leader_epoch > newest:
                 break
             if not crc_matches(records, header):

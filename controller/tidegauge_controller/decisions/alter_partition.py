@@ -11,6 +11,7 @@ controller takes over what it read, so that the leader's next proposal is checke
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
@@ -20,6 +21,17 @@ from tidegauge_controller.decisions.broker_events import update_metadata
 from tidegauge_controller.decisions.context import ControllerContext, Leadership
 from tidegauge_controller.decisions.state_store import read_states, write_states
 from tidegauge_controller.decisions.steps import Steps
+
+
+def names_of(context: ControllerContext, topic_ids: Collection[str]) -> Steps[dict[str, str]]:
+    """Return the names of topics by their ids, those that are not known left out.
+
+    An event, as in Kafka (KafkaController.processAlterPartition): a controller that has just been elected takes up no
+    proposal before it has read all topics. A leader that got UNKNOWN_TOPIC_ID would propose no ISR until the controller
+    sent it a new role.
+    """
+    yield from ()
+    return {one: context.topic_names[one] for one in topic_ids if one in context.topic_names}
 
 
 def check_proposal(

@@ -49,6 +49,11 @@ def _to_partition(proposal: IsrProposal) -> kafka.PartitionData:
     )
 
 
+def topic_ids_of(message: kafka.AlterPartitionRequest) -> set[str]:
+    """Return the ids of the topics that a request names by id."""
+    return {known_topic_id(topic.topic_id) for topic in message.topics} - {""}
+
+
 def from_request(
     message: kafka.AlterPartitionRequest, version: int, name_of: Callable[[str], str | None]
 ) -> tuple[AlterPartitionRequest, list[kafka.ResponseTopicData]]:

@@ -47,6 +47,17 @@ def test_a_damaged_batch_among_the_skipped_ones_is_not_looked_at() -> None:
     assert broker.disk[A].log_end_offset == 1
 
 
+@pytest.mark.parametrize("length", [1, 60, 61, 68])
+def test_a_last_batch_that_is_not_whole_is_fetched_again_without_a_word(length: int) -> None:
+    """Kafka's leader reads so many bytes of a segment, wherever a batch ends (UnifiedLog.trimInvalidBytes)."""
+    broker = broker_of(A)
+    role(broker, OTHER, 3)
+    responded(broker, led("x", epoch=3) + led("y", epoch=3, offset=1)[:length], 2)
+    assert broker.disk[A].log_end_offset == 1
+    assert broker.core.next_round(OTHER, broker.now_ms).partitions[-1].fetch_offset == 1
+    assert not any("Skipping" in line or "invalid" in line for line in broker.lines)
+
+
 @pytest.mark.parametrize("rule", ["high-watermark", "kip-101", "kip-279"])
 def test_the_older_rules_take_them(rule: str) -> None:
     """No fetch carried an epoch then, and the leader of a new epoch was followed without a word."""

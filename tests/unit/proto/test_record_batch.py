@@ -82,6 +82,21 @@ def test_an_incomplete_batch_is_corrupt(cut):
     assert error.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("length", [1, 11, 12, 60, 61, 62])
+def test_a_last_batch_that_a_fetch_has_in_part_is_left_out(length):
+    """ByteBufferLogInputStream.nextBatch."""
+    first = a_batch()
+    [header] = record_batch.iterate_headers(first + a_batch()[:length], may_end_within_batch=True)
+    assert header.size_bytes == len(first)
+
+
+def test_a_first_batch_must_be_whole():
+    """A leader sends at least one (KIP-74), so it is damage; Kafka would fetch the same bytes for ever."""
+    with pytest.raises(TidegaugeError) as error:
+        list(record_batch.iterate_headers(a_batch()[:-1], may_end_within_batch=True))
+    assert error.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_another_magic_is_corrupt():
     data = bytearray(a_batch())
     data[16] = 1

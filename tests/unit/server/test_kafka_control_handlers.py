@@ -93,7 +93,7 @@ async def test_a_leaders_proposal_names_its_topic_by_id() -> None:
         assert request.partitions == [IsrProposal(AT, TOPIC_ID, 4, (0, 1), 6, joiner_epoch=77)]
         return AlterPartitionResponse(partitions=[IsrVerdict(AT, ErrorCode.NONE, 0, 4, (0, 1), 7)])
 
-    service = FakeService(alter_partition=judge, controlled_topic_name={TOPIC_ID: "orders"}.get)
+    service = FakeService(alter_partition=judge, controlled_topic_names=responding({TOPIC_ID: "orders"}))
     members = [BrokerState(0), BrokerState(1, 77)]
     partition = PartitionData(1, 4, new_isr_with_epochs=members, partition_epoch=6)
     topics = [TopicData(topic_id=topic_id_bytes(TOPIC_ID), partitions=[partition])]
@@ -102,12 +102,12 @@ async def test_a_leaders_proposal_names_its_topic_by_id() -> None:
     assert (verdict.error_code, verdict.isr, verdict.partition_epoch) == (0, (0, 1), 7)
 
 
-async def test_a_controller_that_has_resigned_knows_no_topic_id_and_says_not_controller() -> None:
-    resigned = AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
-    service = FakeService(alter_partition=responding(resigned), controlled_topic_name=lambda _: None)
+async def test_a_broker_that_is_not_the_controller_says_so_and_not_that_it_knows_no_topic_id() -> None:
+    service = FakeService(controlled_topic_names=responding(None))
     topics = [TopicData(topic_id=topic_id_bytes(TOPIC_ID), partitions=[PartitionData(1, 4)])]
     response = await ask(service, "AlterPartition", 3, AlterPartition(0, 5, topics))
     assert (response.error_code, response.topics) == (ErrorCode.NOT_CONTROLLER, [])
+    assert service.calls == [("controlled_topic_names", ({TOPIC_ID},), {})]
 
 
 async def test_a_block_of_producer_ids() -> None:

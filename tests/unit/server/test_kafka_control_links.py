@@ -132,7 +132,7 @@ async def test_a_link_closes_its_connection() -> None:
 async def test_a_leaders_proposals_and_their_verdicts() -> None:
     request = AlterPartitionRequest(1, 9, [IsrProposal(AT, TOPIC_ID, 4, (0, 1), 5, joiner_epoch=7)])
     response = AlterPartitionResponse(partitions=[IsrVerdict(AT, ErrorCode.NONE, 1, 4, (0, 1), 6)])
-    service = FakeService(alter_partition=responding(response), controlled_topic_name={TOPIC_ID: "orders"}.get)
+    service = FakeService(alter_partition=responding(response), controlled_topic_names=responding({TOPIC_ID: "orders"}))
     assert await controller(Channel(service)).alter_partition(TO, request) == response
     assert ("alter_partition", (request,), {}) in service.calls
 

@@ -508,12 +508,12 @@ class BrokerService:
         """Pass a leader's proposals to the controller."""
         return await self._controller.alter_partition(request)
 
-    def controlled_topic_name(self, topic_id: str) -> str | None:
-        """Return the name of the topic with this id as the controller knows it; None: it knows none, or is elsewhere.
+    async def controlled_topic_names(self, topic_ids: Collection[str]) -> dict[str, str] | None:
+        """Return the names of topics by their ids as the controller knows them; None: it is elsewhere.
 
         Unlike ``topic_name``, which reads this broker's metadata cache, it knows a topic before any broker does.
         """
-        return self._controller.topic_name(topic_id)
+        return await self._controller.topic_names(topic_ids)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
         """Ask the controller to move leaders away from a broker that stops."""

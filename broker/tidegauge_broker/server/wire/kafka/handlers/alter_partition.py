@@ -5,6 +5,7 @@ Source: ``KafkaApis.handleAlterPartitionRequest``, ``KafkaController.processAlte
 
 from __future__ import annotations
 
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.kafka_wire import alter_partition
@@ -12,6 +13,9 @@ from tidegauge_controller.kafka_wire import alter_partition
 
 async def handle(message: AlterPartitionRequest, context: Context) -> AlterPartitionResponse:
     """Judge the proposals."""
-    request, unknown = alter_partition.from_request(message, context.version, context.service.controlled_topic_name)
+    names = await context.service.controlled_topic_names(alter_partition.topic_ids_of(message))
+    if names is None:
+        return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    request, unknown = alter_partition.from_request(message, context.version, names.get)
     response = await context.service.alter_partition(request)
     return alter_partition.to_response(request, response, context.version, unknown)
