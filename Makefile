@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -41,6 +41,9 @@ test-long: .venv ## What takes longer: repetitions and soaks.
 
 clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; what is missing keeps its row).
 	$(BIN)/python -m pytest -m kafka_client --timeout 3600 --record-clients tests/integration
+
+outside: .venv java ## Suites that others wrote, on Apache Kafka and on Tidegauge: docs/compatibility.md (SUITE=aiokafka, SIDE=tidegauge, AGAIN=1).
+	PYTHONPATH=bench:. $(BIN)/python -m outside $(if $(SUITE),--suite $(SUITE)) $(if $(SIDE),--side $(SIDE)) $(if $(AGAIN),--again)
 
 simulate-compiled: .venv ## The simulator as machine code in build/compiled, where there is a C compiler.
 	$(BIN)/python tools/compile_simulator.py

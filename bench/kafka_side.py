@@ -1,4 +1,4 @@
-"""Apache Kafka's side: version 3.9 in ZooKeeper mode, three brokers, Kafka's own tools, from Maven Central.
+"""Apache Kafka's side: version 3.9 in ZooKeeper mode, three brokers by default, Kafka's tools, from Maven.
 
 Where Maven or the network is missing, ``Unavailable`` says so and the runner prints our figures alone. The JVM options
 are those of Kafka's own start scripts.
@@ -42,12 +42,12 @@ class Kafka:
 
     name = f"Apache Kafka {VERSION}"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:
         self._directory = directory / "kafka"
         self._settings = dict(settings or {})
         self._tools = PerfTools()
         self._zookeeper_port = _free_port()
-        self._ports = [_free_port() for _ in range(3)]
+        self._ports = [_free_port() for _ in range(brokers)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -90,19 +90,19 @@ class Kafka:
             },
         )
         _wait_for(self._zookeeper_port)
-        for number in range(3):
+        for number in range(len(self._ports)):
             self._start_broker(number)
         for port in self._ports:
             _wait_for(port)
         asyncio.run(self._first_record())
 
     async def _first_record(self) -> None:
-        await self._create("first", 1)
+        await self._create("first", 1, len(self._ports))
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             await producer.send_and_wait("first", b"x")
 
     async def _create(self, topic: str, partitions: int, replicas: int = 3) -> None:
-        """By a client that needs no start-up of its own; again until three brokers are there."""
+        """By a client that needs no start-up of its own; again until all brokers are there."""
         deadline = time.monotonic() + READY_SECONDS
         while (problem := await self._refusal(NewTopic(topic, partitions, replicas))) is not None:
             if time.monotonic() > deadline:
@@ -142,7 +142,7 @@ class Kafka:
 
     def pids(self) -> dict[int, int]:
         """As ``BrokerSide``."""
-        brokers = {number: self._processes[f"broker-{number}"] for number in range(3)}
+        brokers = {number: self._processes[f"broker-{number}"] for number in range(len(self._ports))}
         return {number: process.pid for number, process in brokers.items() if process.poll() is None}
 
     def zookeeper(self) -> str:
