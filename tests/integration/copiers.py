@@ -32,6 +32,13 @@ CLIENTS = Path(__file__).parents[1] / "clients"
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128M")
 PARTITIONS = 2
 """Of the topic that is copied; there are as many copiers."""
+COPIERS_SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Of a cluster for copiers: small coordinators, and transactions whose time is over end soon."""
 
 
 class Cell(NamedTuple):

@@ -18,15 +18,10 @@ from tidegauge_lab.local.cluster import LocalCluster
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 from tests.clients.programs import KAFKA, Unavailable, kafka_jars
-from tests.integration.copiers import LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
+from tests.integration.copiers import COPIERS_SETTINGS, LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    "transaction.state.log.num.partitions": "3",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "group.initial.rebalance.delay.ms": "0",
-}
+SETTINGS = COPIERS_SETTINGS
 CELLS = [Cell(*choice) for choice in itertools.product((False, True), repeat=4)]
 BOUNCES = 3
 """Of each copier, or of all brokers in turn."""

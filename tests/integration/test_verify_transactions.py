@@ -21,7 +21,7 @@ pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it
 import confluent_kafka
 from tests.clients.programs import KAFKA, Unavailable, kafka_jars
 from tests.clients.transactional_copier import History
-from tests.integration.copiers import LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
+from tests.integration.copiers import COPIERS_SETTINGS, LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
 from tests.integration.spoilt_histories import SPOILS, Recorded
 from tests.integration.verify_shell import Shell, counts
 
@@ -37,12 +37,7 @@ from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    "transaction.state.log.num.partitions": "3",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "group.initial.rebalance.delay.ms": "0",
-}
+SETTINGS = COPIERS_SETTINGS
 CELL = Cell(clean=False, brokers=True, ordered=True, grouped=True)
 
 

@@ -221,7 +221,7 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
             case "send":
                 return _sent(client, command, limit_seconds)
             case "send_offsets":
-                given = [(*_named(at), offset) for at, offset in command["offsets"]]
+                given = [(*TopicPartition.parse(at), offset) for at, offset in command["offsets"]]
                 _repeated(partial(client.send_offsets, command["group"], given), limit_seconds)
             case "commit":
                 _repeated(client.commit, limit_seconds)
@@ -230,11 +230,6 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
     except Failed as problem:
         return {"error": problem.name, "message": str(problem)}
     return {}
-
-
-def _named(at: str) -> tuple[str, int]:
-    topic, _, number = at.rpartition("-")
-    return topic, int(number)
 
 
 def _sent(client: Client, command: dict[str, Any], limit_seconds: float) -> dict[str, Any]:

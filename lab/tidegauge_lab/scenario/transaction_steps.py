@@ -202,27 +202,30 @@ class ExpectRead(PartitionStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectProducers(PartitionStep):
-    """Which transactions the leader of a partition calls open."""
+class ExpectStarts(PartitionStep):
+    """Base of those that say where transactions begin."""
 
-    verb = "expect_producers"
     main = ""
-    about = "check where the transactions begin that are open in a partition now, by its leader (describe-producers)"
 
     starts: tuple[int, ...] = argument(readers.many(readers.integer), "offsets of their first records; [] for none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectHanging(PartitionStep):
+class ExpectProducers(ExpectStarts):
+    """Which transactions the leader of a partition calls open."""
+
+    verb = "expect_producers"
+    about = "check where the transactions begin that are open in a partition now, by its leader (describe-producers)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectHanging(ExpectStarts):
     """Which of them no coordinator knows."""
 
     verb = "expect_hanging"
-    main = ""
     about = (
         "check where the transactions begin that are open in a partition and not at their coordinator (find-hanging)"
     )
-
-    starts: tuple[int, ...] = argument(readers.many(readers.integer), "offsets of their first records; [] for none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,5 +258,5 @@ TRANSACTION_STEPS: tuple[type[Step], ...] = (
     AbortHanging,
 )
 EXPECTATIONS = ExpectTransaction | ExpectRead | ExpectProducers | ExpectHanging
-OF_TRANSACTIONS = TransactionStep | Send | ExpectRead | ExpectProducers | ExpectHanging | AbortHanging
+OF_TRANSACTIONS = TransactionStep | Send | EXPECTATIONS | AbortHanging
 """What ``transaction_player`` plays."""

@@ -186,7 +186,7 @@ def heal(world: World) -> None:
         rest(world)
         for partition in world.partitions:
             _check_proceeds(world, partition)
-        _mend(world)
+        mend(world)
     rest(world)
     for partition in world.partitions:
         partition.checker.converged()
@@ -250,8 +250,8 @@ def _check_proceeds(world: World, partition: SimPartition) -> None:
         _must_acknowledge(world, partition, "Proceeds")
 
 
-def _mend(world: World) -> None:
-    """Every disk works again, and brokers with replicas offline are restarted."""
+def mend(world: World) -> None:
+    """Every disk works again, brokers with replicas offline are restarted, and there is a controller."""
     for broker_id, broker in world.brokers.items():
         is_offline = any(replica.is_offline for replica in broker.replicas.values())
         world.mend(broker_id)

@@ -193,7 +193,7 @@ class Holds:
                     response.response_withheld = True
                     return
             else:
-                async with self._fetchers.within_round():
+                async with self._links.within_round():
                     await kept.call.write(lab_pb2.SteppedRoundRequest(give_response=lab_pb2.GiveResponse()))
             message = await self._read(kept.call, response)
             self._take(chosen, message, response)
@@ -209,7 +209,7 @@ class Holds:
 
     async def _read(self, call: _Call, response: lab_pb2.StepFetchResponse) -> lab_pb2.SteppedRoundResponse:
         """Read the leader's next message; its description of its own replica goes into the response."""
-        async with self._fetchers.within_round():
+        async with self._links.within_round():
             message = await call.read()
         if not isinstance(message, lab_pb2.SteppedRoundResponse):
             raise RoundFailed(ErrorCode.NETWORK_EXCEPTION, "the leader ended the stream without a response")
@@ -257,7 +257,7 @@ class Holds:
         stub: LabServiceAsyncStub = LabServiceStub(channel)  # type: ignore[assignment]  # see above
         asked = _Asked(stub.SteppedRound(), channel, chosen)
         try:
-            async with self._fetchers.within_round():
+            async with self._links.within_round():
                 await asked.call.write(self._request(chosen, hold_response=hold_response))
             await self._read(asked.call, response)
         except BaseException:

@@ -25,7 +25,7 @@ from tidegauge_broker.replica.messages import (
     FetchRound,
     Wait,
 )
-from tidegauge_broker.server.replication.leader_link import Links, RoundFailed, within_round
+from tidegauge_broker.server.replication.leader_link import Links, RoundFailed
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 LOG = logging.getLogger("tidegauge.fetcher")
@@ -109,7 +109,6 @@ class Fetchers:
         self.manager = manager
         self.links = links
         self.now_ms = now_ms
-        self.round_timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
         self.wait_seconds = settings.integer("replica.fetch.wait.max.ms") / 1000
         self.broker_id = manager.core.broker_id
         self._fetchers: dict[int, _Fetcher] = {}
@@ -174,10 +173,6 @@ class Fetchers:
             await asyncio.wait(set(self._ending))
 
     # What a fetcher's round and a round stepped by the lab have in common
-
-    def within_round(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Limit what is awaited in it to replica.socket.timeout.ms; RoundFailed with REQUEST_TIMED_OUT."""
-        return within_round(self.round_timeout_seconds)
 
     def take_fetch(self, chosen: FetchRound, partitions: Sequence[FetchedPartition]) -> None:
         """Give the core a leader's response to a round."""

@@ -8,6 +8,7 @@ to follow again is named as both: the leader's memory of it no longer holds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,10 @@ class GrpcLinks:
             )
         return address
 
+    def within_round(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Limit what is awaited in it to ``replica.socket.timeout.ms``; RoundFailed with REQUEST_TIMED_OUT."""
+        return within_round(self.round_timeout_seconds)
+
     def epoch_request(self, chosen: EpochRound) -> offsets_pb2.OffsetsForLeaderEpochRequest:
         """Return the request of a round that asks where epochs end."""
         return offsets_pb2.OffsetsForLeaderEpochRequest(
@@ -135,7 +140,7 @@ class _GrpcLink:
         try:
             stream = self._stream or self._open()
             request = self._request(stream, chosen)
-            async with within_round(self._links.round_timeout_seconds):
+            async with self._links.within_round():
                 await stream.call.write(request)
                 response = await stream.call.read()
             if response is grpc.aio.EOF:

@@ -17,7 +17,7 @@ from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import NAMES, Cluster
 from tidegauge_proof.simulator.exactly_once.joint_checker import JointChecker
-from tidegauge_proof.simulator.simulation import end_faults, rest
+from tidegauge_proof.simulator.simulation import end_faults, mend, rest
 from tidegauge_proof.simulator.world import World
 
 TIMEOUTS_MS = (5_000, 10_000, 20_000)
@@ -120,15 +120,7 @@ def heal(stage: Stage) -> None:
     for internal in [*cluster.in_flight]:
         internal.finish(None)  # the broker that had it may be dead, and its connections closed
     cluster.settle()
-    for broker_id, broker in world.brokers.items():
-        is_offline = any(replica.is_offline for replica in broker.replicas.values())
-        world.mend(broker_id)
-        if is_offline:
-            world.kill(broker_id)
-            world.start(broker_id)
-    if world.elected is None or world.elected not in world.controllers:
-        world.elected = None
-        world.elect(min(world.brokers))
+    mend(world)
     cluster.settle()
     for _ in range(_REST_ROUNDS):
         _rest_once(stage)  # first: a broker that has just started does not know that it leads, and has no transactions
