@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -60,6 +60,9 @@ soak-spark: ## An hour of it, for the sake of the Spark job, whose driver dies t
 
 compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs or can be installed.
 	tools/compose-test.sh
+
+testcontainers: .venv ## The image of a whole cluster, and the recipes of docs/testcontainers.md, where a Docker engine runs or can be installed.
+	tools/compose-test.sh --cluster
 
 bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 	$(BIN)/python bench/compare.py

@@ -3,6 +3,8 @@
 #
 #   tools/compose-test.sh [WORDS FOR PYTEST ...]
 #   tools/compose-test.sh --images      only an engine, and the images; ends with 75 where it skips
+#   tools/compose-test.sh --cluster [WORDS FOR PYTEST ...]
+#                                       the image of a whole cluster, and the recipes for Testcontainers (tests/containers)
 #
 # Where no Docker engine runs, it is installed and started on Debian as root. Where it can't be, or where its containers
 # can't do what the tests ask of them, this says that it skips, and why, and ends with 0. An image that can't be built
@@ -23,6 +25,8 @@ limit_seconds=${LIMIT_SECONDS:-86400}
 skip_code=0
 only_images=""
 if [ "${1:-}" = --images ]; then only_images=yes skip_code=75; fi
+only_cluster=""
+if [ "${1:-}" = --cluster ]; then only_cluster=yes; shift; fi
 stock=python:3.11-slim-bookworm
 project=tidegauge-test-$$
 work=$(mktemp -d)
@@ -84,7 +88,7 @@ install() {
 start_engine() {
     local missing=()
     if ! has docker || ! has dockerd; then missing+=(docker.io); fi
-    has_compose || missing+=(docker-compose)
+    [ -n "$only_cluster" ] || has_compose || missing+=(docker-compose)
     [ "$(id -u)" = 0 ] || skip "no Docker engine responds, and only root can start one: $(last_line "$work/info")"
     [ ${#missing[@]} = 0 ] || install "${missing[@]}"
     if engine_responds; then return; fi # the package has started it
@@ -251,6 +255,17 @@ run_tests() {
         -o addopts="--import-mode=importlib --strict-markers -ra" "$@" || code=$? # with a cache, which our settings leave out
     return "$code"
 }
+# test_cluster WORDS...: builds the image of a whole cluster and tries it.
+test_cluster() {
+    local tried
+    for tried in once "once more"; do
+        report "building tidegauge-cluster from $BASE_IMAGE ($tried)"
+        within docker build --build-arg BASE_IMAGE="$BASE_IMAGE" --target cluster --tag tidegauge-cluster . \
+            > "$work/build.log" 2>&1 && break
+        [ "$tried" = once ] || { tail -n 40 "$work/build.log" >&2; report "the image can't be built"; exit 1; }
+    done
+    TIDEGAUGE_CLUSTER_IMAGE=tidegauge-cluster .venv/bin/python -m pytest tests/containers "$@"
+}
 time_for() { [ $((limit_seconds - SECONDS)) -ge "$1" ]; }
 
 trap clean_up EXIT
@@ -259,9 +274,10 @@ trap 'exit 130' INT
 if [ -z "$only_images" ]; then time_for 75 || skip "there is no time left for it"; fi
 engine_responds || start_engine
 touch "$work/engine"
-choose_compose
+[ -n "$only_cluster" ] || choose_compose
 choose_base
 try_containers
+if [ -n "$only_cluster" ]; then test_cluster "$@"; exit; fi
 inputs=inputs-$(digest_inputs)
 build zookeeper broker-0
 report "images of the cluster are ready"
