@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients reliability differential check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients reliability differential kafka-mixed check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -90,6 +90,9 @@ differential: .venv java ## The same script, and the same requests, to Apache Ka
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
+
+kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
+	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
 
 format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)

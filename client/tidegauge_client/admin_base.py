@@ -3,6 +3,7 @@
 Rules:
     1. A request that only the active controller can serve is sent to it. On NOT_CONTROLLER, or if the controller has
        died, the client looks the controller up again and retries until the timeout (KafkaAdminClient).
+    2. A controller that is an Apache Kafka broker has no gRPC listener, and gets the request over Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
-from tidegauge_client.kafka_brokers import controlled_by
+from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
 RESPONSE_MARGIN_MS = 1_000
@@ -95,15 +96,28 @@ class AdminBase:
             if isinstance(response, ClusterInfo)
         }
 
-    async def at_controller(self, attempt: Callable[[str, float], Awaitable[Result]], timeout_ms: float) -> Result:
-        """Run an attempt at the active controller, and again at its successor while the controller moves (rule 1)."""
+    async def at_controller(
+        self,
+        attempt: Callable[[str, float], Awaitable[Result]],
+        timeout_ms: float,
+        at_kafka: Callable[[KafkaController, float], Awaitable[Result]],
+    ) -> Result:
+        """Run an attempt at the active controller, and again at its successor while the controller moves (rule 1).
+
+        Args:
+            attempt: takes the address of a Tidegauge controller, and the ms that are left.
+            timeout_ms: for all attempts.
+            at_kafka: the same over Kafka's protocol, where an Apache Kafka broker is the controller (rule 2).
+        """
         deadline_ms = now_ms() + timeout_ms
         while True:
             try:
                 info = await self.metadata([])
                 controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
                 if info.controller_id is not None and info.controller_id in info.kafka_brokers:
-                    raise controlled_by(info.kafka_brokers[info.controller_id])
+                    address = info.kafka_brokers[info.controller_id].address
+                    async with KafkaController(address, self.security) as kafka:
+                        return await at_kafka(kafka, max(1.0, deadline_ms - now_ms()))
                 if controller is None:
                     raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller at the moment")
                 return await attempt(controller.address, max(1.0, deadline_ms - now_ms()))

@@ -14,6 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import reassignments_pb2
 from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
+from tidegauge_client.kafka_controller import KafkaController
 
 
 class OngoingReassignment(NamedTuple):
@@ -47,7 +48,10 @@ class ReassignmentAdmin(AdminBase):
             raise_for(response.status)
             return outcomes_of(response.partitions)
 
-        return await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
+            return await kafka.alter_reassignments(targets, left_ms)
+
+        return await self.at_controller(attempt, limit_ms, at_kafka)
 
     async def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
@@ -75,4 +79,8 @@ class ReassignmentAdmin(AdminBase):
                 for one in response.partitions
             }
 
-        return await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> dict[TopicPartition, OngoingReassignment]:
+            found = await kafka.list_reassignments(partitions, left_ms)
+            return {at: OngoingReassignment(*one) for at, one in found.items()}
+
+        return await self.at_controller(attempt, limit_ms, at_kafka)

@@ -20,6 +20,7 @@ from tidegauge.v1 import topics_pb2
 from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import now_ms, unknown_topic
+from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import ClusterInfo
 
 MAX_REPLICATION_FACTOR = 32767
@@ -74,7 +75,12 @@ class TopicAdmin(AdminBase):
             raise_for(response.topics[0].status)
             return response.topics[0].topic_id
 
-        return await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> str:
+            return await kafka.create_topic(
+                name, partitions, replication_factor, assignment, dict(configs or {}), left_ms
+            )
+
+        return await self.at_controller(attempt, limit_ms, at_kafka)
 
     async def delete_topic(self, name: str, *, timeout_ms: float | None = None) -> None:
         """Delete a topic; return when the controller's metadata no longer shows it.
@@ -93,7 +99,10 @@ class TopicAdmin(AdminBase):
             response = await call(stub.DeleteTopics, request, timeout_ms=left_ms + RESPONSE_MARGIN_MS, address=address)
             _raise_for_topic(response.topics[0], name)
 
-        await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> None:
+            await kafka.delete_topic(name, left_ms)
+
+        await self.at_controller(attempt, limit_ms, at_kafka)
 
     async def create_partitions(
         self,
@@ -131,7 +140,10 @@ class TopicAdmin(AdminBase):
             )
             raise_for(response.topics[0].status)
 
-        await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> None:
+            await kafka.create_partitions(name, total_count, assignment, left_ms)
+
+        await self.at_controller(attempt, limit_ms, at_kafka)
 
     async def elect_leaders(
         self,
@@ -168,7 +180,10 @@ class TopicAdmin(AdminBase):
             raise_for(response.status)
             return outcomes_of(response.partitions)
 
-        return await self.at_controller(attempt, limit_ms)
+        async def at_kafka(kafka: KafkaController, left_ms: float) -> dict[TopicPartition, TidegaugeError | None]:
+            return await kafka.elect_leaders(partitions, unclean=unclean, timeout_ms=left_ms)
+
+        return await self.at_controller(attempt, limit_ms, at_kafka)
 
     # Until all brokers know ---------------------------------------------------------------------------------
 

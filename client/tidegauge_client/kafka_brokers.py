@@ -43,14 +43,6 @@ def led_by(at: TopicPartition, broker: BrokerInfo) -> OnKafkaBroker:
     )
 
 
-def controlled_by(broker: BrokerInfo) -> OnKafkaBroker:
-    """Return the error for what only the controller can do, where that is a Kafka broker."""
-    return OnKafkaBroker(
-        f"the controller is {named(broker)}; Kafka's own tools reach it (kafka-topics.sh, kafka-leader-election.sh, "
-        f"kafka-reassign-partitions.sh with --bootstrap-server {broker.address})"
-    )
-
-
 def own_words(broker: BrokerInfo, tool: str) -> OnKafkaBroker:
     """Return the error for what only a broker itself can do or tell, with the tool of Kafka's that asks it."""
     return OnKafkaBroker(f"{named(broker)}, can't be asked; `{tool} --bootstrap-server {broker.address}` asks it")

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, verb_options
+from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import reassignment_plan as plan
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.cli.common import JSON, run, servers, usage
+from tidegauge_client.kafka_brokers import note, own_words
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo
 
 Text = TypeVar("Text")
@@ -145,13 +146,17 @@ async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> Non
     current = {at: _partition(info, at).replicas for at in targets}
     before = plan.document_of(current)
     throttle = int(options["throttle"])
+    moves = plan.moves_of(ongoing, current, targets)
+    for broker_id in plan.moving_brokers(moves) if throttle >= 0 else ():
+        if broker_id in info.kafka_brokers:  # before anything is changed: only it can set its own rate
+            raise own_words(info.kafka_brokers[broker_id], "kafka-configs.sh --alter")
     if output != JSON:
         click.echo(f"Current partition replica assignment\n\n{plan.compact(before)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
         if throttle >= 0:
             click.echo(plan.RUN_VERIFY)
     if throttle >= 0:
-        await _throttle(admin, plan.moves_of(ongoing, current, targets), throttle)
+        await _throttle(admin, moves, throttle)
         if output != JSON:
             click.echo(f"The inter-broker throttle limit was set to {throttle} B/s")
     outcomes = await admin.alter_partition_reassignments(dict(targets), timeout_ms=options["timeout"])
@@ -305,7 +310,10 @@ async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rat
 
 async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -> None:
     """Clear the throttles of all brokers: which of them took part is not recorded."""
-    brokers = sorted((await admin.metadata([])).brokers)
+    info = await admin.metadata([])
+    brokers = sorted(info.brokers)
+    if info.kafka_brokers:
+        say(note(info.kafka_brokers, "broker-level throttles are not cleared there", shows=False))
     if output != JSON:
         names = ",".join(map(str, brokers))
         click.echo(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
