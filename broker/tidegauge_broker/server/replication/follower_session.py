@@ -74,7 +74,7 @@ class FollowerSession:
             topic_ids: of their topics; where one is missing or empty, all are named by their names.
             first_fetches: those that began to follow since the last request.
         """
-        uses_ids = all(topic_ids.get(item.topic_partition.topic) for item in partitions)
+        uses_ids = all(topic_ids.get(topic) for topic in {item.topic_partition.topic for item in partitions})
         wanted = {
             item.topic_partition: (topic_ids[item.topic_partition.topic] if uses_ids else NO_ID, item)
             for item in partitions

@@ -133,9 +133,7 @@ class _KafkaLink:
             self._channel = None
 
     async def _send(self, chosen: FetchRound) -> wire.FetchResponse:
-        topic_ids = {
-            one.topic_partition.topic: self._links.topic_id_of(one.topic_partition) for one in chosen.partitions
-        }
+        topic_ids = self._topic_ids(chosen)
         asked = self._session.next(chosen.partitions, topic_ids, chosen.first_fetches)
         at_most = None if asked.uses_ids else _LAST_WITH_NAMES
         response: wire.FetchResponse = await self._ask(
@@ -165,10 +163,14 @@ class _KafkaLink:
             ],
         )
 
+    def _topic_ids(self, chosen: FetchRound) -> dict[str, str]:
+        """Return the ids of a round's topics by their names: each that of one partition's replica."""
+        one_of = {one.topic_partition.topic: one.topic_partition for one in chosen.partitions}
+        return {topic: self._links.topic_id_of(at) for topic, at in one_of.items()}
+
     def _names(self, chosen: FetchRound) -> dict[bytes, str]:
         """Return the topics of a round by their ids."""
-        names = {one.topic_partition.topic: one.topic_partition for one in chosen.partitions}
-        return {topic_id_bytes(self._links.topic_id_of(at)): topic for topic, at in names.items()}
+        return {topic_id_bytes(topic_id): topic for topic, topic_id in self._topic_ids(chosen).items()}
 
     async def _with_offsets(self, chosen: FetchRound, found: list[FetchedPartition]) -> Sequence[FetchedPartition]:
         """Add the leader's log end, or log start, to those whose offset is out of range."""

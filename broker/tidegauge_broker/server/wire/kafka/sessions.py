@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.replica.messages import FetchResult
+from tidegauge_broker.replica.messages import FetchPartition, FetchResult
 
 EVICTION_MS = 120_000
+_NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
@@ -49,7 +50,12 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one client has asked for, and which offsets it has been sent."""
+    """What one client has asked for, and which offsets it has been sent.
+
+    Attributes:
+        known: what the core was asked for a partition, beside what the client asked, so that what stands is not
+            translated again.
+    """
 
     id: int
     uses_ids: bool
@@ -59,6 +65,7 @@ class FetchSession:
     epoch: int = 1
     partitions: dict[Place, Asked] = field(default_factory=dict)
     sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    known: dict[Place, tuple[Asked, FetchPartition]] = field(default_factory=dict)
 
     def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
         """Take in an incremental request."""
@@ -70,17 +77,19 @@ class FetchSession:
         for place in forgotten:
             self.partitions.pop(place, None)
             self.sent.pop(place, None)
+            self.known.pop(place, None)
 
     def has_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
         """Return whether the response must name this partition, and remember what it says."""
         offsets = (result.high_watermark, result.log_start_offset)
-        if result.error is not ErrorCode.NONE or result.diverging is not None:
+        if result.error is not _NO_ERROR or result.diverging is not None:
             self.sent.pop(place, None)
             return True
         if result.preferred_read_replica is not None:
             return True
         changed = self.sent.get(place) != offsets
-        self.sent[place] = offsets
+        if changed:
+            self.sent[place] = offsets
         if records:
             self.partitions[place] = self.partitions.pop(place)
         return changed or bool(records)

@@ -17,7 +17,7 @@ Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
@@ -39,7 +39,7 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
-from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Place, Topic
+from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Opened, Place, Topic
 
 _FIRST_WITH_FIRST_BATCH = 3
 _FIRST_WITH_STORAGE_ERROR = 6
@@ -114,8 +114,8 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     )
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
-    reads, pending = await _read(request, reader, opened.partitions, context)
     session = opened.session
+    reads, pending = await _read(request, reader, opened, context)
     if session is not None:
         reads = _with_news(session, reads, everything=opened.is_new)
     message = _response(reads, context, 0 if session is None else session.id)
@@ -168,32 +168,39 @@ def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -
 
 
 async def _read(
-    request: FetchRequest, reader: _Reader, partitions: Mapping[Place, Asked], context: Context
+    request: FetchRequest, reader: _Reader, opened: Opened, context: Context
 ) -> tuple[list[_Read], PendingResponse]:
-    """Return what every partition gives, in their order, and what counts the response until it is written."""
+    """Return what every partition gives, in their order, and what counts the response until it is written.
+
+    A session may have thousands of partitions, most without news: what is done for each of them is done once for its
+    topic where that is possible, and what the core is asked is kept until the client asks something else.
+    """
+    partitions, service = opened.partitions, context.service
+    known = {} if opened.session is None else opened.session.known
+    topics: dict[Topic, tuple[str | None, str]] = {}
     refused: dict[Place, core.FetchResult] = {}
-    wanted: dict[TopicPartition, Place] = {}
+    places: list[Place] = []
     asked: list[core.FetchPartition] = []
     for place, item in partitions.items():
-        name = _name(place.topic, context)
-        at = TopicPartition(name or "", place.partition)
+        topic = place.topic
+        if topic not in topics:
+            topics[topic] = _named(topic, context)
+        name, topic_id = topics[topic]
+        before = known.get(place)
+        if before is not None and before[0] is item and before[1].topic_partition.topic == name:
+            wanted = before[1]
+        else:
+            wanted = _wanted(TopicPartition(name or "", place.partition), item)
+            known[place] = item, wanted
+        at = wanted.topic_partition
         if name is None:
             refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
-        elif _is_of_another_topic(at, place.topic, context):
+        elif topic_id and (own := service.replica_topic_id(at)) and own != topic_id:
             refused[place] = core.FetchResult(at, ErrorCode.INCONSISTENT_TOPIC_ID)
         else:
-            wanted[at] = place
-            asked.append(
-                core.FetchPartition(
-                    at,
-                    item.fetch_offset,
-                    item.max_bytes,
-                    known_epoch(item.current_leader_epoch),
-                    known_epoch(item.last_fetched_epoch),
-                    item.log_start_offset,
-                )
-            )
-    response = await context.service.fetch(
+            places.append(place)
+            asked.append(wanted)
+    response = await service.fetch(
         context.caller,
         core.FetchRequest(
             reader.replica_id,
@@ -206,13 +213,35 @@ async def _read(
             reads_committed=request.isolation_level == READ_COMMITTED and not reader.is_follower,
         ),
     )
-    reads = [_Read(wanted[result.topic_partition], result, records) for result, records in response.partitions]
+    reads = [
+        _Read(place, result, records)
+        for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
+    ]
     if context.version < _FIRST_WITH_ZSTD:
         reads = [await _for_old_client(read, partitions[read.place], context) for read in reads]
     if refused:
         found = {read.place: read for read in reads}
         reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
     return reads, response.pending
+
+
+def _named(topic: Topic, context: Context) -> tuple[str | None, str]:
+    """Return a topic's name, None where this broker knows none, and its id if the request names it so."""
+    if isinstance(topic, str):
+        return topic, ""
+    topic_id = topic_id_text(topic)
+    return context.service.topic_name(topic_id), topic_id
+
+
+def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
+    return core.FetchPartition(
+        at,
+        item.fetch_offset,
+        item.max_bytes,
+        known_epoch(item.current_leader_epoch),
+        known_epoch(item.last_fetched_epoch),
+        item.log_start_offset,
+    )
 
 
 async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
@@ -233,16 +262,6 @@ async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
     if found.converted_count:
         await asyncio.sleep(0)
     return read._replace(records=found.records)
-
-
-def _name(topic: Topic, context: Context) -> str | None:
-    return topic if isinstance(topic, str) else context.service.topic_name(topic_id_text(topic))
-
-
-def _is_of_another_topic(at: TopicPartition, topic: Topic, context: Context) -> bool:
-    """Whether this broker's replica belongs to an earlier topic of the same name; False where it has none."""
-    own = None if isinstance(topic, str) else context.service.replica_topic_id(at)
-    return bool(own) and own != topic_id_text(topic)
 
 
 def _response(reads: list[_Read], context: Context, session_id: int) -> FetchResponse:

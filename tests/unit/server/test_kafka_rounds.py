@@ -1,0 +1,109 @@
+"""Replication over Kafka's protocol among brokers in one process: what a round waits for, and what it translates."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kafka_cluster import TOPIC, KafkaCluster
+from kafka_service import KEYS, FakeService
+
+from tidegauge.kafka.apis import PRODUCE
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica import messages as core
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+from tidegauge_client.records import NewRecord, encode_batch
+
+TOPIC_ID = bytes(range(16))
+MOST_TURNS = 12
+"""Five messages in memory are read one turn after they were written; a task goes on one turn after its future."""
+
+
+async def test_a_record_with_acks_all_waits_for_one_round_of_each_follower_and_for_no_timer(tmp_path: Path) -> None:
+    """DelayedFetch.tryComplete with the append, DelayedProduce.tryComplete with the fetch that raises the HW."""
+    cluster = KafkaCluster(tmp_path, 1, 3)
+    try:
+        client = await cluster.start()
+        await cluster.until_followers_wait()
+        batch = encode_batch([NewRecord(value=b"x")])
+        request = ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])])
+        for number in range(1, 4):
+            response, turns = client.send(PRODUCE, 9, request), 0
+            while not response.done():
+                await asyncio.sleep(0)
+                turns += 1
+                assert turns <= MOST_TURNS
+            assert response.result().responses[0].partition_responses[0].base_offset == number - 1
+            await cluster.until_followers_wait()
+            # A follower learns the high watermark one round later (KAFKA-9952: its move alone wakes no follower).
+            assert cluster.offsets() == [(number, number), (number - 1, number), (number - 1, number)]
+    finally:
+        await cluster.close()
+
+
+class Leader:
+    """The handler of Fetch with one session cache; ``asked`` are the core's requests."""
+
+    def __init__(self) -> None:
+        self.asked: list[core.FetchRequest] = []
+        self.name: str | None = "t"
+
+        async def fetch(_caller: Any, request: core.FetchRequest) -> Any:
+            self.asked.append(request)
+            results = [(core.FetchResult(one.topic_partition, high_watermark=5), b"") for one in request.partitions]
+            return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=lambda: None))
+
+        self._service: Any = FakeService(
+            fetch=fetch, topic_name=lambda _: self.name, replica_topic_id=lambda _: "", for_old_client=None
+        )
+        self._sessions = FetchSessionCache(10, lambda: 9)
+
+    def fetch(self, epoch: int, offsets: dict[int, int], forgotten: tuple[int, ...] = ()) -> list[core.FetchPartition]:
+        """Handle a follower's fetch; return what the core is asked."""
+        partitions = [FetchPartition(number, 1, offset, 1, 0, 100) for number, offset in offsets.items()]
+        request = FetchRequest(
+            replica_state=ReplicaState(2, 7),
+            session_id=9 if epoch else 0,
+            session_epoch=epoch,
+            topics=[FetchTopic("", TOPIC_ID, partitions)] if partitions else [],
+            forgotten_topics_data=[ForgottenTopic("", TOPIC_ID, list(forgotten))] if forgotten else [],
+        )
+        header = RequestHeader(KEYS["Fetch"], 17, 1, "broker-2-fetcher-0", 0)
+        HANDLERS[KEYS["Fetch"]](request, Context(self._service, Caller("c", "P"), self._sessions, lambda: 0, header))
+        return list(self.asked[-1].partitions)
+
+
+def test_what_a_session_stands_for_is_translated_once() -> None:
+    """KIP-227: an incremental fetch names what changed; the core is asked for all, the rest as it was asked before."""
+    leader = Leader()
+    first = leader.fetch(0, {0: 3, 1: 4})
+    second = leader.fetch(1, {1: 8})
+    assert second == [first[0], core.FetchPartition(TopicPartition("t", 1), 8, 100, 1, 1, 0)]
+    assert second[0] is first[0]
+
+
+def test_a_partition_that_was_forgotten_is_asked_for_again() -> None:
+    leader = Leader()
+    leader.fetch(0, {0: 3, 1: 4})
+    assert [one.topic_partition.partition for one in leader.fetch(1, {}, (1,))] == [0]
+    assert [(one.topic_partition.partition, one.fetch_offset) for one in leader.fetch(2, {1: 2})] == [(0, 3), (1, 2)]
+
+
+def test_a_topic_that_this_broker_knows_by_another_name_or_none_is_not_asked_for_by_the_old_one() -> None:
+    """The metadata of the broker may change between two fetches that name the same ids."""
+    leader = Leader()
+    leader.fetch(0, {0: 3})
+    leader.name = "renamed"
+    assert [one.topic_partition for one in leader.fetch(1, {})] == [TopicPartition("renamed", 0)]
+    leader.name = None
+    assert leader.fetch(2, {}) == []
+    leader.name = "t"
+    assert [one.topic_partition for one in leader.fetch(3, {})] == [TopicPartition("t", 0)]
