@@ -89,6 +89,7 @@ def test_a_kafka_broker_leads_and_verbs_say_so(
         assert "30 acknowledged" in run("produce", "orders", "--count", 30)
         assert "Processed a total of 30" in run("consume", "orders", "--from-beginning", "--max-messages", 30)
         assert "is left alone" in run("kill", 2)
+        assert "such as one of Apache Kafka; stop it first" in run("down", "--purge", exit_code=1)
         run.refused("inject-error", 2, "--rpc", "Produce", "--error", "NOT_ENOUGH_REPLICAS")
     finally:
         mixed.end()

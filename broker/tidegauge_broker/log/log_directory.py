@@ -1,8 +1,8 @@
 """One log directory (an entry of ``log.dirs``): its lock, its owner, its checkpoint files, and whether it still works.
 
 Rules (LogManager.lockLogDirs, MetaPropertiesEnsemble, LogDirFailureChannel):
-    1. One process at a time uses a directory: ``.lock`` is held by an advisory lock that the kernel drops with the
-       process, so a kill leaves nothing to clean up.
+    1. One process at a time uses a directory, a broker of Apache Kafka among them: ``.lock`` is held by advisory locks
+       that the kernel drops with the process, so a kill leaves nothing to clean up.
     2. A directory belongs to one broker of one cluster, for good (meta.properties).
     3. After an I/O error the directory is offline until the process restarts; all its logs refuse everything.
     4. A corrupt checkpoint is reported and counts as empty: that costs a longer recovery, never a record.
@@ -82,6 +82,9 @@ class LogDirectory:
             raise self._unusable(error) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A lock of the other kind excludes Apache Kafka's brokers, which take theirs with FileChannel.tryLock: on
+            # Linux the two kinds do not see each other.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
             raise TidegaugeError(

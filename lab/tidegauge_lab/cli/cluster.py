@@ -31,6 +31,7 @@ from tidegauge_lab.cli.common import directory_argument, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.foreign import brokers_of_others
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
 
@@ -273,6 +274,8 @@ def down(purge: bool, directory: Path, output: str) -> None:
         return
     cluster = LocalCluster(directory)
     cluster.down(purge=purge)
+    if others := brokers_of_others(cluster.directory, cluster.file):
+        say(f"A broker that `tidegauge up` did not start runs on the data of broker {', '.join(map(str, others))}")
     if purge and not cluster.file.zookeeper_managed:
         say(f"ZooKeeper at {cluster.file.zookeeper_address} is not ours: what the cluster wrote there stays")
     if output == "json":

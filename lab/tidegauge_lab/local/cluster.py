@@ -25,6 +25,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.local import (
     control_server,
+    foreign,
     layout,
     locks,
     noted_faults,
@@ -168,8 +169,13 @@ class LocalCluster:
         Args:
             purge: delete the data too.
             grace_seconds: how long brokers, and then ZooKeeper, may take to stop by themselves.
+
+        Raises:
+            TidegaugeError: a broker that the lab did not start runs on the data to be deleted; nothing was done.
         """
         with self._alone():
+            if purge:
+                foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
             if self.file.zookeeper_managed:  # brokers can't hand their leaders over without it
                 self._process(ZOOKEEPER).send(signal.SIGCONT)
@@ -233,6 +239,7 @@ class LocalCluster:
         snapshots.directory_of(self.directory, name)
         snapshots.require_own_zookeeper(self.file)
         with self._alone():
+            foreign.require_none(self.directory, self.file)
             self._end_all(takedown.GRACE_SECONDS)
             snapshots.take(self.directory, self.file, name)
         self.up()
@@ -249,6 +256,7 @@ class LocalCluster:
         snapshots.require_own_zookeeper(self.file)
         snapshots.require(self.directory, self.file, name)
         with self._alone():
+            foreign.require_none(self.directory, self.file)
             self._end_all(0)
             snapshots.put_back(self.directory, self.file, name)
             baseline = layout.control_process(self.directory).directory / layout.BASELINE_FILE

@@ -66,6 +66,20 @@ def test_a_refused_start_leaves_no_lock_behind(bench, tmp_path):
     opened(tmp_path / "second").close({})
 
 
+def test_a_directory_on_which_apache_kafka_runs_is_refused(bench, monkeypatch):
+    """Java's FileChannel.tryLock is a POSIX lock, which flock does not see on Linux (LogManager.lockLogDirs)."""
+
+    def locked(*_):
+        raise BlockingIOError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tidegauge_broker.log.log_directory.fcntl.lockf", locked)
+        with pytest.raises(TidegaugeError, match="Failed to acquire lock"):
+            bench.open()
+    bench.manager = None
+    bench.open()
+
+
 def test_the_directory_of_another_broker_is_refused(bench):
     bench.open(broker_id=1)
     bench.stop()
