@@ -38,6 +38,10 @@ class Child:
         assert self._process.poll() in {None, 0}, self.errors()
         return self._out.read_text().split("\n")[:-1]
 
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
     def errors(self) -> str:
         return f"{self._out.read_text()[-500:]}\n{self._log.read_text()[-3_000:]}"
 

@@ -1,4 +1,4 @@
-"""One container runs a whole cluster: mapped ports stay, addresses can be told later, healthy means ready."""
+"""One container runs a whole cluster: mapped ports stay, addresses can be given later, healthy means ready."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def health(container: str) -> str:
 
 
 def test_a_killed_broker_keeps_its_mapped_port(container: str) -> None:
-    """Healthy when ``/v1/cluster`` says ready; then addresses are told, and a leader is killed under a producer."""
+    """Healthy when ``/v1/cluster`` says ready; then addresses are given, and a leader is killed under a producer."""
     until(lambda: health(container) == "healthy", timeout=180, what="the container is healthy")
     control = Control(f"http://{address(container, CONTROL)}")
     assert control.cluster()["ready"]

@@ -121,18 +121,11 @@ class KafkaBroker:
         """Return what the latest process has logged."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def complaints(self) -> list[str]:
-        """Return the latest process's lines at WARN and above, each with the stack trace below it."""
-        found: list[str] = []
-        in_complaint = False
-        for line in self.log().splitlines():
-            if re.match(r"\d{4}-\d\d-\d\d ", line):
-                in_complaint = _COMPLAINT.match(line) is not None
-                if in_complaint:
-                    found.append(line)
-            elif in_complaint and not line.startswith("\tat "):
-                found[-1] += f"\n{line}"
-        return found
+    def complaints(self, *, of_all_starts: bool = False) -> list[str]:
+        """Return the latest process's lines at WARN and above, or those of all, each with the stack trace below it."""
+        starts = range(1, self._starts + 1) if of_all_starts else [self._starts]
+        files = [self._directory / f"kafka-{self.id}-{start}.log" for start in starts]
+        return [line for file in files if file.exists() for line in _complaints(file.read_text(errors="replace"))]
 
     def stop(self) -> None:
         """Ask it for a controlled shutdown; ``wait_ended`` waits for it."""
@@ -159,6 +152,19 @@ class KafkaBroker:
         """Wait for the end of its process."""
         if self._process is not None:
             self._process.wait(limit_seconds)
+
+
+def _complaints(log: str) -> list[str]:
+    found: list[str] = []
+    in_complaint = False
+    for line in log.splitlines():
+        if re.match(r"\d{4}-\d\d-\d\d ", line):
+            in_complaint = _COMPLAINT.match(line) is not None
+            if in_complaint:
+                found.append(line)
+        elif in_complaint and not line.startswith("\tat "):
+            found[-1] += f"\n{line}"
+    return found
 
 
 class KafkaSide:

@@ -7,6 +7,7 @@ directories when it changes its kind.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.programs import KAFKA, tool
 from tests.integration.apache_kafka import KafkaBroker, KafkaSide
 from tests.integration.conftest import MakeCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, retried
@@ -33,6 +35,23 @@ SETTINGS = {
     "replica.lag.time.max.ms": "10000",
 }
 
+EXPECTED = (
+    "Listeners are not identical",  # Tidegauge's brokers register a gRPC listener too
+    "No meta.properties file under dir",  # its directory is new
+    "marked as failed",  # a follower in an older epoch waits for the controller, as among Kafka's own
+    "Connection to node",  # a broker was stopped or killed
+    "Error in response for fetch request",  # likewise
+    "zookeeper",
+    "failed to change state for partition",  # both others were stopped: a partition without a live member of its ISR
+    "was unsuccessful (kafka.controller.RequestSendThread)",  # they were stopped before they responded
+    "fails to send request (type",
+    "Received UNKNOWN_TOPIC_ID from the leader",  # a leader that has its role before its metadata
+    "since the new leader -1 is unavailable",  # a controller's successor writes that first where a leader has died
+    "Non-monotonic update of high watermark",  # that of a new leader is one fetch behind the former one's
+    "OutOfOrderSequenceException",  # a producer with several requests in flight retries them at a new leader
+)
+"""What a Kafka broker may log at WARN and above, each with its reason."""
+
 
 class MixedCluster:
     """See the module.
@@ -42,13 +61,16 @@ class MixedCluster:
         kafka_port: of the first of three listeners in a row for Kafka's protocol.
         directory: for what Kafka's brokers print.
         kafkas: ids of the brokers that are Apache Kafka's at first.
+        size: how many brokers there are.
 
     Raises:
         Unavailable: Apache Kafka can't be had.
     """
 
-    def __init__(self, make_cluster: MakeCluster, kafka_port: int, directory: Path, kafkas: Iterable[int]) -> None:
-        self.cluster: LocalCluster = make_cluster(up=False, settings=SETTINGS, kafka_port=kafka_port)
+    def __init__(
+        self, make_cluster: MakeCluster, kafka_port: int, directory: Path, kafkas: Iterable[int], size: int = 3
+    ) -> None:
+        self.cluster: LocalCluster = make_cluster(up=False, settings=SETTINGS, kafka_port=kafka_port, brokers=size)
         self.ids = [broker.id for broker in self.cluster.file.brokers]
         self._side = KafkaSide(self.cluster, directory)
         self.kafkas = set(kafkas)
@@ -101,6 +123,11 @@ class MixedCluster:
     def end(self) -> None:
         """Kill Apache Kafka's processes; the fixture takes the others down."""
         self._side.kill()
+
+    def unexpected(self) -> list[str]:
+        """Return what Apache Kafka's brokers have logged at WARN and above, but what is ``EXPECTED``."""
+        lines = [line for one in self._side.brokers.values() for line in one.complaints(of_all_starts=True)]
+        return [line for line in lines if not any(known in line for known in EXPECTED)]
 
     # What is true
 
@@ -173,6 +200,18 @@ class MixedCluster:
             admin.elect_leaders(ElectionType.PREFERRED, wanted).result(LIMIT_SECONDS)
 
         retried(elect)
+
+    def tool(self, name: str, *words: str) -> str:
+        """Run one of Kafka's own tools; return what it prints. AssertionError where it fails."""
+        command = [*tool(KAFKA, name), "--bootstrap-server", self.servers, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def assignment(self, topic: str) -> dict[str, Any]:
+        """Return the topic's znode."""
+        path = f"/brokers/topics/{topic}"
+        return dict(json.loads(self._view(lambda view: view.znode(path).data)))
 
     def partitions(self, topic: str) -> dict[int, Any]:
         """Return the partitions of a topic in a broker's metadata."""

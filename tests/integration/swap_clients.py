@@ -250,12 +250,18 @@ def consumer_of(servers: str, group: str, *, committed: bool, **settings: Any) -
 
 
 def read_all(servers: str, positions: Sequence[Any], *, committed: bool) -> Log:
-    """Read partitions from their positions to the high watermarks that they have now."""
-    consumer = consumer_of(servers, "reader", committed=committed, **{"auto.offset.reset": "earliest"})
+    """Read partitions from their positions to the high watermarks that they have now.
+
+    A reader of committed data gets there when no transaction is open; its own question would return the last stable
+    offsets.
+    """
+    consumer = consumer_of(servers, "reader", committed=False)
     ends = {
         (one.topic, one.partition): retried(lambda one=one: consumer.get_watermark_offsets(one, timeout=20.0))[1]
         for one in positions
     }
+    consumer.close()
+    consumer = consumer_of(servers, "reader", committed=committed, **{"auto.offset.reset": "earliest"})
     found: Log = {at: {} for at in ends}
     reached = dict.fromkeys(ends, -1)
     consumer.assign(list(positions))

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.integration.apache_kafka import KafkaBroker, KafkaSide, Unavailable
 from tests.integration.conftest import of_a_file
+from tests.integration.mixed_cluster import EXPECTED
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -26,19 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900
 
 TOPIC = "orders"
 LIMIT_SECONDS = 120
-EXPECTED = (
-    "Listeners are not identical",  # Tidegauge's brokers register a gRPC listener too
-    "No meta.properties file under dir",  # its directory is new
-    "marked as failed",  # a follower in an older epoch waits for the controller, as among Kafka's own
-    "Connection to node",  # a broker was stopped or killed
-    "Error in response for fetch request",  # likewise
-    "zookeeper",
-    "failed to change state for partition",  # both others were stopped: a partition without a live member of its ISR
-    "was unsuccessful (kafka.controller.RequestSendThread)",  # they were stopped before they responded
-    "fails to send request (type",
-    "Received UNKNOWN_TOPIC_ID from the leader",  # a leader that has its role before its metadata
-)
-"""What a Kafka broker may log at WARN and above, each with its reason."""
 
 
 @pytest.fixture

@@ -88,12 +88,15 @@ def test_each_is_the_controller(mixed: MixedCluster, tmp_path: Path) -> None:
         mixed.start(other)
         mixed.wait_in_sync(topic)
         assert mixed.controller() == broker_id
-        mixed.elect_preferred(topic, range(3))
+        elect = ("LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", str(other))
+        assert f"completed leader election (PREFERRED) for partitions {topic}-{other}" in mixed.tool(*elect)
         until(lambda: mixed.leader(topic, other) == other, LIMIT_SECONDS, "the preferred leader leads")  # noqa: B023
+        assert f"Valid replica already elected for partitions {topic}-{other}" in mixed.tool(*elect)
         writer.refresh(topic)
         written(writer, topic, 20)
         check(mixed, writer, topic)
         mixed.delete_topic(topic)
+    assert mixed.unexpected() == []
 
 
 def test_each_coordinates_groups_and_transactions(mixed: MixedCluster, tmp_path: Path) -> None:
