@@ -40,7 +40,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 class _Bare(asyncio.BufferedProtocol):
-    """Takes messages of one size, each responded to by one of another size; a client's end is told of each."""
+    """Takes messages of one size, each responded to by one of another size; a client's end is notified of each."""
 
     def __init__(self, takes_bytes: int, gives_bytes: int, taken: Callable[[], None]) -> None:
         self._room = memoryview(bytearray(takes_bytes))
