@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients reliability differential kafka-mixed check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -70,6 +70,9 @@ bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
 bench-clients: .venv java ## One and the same Kafka client against Tidegauge and Apache Kafka, and CPU per request.
 	$(BIN)/python bench/kafka_clients.py
 	$(BIN)/python bench/kafka_request_cost.py
+
+yardstick: .venv java ## The same Kafka clients against both, piece by piece: make yardstick SECONDS=3600 (build/yardstick.jsonl keeps them, and is gone on with).
+	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
 
 reliability: .venv java ## Starts that fail, records that a failover loses, counted: make reliability N=1000 (SECONDS=3600: ends then; goes on with its file).
 	$(BIN)/python bench/reliability.py --times $(or $(N),1000) $(if $(SECONDS),--seconds $(SECONDS))

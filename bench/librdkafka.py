@@ -11,11 +11,12 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from fetched import Unavailable
 from measure import Workload
 
+Result = TypeVar("Result")
 POLL_SECONDS = 1.0
 BATCH = 10_000
 SILENCE_SECONDS = 60.0
@@ -90,6 +91,20 @@ def produce(bootstrap: str, topic: str, workload: Workload) -> float:
     return write(library().Producer(producer_settings(bootstrap, workload)), topic, workload)
 
 
+def one_at_a_time(bootstrap: str, topic: str, workload: Workload) -> list[float]:
+    """Write each record when the one before is acknowledged; return how long each took in ms."""
+    producer = library().Producer(producer_settings(bootstrap, workload) | {"linger.ms": 0})
+    value = b"x" * workload.record_bytes
+    took_ms: list[float] = []
+    for _ in range(workload.records):
+        began = time.perf_counter()
+        producer.produce(topic, value)
+        if producer.flush(60):
+            raise RuntimeError("a record was not acknowledged")
+        took_ms.append((time.perf_counter() - began) * 1_000)
+    return took_ms
+
+
 def consume(bootstrap: str, topic: str, workload: Workload) -> float:
     """Read all records of a topic from its beginning, by assignment; return records a second."""
     consumer = library().Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
@@ -100,8 +115,8 @@ def consume(bootstrap: str, topic: str, workload: Workload) -> float:
         consumer.close()
 
 
-def alone(work: Callable[[str, str, Workload], float], bootstrap: str, topic: str, workload: Workload) -> float:
-    """Do ``produce`` or ``consume`` in a process of its own.
+def alone(work: Callable[[str, str, Workload], Result], bootstrap: str, topic: str, workload: Workload) -> Result:
+    """Do ``produce``, ``consume`` or ``one_at_a_time`` in a process of its own.
 
     Raises:
         Unavailable: the library is missing.

@@ -67,6 +67,20 @@ class PerfTools:
         header, values = rows
         return float(values[header.index("fetch.nMsg.sec")])
 
+    def end_to_end(self, bootstrap: str, topic: str, workload: Workload, records: int) -> tuple[float, float, float]:
+        """Write and read record by record with kafka-e2e-latency; return the average, p50 and p99 in ms.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        output = self.run(
+            "org.apache.kafka.tools.EndToEndLatency",
+            *(bootstrap, topic, str(records), workload.acks, str(workload.record_bytes)),
+        )
+        patterns = (r"Avg latency: ([\d.]+) ms", r"50th = ([\d.]+)", r"99th = ([\d.]+)")
+        average, p50, p99 = (float(_number(pattern, output)) for pattern in patterns)
+        return average, p50, p99
+
     def _producer(
         self, bootstrap: str, topic: str, records: int, workload: Workload, throughput: float, *properties: str
     ) -> str:

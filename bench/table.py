@@ -45,6 +45,29 @@ OWN_CONSUME = Measure(
     "tidegauge_client (gRPC), and Kafka's tool: consume, records/s", less_is_better=False, form="{:,.0f}"
 )
 
+SHARES = {"a quarter": 0.25, "half": 0.5, "nine tenths": 0.9}
+"""Of the slower side's greatest rate: the loads of the open loop."""
+AT_LOAD = {
+    (words, percentile): Measure(
+        f"producer-perf-test at {words} of the slower side's rate, {percentile}, ms",
+        less_is_better=True,
+        form="{:,.0f}",
+    )
+    for words in SHARES
+    for percentile in ("p50", "p99", "p99.9")
+}
+SINGLE = {
+    words: Measure(f"librdkafka, one record at a time, {words}", less_is_better=True, form="{:,.2f}")
+    for words in ("p50, ms", "p99, ms")
+}
+SINGLE_CPU = Measure(
+    "librdkafka, one record at a time, CPU of all brokers for a request, us", less_is_better=True, form="{:,.0f}"
+)
+END_TO_END = {
+    words: Measure(f"e2e-latency, {words}", less_is_better=True, form="{:,.2f}")
+    for words in ("average, ms", "p50, ms", "p99, ms")
+}
+
 BROKERS_CPU = {
     rate: Measure(
         rate.words.replace("records/s", "CPU of all brokers, us a record"), less_is_better=True, form="{:,.1f}"
@@ -53,8 +76,9 @@ BROKERS_CPU = {
 }
 """What a rate cost the brokers: the figure that moves least with what else the machine does."""
 
-_MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
-_MEASURES |= {one.words: one for one in BROKERS_CPU.values()}
+MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
+MEASURES |= {one.words: one for of_kind in (BROKERS_CPU, AT_LOAD, SINGLE, END_TO_END) for one in of_kind.values()}
+"""All measures by their words."""
 
 
 class Figures:
@@ -95,7 +119,7 @@ class Figures:
         """Keep the figures of an earlier run as well: they come before those that are added now."""
         for row in json.loads(text):
             for side, values in row["values"].items():
-                self._values[row["workload"], _MEASURES[row["measure"]]][side].extend(values)
+                self._values[row["workload"], MEASURES[row["measure"]]][side].extend(values)
 
     def as_json(self) -> str:
         """Every single value, for machines."""

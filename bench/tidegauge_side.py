@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -97,8 +98,11 @@ class Tidegauge:
 
     name = "Tidegauge"
 
-    def __init__(self, directory: Path, base_port: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, base_port: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._directory = directory / "tidegauge"
+        self._settings = SETTINGS | dict(settings or {})
         self._base_port = base_port
         self._cluster: LocalCluster | None = None
         self._runner = asyncio.Runner()
@@ -114,7 +118,12 @@ class Tidegauge:
         """As ``BrokerSide``."""
         kafka_port = None if self._base_port is None else self._base_port + KAFKA_PORTS_ABOVE
         self._cluster = LocalCluster.create(
-            self._directory, 3, profile="kafka", settings=SETTINGS, base_port=self._base_port, kafka_port=kafka_port
+            self._directory,
+            3,
+            profile="kafka",
+            settings=self._settings,
+            base_port=self._base_port,
+            kafka_port=kafka_port,
         )
         self._cluster.up()
         self._runner.run(_first_record(self.cluster.bootstrap_servers))

@@ -28,3 +28,20 @@ def test_losses_come_first_and_rows_without_a_ratio_last(table: Any) -> None:
     lines = figures.markdown("us", losses_first=True).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["slow", "loss", "win", "alone"]
     assert [line.split("|")[5].strip() for line in lines] == ["0.33", "0.50", "2.00", "-"]
+
+
+def test_a_piece_of_the_yardstick_that_is_recorded_is_not_done_again(
+    table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A piece is one workload in one round, on brokers that are warmed up or young."""
+    yardstick = importlib.import_module("yardstick")
+    piece = {"age": "young", "workload": "1 KiB", "round": 0, "measure": table.TOOL_PRODUCE.words, "load": 3.0}
+    values = (("Tidegauge", 20), ("Kafka", 10))
+    yardstick.Record(tmp_path / "figures").add([piece | {"side": side, "value": value} for side, value in values])
+    record = yardstick.Record(tmp_path / "figures")
+    assert record.has("young", "1 KiB", 0)
+    assert [record.has("warmed", "1 KiB", 0), record.has("young", "1 KiB", 1), record.has("young", "", 0)] == [
+        False
+    ] * 3
+    record.print_tables()
+    assert "| 1 KiB | kafka-producer-perf-test, records/s | 20 | 10 | 2.00 |" in capsys.readouterr().out

@@ -1,0 +1,250 @@
+"""Ahead of Kafka in every row? The same Kafka clients against both clusters, by turns, piece by piece.
+
+Clients: kafka-producer-perf-test, kafka-consumer-perf-test and kafka-e2e-latency of Kafka's release, and librdkafka. A
+piece is one workload in one round: greatest rates, latency in an open loop at a quarter, half and nine tenths of what
+the slower side reached, and records one at a time, each with the CPU time of all brokers of the side. Every figure is a
+line of JSON in the file ``--record`` with the machine's load, written when its piece is complete, so a run may end at
+any time (``--seconds``) and the next one goes on. Rates and times are distorted by what else the machine does, CPU
+times least.
+
+Both sides are warmed up for ``--warm-seconds`` after their start, as Kafka's JVMs need; ``--warm-seconds 0`` is for
+young brokers, and tables keep the two apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import kafka_side
+import librdkafka
+import table
+from kafka_clients import Side
+from measure import Workload, cpu_seconds, latency_of
+from perf_tools import PerfTools
+from tidegauge_side import Tidegauge
+
+ROUNDS = 3
+WARM_SECONDS = 120
+BYTES_PER_PIECE = 50_000_000
+MOST_RECORDS = 200_000
+SINGLES = 1_000
+LATENCY_SECONDS = 10
+SIZES, PARTITIONS, ACKS = (100, 1024, 10240), (1, 12, 100), ("1", "all")
+WARM_UP = Workload(1024, 12, "all", 20_000, 0)
+
+
+def workloads(records: int | None, text: str) -> list[Workload]:
+    """Return the rows of the yardstick whose names contain a text."""
+    every = [
+        Workload(
+            size,
+            partitions,
+            acks,
+            records or min(MOST_RECORDS, BYTES_PER_PIECE // size),
+            latency_seconds=LATENCY_SECONDS,
+        )
+        for acks in ACKS
+        for partitions in PARTITIONS
+        for size in SIZES
+    ]
+    return [one for one in every if text in one.name]
+
+
+class Record:
+    """The file of figures: one line of JSON for each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: list[dict[str, Any]] = []
+        if path.exists():
+            self._lines = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def has(self, age: str, workload: str, round_number: int) -> bool:
+        """Whether it has a piece."""
+        piece = age, workload, round_number
+        return any((line["age"], line["workload"], line["round"]) == piece for line in self._lines)
+
+    def add(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Keep the lines of a piece."""
+        self._lines += lines
+        with self._path.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def print_tables(self) -> None:
+        """Print a table for young and for warmed brokers, what is lost first."""
+        for age in dict.fromkeys(line["age"] for line in self._lines):
+            figures = table.Figures()
+            loads: list[float] = []
+            for line in self._lines:
+                if line["age"] == age:
+                    loads.append(line["load"])
+                    figures.add(line["workload"], table.MEASURES[line["measure"]], line["side"], line["value"])
+            print(f"\n{age} brokers; load {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores\n")
+            print(figures.markdown(Tidegauge.name, losses_first=True))
+
+
+class Yardstick:
+    """Does pieces.
+
+    Args:
+        record: takes the figures.
+        age: of the brokers, as the figures say it.
+        singles: how many records go one at a time.
+    """
+
+    def __init__(self, record: Record, age: str, singles: int) -> None:
+        self._record = record
+        self._age = age
+        self._singles = singles
+        self._tools = PerfTools()
+        self._lines: list[dict[str, Any]] = []
+
+    def warm_up(self, sides: Sequence[Side], seconds: float) -> None:
+        """Let both sides write and read for so long, by turns."""
+        end = time.monotonic() + seconds * len(sides)
+        for number in range(10**6):
+            for side in sides:
+                if time.monotonic() > end:
+                    return
+                topic = f"warm-up-{number}"
+                side.create(topic, WARM_UP.partitions)
+                librdkafka.alone(librdkafka.produce, side.kafka_bootstrap, topic, WARM_UP)
+                librdkafka.alone(librdkafka.consume, side.kafka_bootstrap, topic, WARM_UP)
+
+    def do(self, sides: Sequence[Side], workload: Workload, round_number: int, topic: str) -> None:
+        """Do one piece on all sides, by turns."""
+        self._lines = []
+        for side in sides:
+            side.create(topic, workload.partitions)
+            side.create(f"{topic}-rd", workload.partitions)
+        slowest = float("inf")
+        for measure, work in self._rates(topic):
+            for side in sides:
+                rate, cpu_us = _measured(side, workload.records, lambda side=side, work=work: work(side, workload))
+                self._add(workload, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
+                if measure is table.TOOL_PRODUCE:
+                    slowest = min(slowest, rate)
+        for words, share in table.SHARES.items():
+            for side in sides:
+                latency = self._tools.latency(side.kafka_bootstrap, topic, workload, slowest * share)
+                found = zip(("p50", "p99", "p99.9"), latency, strict=False)
+                self._add(workload, round_number, side, {table.AT_LOAD[words, one]: value for one, value in found})
+        singles = workload.with_records(self._singles)
+        for side in sides:
+            self._one_at_a_time(side, singles, round_number, topic)
+        for side in sides:
+            found_ms = self._tools.end_to_end(side.kafka_bootstrap, topic, workload, self._singles)
+            figures = dict(zip(table.END_TO_END.values(), found_ms, strict=True))
+            self._add(workload, round_number, side, figures)
+        self._record.add(self._lines)
+
+    def _rates(self, topic: str) -> Iterator[tuple[table.Measure, Callable[[Side, Workload], float]]]:
+        tools = self._tools
+        yield table.TOOL_PRODUCE, lambda side, work: tools.produce(side.kafka_bootstrap, topic, work)
+        yield table.TOOL_CONSUME, lambda side, work: tools.consume(side.kafka_bootstrap, topic, work)
+        for measure, client in (
+            (table.RDKAFKA_PRODUCE, librdkafka.produce),
+            (table.RDKAFKA_CONSUME, librdkafka.consume),
+        ):
+            yield (
+                measure,
+                lambda side, work, client=client: librdkafka.alone(client, side.kafka_bootstrap, f"{topic}-rd", work),
+            )
+
+    def _one_at_a_time(self, side: Side, workload: Workload, round_number: int, topic: str) -> None:
+        took_ms, cpu_us = _measured(
+            side,
+            workload.records,
+            lambda: librdkafka.alone(librdkafka.one_at_a_time, side.kafka_bootstrap, topic, workload),
+        )
+        latency = latency_of(took_ms)
+        figures = dict(zip(table.SINGLE.values(), (latency.p50_ms, latency.p99_ms), strict=True))
+        self._add(workload, round_number, side, figures | {table.SINGLE_CPU: cpu_us})
+
+    def _add(self, workload: Workload, round_number: int, side: Side, figures: dict[table.Measure, float]) -> None:
+        for measure, value in figures.items():
+            self._lines.append(
+                {
+                    "age": self._age,
+                    "workload": workload.name,
+                    "round": round_number,
+                    "measure": measure.words,
+                    "side": side.name,
+                    "value": value,
+                    "load": round(os.getloadavg()[0], 1),
+                }
+            )
+
+
+def _measured(side: Side, count: int, work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what some work returns, and the CPU of all brokers for one of so many records, in us."""
+    before = cpu_seconds(side.pids().values())
+    found = work()
+    return found, (cpu_seconds(side.pids().values()) - before) * 1e6 / count
+
+
+def _note(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def main(given: Sequence[str]) -> None:
+    """Do the pieces that the file does not have, as far as the time goes, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", type=Path, default=Path("build/yardstick.jsonl"), help="(default %(default)s)")
+    parser.add_argument("--seconds", type=float, help="begin no further piece after so long")
+    parser.add_argument("--warm-seconds", type=float, default=WARM_SECONDS, help="(default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="(default %(default)s)")
+    parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
+    parser.add_argument("--records", type=int, help="of each workload, in the place of its own number")
+    parser.add_argument("--singles", type=int, default=SINGLES, help="records one at a time (default %(default)s)")
+    parser.add_argument("--kafka-among-brokers", action="store_true", help="ours replicate over Kafka's protocol")
+    parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
+    options = parser.parse_args(given)
+    options.record.parent.mkdir(parents=True, exist_ok=True)
+    record = Record(options.record)
+    if not options.summary:
+        _run(options, record)
+    record.print_tables()
+
+
+def _run(options: argparse.Namespace, record: Record) -> None:
+    began = time.monotonic()
+    age = "warmed" if options.warm_seconds else "young"
+    if options.kafka_among_brokers:
+        age += ", Kafka's protocol among brokers:"
+    cells = workloads(options.records, options.cells)
+    left = [(number, one) for number in range(options.rounds) for one in cells if not record.has(age, one.name, number)]
+    if not left:
+        return
+    directory = Path(tempfile.mkdtemp(prefix="tidegauge-yardstick-"))
+    settings = {"inter.broker.listener.name": "PLAINTEXT"} if options.kafka_among_brokers else {}
+    sides: list[Side] = [Tidegauge(directory, settings=settings), kafka_side.Kafka(directory)]
+    started: list[Side] = []
+    try:
+        for side in sides:
+            started.append(side)
+            side.start()
+        yardstick = Yardstick(record, age, options.singles)
+        yardstick.warm_up(sides, options.warm_seconds)
+        for at, (number, workload) in enumerate(left):
+            if options.seconds is not None and time.monotonic() - began > options.seconds:
+                break
+            _note(f"round {number + 1}: {workload.name}, {age}")
+            yardstick.do(sides if number % 2 == 0 else sides[::-1], workload, number, f"yardstick-{at}")
+    finally:
+        for side in started:
+            side.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
