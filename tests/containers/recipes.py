@@ -48,6 +48,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/go-connections/nat"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
 )
@@ -55,7 +56,6 @@ import (
 func TestRecipe(t *testing.T) {
 	ctx := context.Background()
 %s
-	defer cluster.Terminate(ctx)
 	servers := []string{addresses["0"], addresses["1"], addresses["2"]}
 	line, _ := json.Marshal(map[string]any{"control": control, "servers": servers})
 	fmt.Println(string(line))
@@ -92,7 +92,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <artifactId>recipe</artifactId>
   <version>1</version>
   <properties>
-    <maven.compiler.release>17</maven.compiler.release>
+    <maven.compiler.source>17</maven.compiler.source>
+    <maven.compiler.target>17</maven.compiler.target>
     <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
     <mdep.outputFile>classpath.txt</mdep.outputFile>
   </properties>
@@ -101,7 +102,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
       <groupId>org.testcontainers</groupId><artifactId>testcontainers</artifactId><version>1.21.3</version>
     </dependency>
     <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>2.0.17</version>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
     </dependency>
   </dependencies>
 </project>
@@ -118,6 +119,7 @@ class Recipe:
         template: the program, with ``%s`` for the recipe's code.
         files: of its project, by name.
         fetch: the commands that get its packages; where one fails, the test is skipped.
+        build: the commands that compile it.
         command: the program.
         needs: programs that must be installed.
     """
@@ -127,6 +129,7 @@ class Recipe:
     template: str
     files: Mapping[str, str]
     fetch: Sequence[Sequence[str]]
+    build: Sequence[Sequence[str]]
     command: Sequence[str]
     needs: Sequence[str]
 
@@ -160,6 +163,7 @@ RECIPES = {
             ["python3", "-m", "venv", "venv"],
             ["venv/bin/python", "-m", "pip", "install", "-q", "testcontainers>=4.9,<5"],
         ],
+        [],
         ["venv/bin/python", "recipe.py"],
         ["python3"],
     ),
@@ -169,6 +173,7 @@ RECIPES = {
         _NODE,
         {"package.json": '{"private": true, "dependencies": {"testcontainers": "^11.0.0"}}'},
         [["npm", "install", "--no-audit", "--no-fund"]],
+        [],
         ["node", "recipe.mjs"],
         ["node", "npm"],
     ),
@@ -180,8 +185,8 @@ RECIPES = {
         [
             ["go", "get", "-t", "github.com/testcontainers/testcontainers-go@v0.39.0"],
             ["go", "mod", "tidy"],
-            ["go", "test", "-c", "-o", "recipe"],
         ],
+        [["go", "test", "-c", "-o", "recipe"]],
         ["./recipe"],
         ["go"],
     ),
@@ -190,7 +195,8 @@ RECIPES = {
         "src/main/java/Recipe.java",
         _JAVA,
         {"pom.xml": _POM},
-        [["mvn", "-q", "-B", "compile", "dependency:build-classpath"]],
+        [["mvn", "-q", "-B", "dependency:build-classpath"]],
+        [["mvn", "-q", "-B", "compile"]],
         ["sh", "-c", 'exec java -cp "target/classes:$(cat classpath.txt)" Recipe'],
         ["mvn", "java"],
     ),
