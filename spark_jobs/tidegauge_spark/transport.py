@@ -188,6 +188,7 @@ class ClusterClient:
         self._channels: dict[str, grpc.Channel] = {}
         self._security: Security | None = None
         self._addresses: dict[int, str] = {}
+        self._kafka_brokers: set[int] = set()
         self._leaders: dict[TopicPartition, PartitionLeader] = {}
         self._asked_last = ""
         self._failed_at: dict[str, float] = {}
@@ -297,7 +298,7 @@ class ClusterClient:
             problems = []
             for leader_id, partitions in self._by_leader(asked.keys() - responses.keys()).items():
                 if leader_id is None or leader_id not in self._addresses:
-                    problems.append(f"{', '.join(map(str, partitions))} has no leader")
+                    problems.append(f"{', '.join(map(str, partitions))} {self._no_leader(leader_id)}")
                     continue
                 problem = self._ask_leader(leader_id, {one: asked[one] for one in partitions}, question, responses)
                 if problem:
@@ -448,7 +449,7 @@ class ClusterClient:
                 f"Topic {topic_partition.topic} was deleted and created again while it was read; offsets begin again",
             )
         if leader is None or leader.leader_id is None or leader.leader_id not in self._addresses:
-            return f"{topic_partition} has no leader"
+            return f"{topic_partition} {self._no_leader(None if leader is None else leader.leader_id)}"
         wanted = fetch_pb2.FetchPartition(
             topic=topic_partition.topic,
             partition=topic_partition.partition,
@@ -523,10 +524,15 @@ class ClusterClient:
                 break
         return known
 
+    def _no_leader(self, leader_id: int | None) -> str:
+        """Return why there is no leader to ask."""
+        return f"is led by Apache Kafka's broker {leader_id}" if leader_id in self._kafka_brokers else "has no leader"
+
     def _learn(self, response: metadata_pb2.MetadataResponse) -> set[str]:
         """Take in one broker's view; return the topics in it."""
         if response.brokers:
             self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+            self._kafka_brokers = {one.broker_id for one in response.brokers_without_listener}
         known = set()
         for topic in response.topics:
             code = ErrorCode.of(topic.error)

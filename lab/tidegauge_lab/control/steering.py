@@ -18,10 +18,13 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.requests import read_request
+from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.kafka_brokers import kafka_leaders, note
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.asked import Asked
@@ -123,7 +126,9 @@ class Control:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed = await admin.list_groups(timeout_ms=COORDINATOR_TIMEOUT_MS)
-        return {"groups": [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]}
+            lacks = await _coordinated_by_kafka(admin, OFFSETS_TOPIC)
+        groups = [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]
+        return {"groups": groups, "lacks": lacks}
 
     async def group(self, asked: Asked) -> dict[str, Any]:
         """Return a group as its coordinator has it."""
@@ -137,7 +142,9 @@ class Control:
         """Return all transactional ids."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed = await admin.list_transactions(timeout_ms=COORDINATOR_TIMEOUT_MS)
+            lacks = await _coordinated_by_kafka(admin, TRANSACTION_TOPIC)
         return {
+            "lacks": lacks,
             "transactions": [
                 {
                     "id": one.transactional_id,
@@ -146,7 +153,7 @@ class Control:
                     "producer_id": one.producer_id,
                 }
                 for one in listed
-            ]
+            ],
         }
 
     async def transaction(self, asked: Asked) -> dict[str, Any]:
@@ -428,6 +435,12 @@ async def _problem(looker: Looker) -> str | None:
         return await looker.look()
     except TidegaugeError as error:
         return str(error)
+
+
+async def _coordinated_by_kafka(admin: Admin, topic: str) -> str:
+    """Return what a list lacks because Apache Kafka brokers coordinate it; empty where they coordinate none."""
+    unseen = kafka_leaders(await admin.metadata([topic]), topic)
+    return note(unseen, "what is coordinated there") if unseen else ""
 
 
 def _resolve(local: LocalCluster, verb: str, wanted: Target | Role) -> Target:

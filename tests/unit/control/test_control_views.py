@@ -11,7 +11,7 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
 from tidegauge_lab.control.transactions import start_offsets
-from tidegauge_lab.control.views import partition_view, transaction_view
+from tidegauge_lab.control.views import cluster_view, partition_view, transaction_view
 from tidegauge_lab.observation import Observation
 
 AT, OTHER, SILENT = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 2)
@@ -66,3 +66,27 @@ async def test_where_a_transaction_begins_is_said_by_the_leaders() -> None:
 
     admin = cast("Admin", SimpleNamespace(describe_producers=describe_producers))
     assert await start_offsets(admin, FOUND) == {AT: 40, OTHER: None, SILENT: None}
+
+
+def test_a_kafka_broker_with_the_id_of_one_that_is_down_does_not_keep_a_cluster_from_being_ready() -> None:
+    """A rolling swap on the same ids: two processes are up, Apache Kafka is registered as the third."""
+    response = metadata_pb2.MetadataResponse(controller_id=2, controller_epoch=1)
+    for one in (0, 1):
+        response.brokers.add(broker_id=one, host="127.0.0.1", port=19092 + one)
+    alone = metadata_pb2.MetadataResponse()
+    alone.CopyFrom(response)
+    response.brokers_without_listener.add(broker_id=2, host="127.0.0.1", port=9094)
+    states = {0: "up", 1: "up", 2: "down"}
+    status: dict[str, Any] = {
+        "bootstrap_servers": "", "kafka_bootstrap_servers": "", "zookeeper": {},
+        "controller": {"broker": 2, "epoch": 1},
+        "brokers": [{"id": one, "state": state} for one, state in states.items()],
+        "kafka_brokers": [{"id": 2, "address": "127.0.0.1:9094"}],
+    }  # fmt: skip
+    views = {one: Observation(response, ready=True) for one in (0, 1)}
+    view = cluster_view(status, views)
+    assert (view["ready"], view["lacks"]) == (True, "")
+    assert view["kafka_brokers"] == status["kafka_brokers"]
+    behind = cluster_view(status, views | {1: Observation(alone, ready=True)})
+    assert behind["lacks"] == "broker 1 does not see broker 2 yet"
+    assert cluster_view(status | {"kafka_brokers": []}, views)["lacks"] == "broker 2 is down"

@@ -219,3 +219,15 @@ def test_an_event_is_worded_as_in_the_timeline():
     assert event_line(9, event) == {
         "number": 9, "time": 5, "source": "lab", "partition": "", "kind": "fault", "text": "kill broker 1",
     }  # fmt: skip
+
+
+def test_an_apache_kafka_broker_is_no_dead_one_whose_session_is_waited_for():
+    """It is registered, controls and leads, and none of its replicas can be asked."""
+    known = metadata(2, 3, leader=2, epoch=0, isr=[1, 2])
+    kafka = BrokerFacts(2, "127.0.0.1:9094", "kafka", session=0xA2)
+    facts = replace(healthy(), brokers=[broker(1, metadata=known, replicas=[replica("follower", 5, 5)]), kafka])
+    view = view_of(facts)
+    assert (view["waiting"], view["controller"]) == ("", 2)
+    assert (view["brokers"]["2"]["state"], view["brokers"]["2"]["leads"]) == ("kafka", 1)
+    assert view["brokers"]["2"]["sessionText"] == "session 0xa2"
+    assert view["partitions"]["orders-0"]["replicas"]["2"]["role"] == "unknown"
