@@ -25,13 +25,15 @@ from measure import Latency, Workload
 from perf_tools import COMMON_JVM, PerfTools
 
 from tidegauge.java import java_program
+from tidegauge_lab.local.broker_settings import settings_of
 
 VERSION = KAFKA
 BROKER_JVM = (*COMMON_JVM, "-Xmx1G", "-Xms1G")
 READY_SECONDS = 60
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that is free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -46,10 +48,14 @@ class Kafka:
         self._directory = directory / "kafka"
         self._settings = dict(settings or {})
         self._tools = PerfTools()
-        self._zookeeper_port = _free_port()
-        self._ports = [_free_port() for _ in range(brokers)]
+        self._zookeeper_port = free_port()
+        self._ports = [free_port() for _ in range(brokers)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def use(self, settings: Mapping[str, str]) -> None:
+        """Take other settings, before the start; ``1:broker.rack`` is broker 1's alone."""
+        self._settings = dict(settings)
 
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
         path = self._directory / f"{name}.properties"
@@ -70,7 +76,7 @@ class Kafka:
                 "log.dirs": str(self._directory / f"data-{number}"),
                 "offsets.topic.replication.factor": "1",
                 "auto.create.topics.enable": "false",
-                **self._settings,
+                **settings_of(number, self._settings),
             },
         )
 
@@ -152,6 +158,11 @@ class Kafka:
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
         asyncio.run(self._create(topic, partitions, replicas))
+
+    @property
+    def ports(self) -> list[int]:
+        """Return the brokers' ports, by id."""
+        return list(self._ports)
 
     @property
     def kafka_bootstrap(self) -> str:

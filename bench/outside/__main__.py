@@ -74,8 +74,8 @@ def _run(suite: Suite, side: str, prepared: Path, record: Record, tests: Sequenc
     logs.mkdir(parents=True, exist_ok=True)
     limit = min(suite.limit_seconds, REPEAT_LIMIT_SECONDS) if tests else suite.limit_seconds
     began = time.monotonic()
-    with cluster(side, suite.shape) as servers:
-        found = suite.run(Task(prepared, servers, tests, logs, limit))
+    with cluster(side, suite.shape) as at:
+        found = suite.run(Task(prepared, at.servers, tests, logs, limit, at.proxies))
     if not found:
         raise Unavailable(f"it reported no test; see {logs.relative_to(page.ROOT)}")
     reported = {one.test for one in found}

@@ -90,8 +90,8 @@ def go_suite(module: str, version: str, package: str, tags: str = "") -> Path:
     return kept(f"outside-{Path(module).name}-{version}", fetch)
 
 
-def debian_suite(package: str, build: Sequence[Sequence[str]]) -> Path:
-    """Return a directory with ``source``, a Debian source package of this release, built by these commands.
+def debian_suite(package: str, version: str, build: Sequence[Sequence[str]]) -> Path:
+    """Return a directory with ``source``, the upstream part of a Debian source package, built by these commands.
 
     The machine's own package sources are asked for sources too, in an apt configuration of its own.
 
@@ -108,7 +108,7 @@ def debian_suite(package: str, build: Sequence[Sequence[str]]) -> Path:
         (directory / "lists" / "partial").mkdir(parents=True)
         options = ["-o", f"Dir::Etc={etc}", "-o", f"Dir::State::lists={directory / 'lists'}", "-qq"]
         run([apt, *options, "update"], directory)
-        run([apt, *options, "--download-only", "source", package], directory)
+        run([apt, *options, "--download-only", "source", f"{package}={version}"], directory)
         [archive] = directory.glob(f"{package}_*.orig.tar.*")
         with tarfile.open(archive) as packed:
             packed.extractall(directory / "unpacked", filter="data")
@@ -117,4 +117,4 @@ def debian_suite(package: str, build: Sequence[Sequence[str]]) -> Path:
         for command in build:
             run(command, directory / "source")
 
-    return kept(f"outside-debian-{package}", fetch)
+    return kept(f"outside-debian-{package}-{version}", fetch)

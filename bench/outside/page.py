@@ -25,6 +25,10 @@ compared test by test. `make outside` fetches, runs and writes this page; `make 
 one suite. What is recorded under `build/outside` is not run again (`AGAIN=1` does that). A test that fails is repeated
 by itself, and has passed when the repetition passes: the suites' own time limits are made for quiet machines.
 
+Releases of Python packages have no tests in them; `OUTSIDE_CHECKOUTS` names a directory with checkouts of the
+repositories `aiokafka`, `kafka-python` and `confluent-kafka-python`, without which those suites are skipped, as are
+others where Maven, Go or apt is missing.
+
 What clients do through failovers stands in [clients.md](clients.md). How both respond to single requests, byte by
 byte, is compared by `make differential`.
 
@@ -38,12 +42,12 @@ TABLE_HEAD = "| suite | version | Apache Kafka 3.9.1 | Tidegauge | passed on Kaf
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One suite's results on both sides, by test."""
+    """One suite's results on both sides, by test; ``repeated`` counts those with more than one try, by side."""
 
     suite: Suite
     kafka: Mapping[str, Result]
     tidegauge: Mapping[str, Result]
-    repeated: int
+    repeated: Mapping[str, int]
 
     def tests(self, kafka: Sequence[Outcome | None], tidegauge: Sequence[Outcome | None]) -> list[str]:
         """Return the tests with one of these outcomes on each side; None means that the test was not reported."""
@@ -70,7 +74,7 @@ def compared(directory: Path, suite: Suite) -> Compared | None:
     if not all(tries.values()):
         return None
     found = {side: {test: verdict(made) for test, made in of.items()} for side, of in tries.items()}
-    again = sum(len(made) > 1 for made in tries[TIDEGAUGE].values())
+    again = {side: sum(len(made) > 1 for made in of.values()) for side, of in tries.items()}
     return Compared(suite, found[KAFKA], found[TIDEGAUGE], again)
 
 
@@ -126,8 +130,8 @@ def _former_section(former: str, suite: Suite) -> str:
 
 def _section(one: Compared, reasons: Mapping[str, str]) -> str:
     lines = [f"## {one.suite.name}", "", f"{one.suite.title}, {one.suite.version}. {one.suite.how}".rstrip()]
-    if one.repeated:
-        lines[-1] += f" Repeated on Tidegauge: {one.repeated} of {len(one.tidegauge)}."
+    if any(one.repeated.values()):
+        lines[-1] += f" Repeated: {one.repeated[KAFKA]} tests on Kafka, {one.repeated[TIDEGAUGE]} on Tidegauge."
     both = one.tests([Outcome.FAILED], [Outcome.FAILED, Outcome.SKIPPED, None])
     here = one.tests([Outcome.FAILED, Outcome.SKIPPED, None], [Outcome.PASSED])
     for title, tests, results in (

@@ -164,14 +164,21 @@ def _events(output: str) -> Iterator[Mapping[str, object]]:
 
 
 _LIBRDKAFKA = re.compile(
-    r"^\|\s*(\d{4}\S*)\s*\|\s*(PASSED|FAILED|SKIPPED)\s*\|\s*([\d.]+)s?\s*\|\s*(.*?)\s*\|?$", re.MULTILINE
+    r"^\[(?P<skipped>\d{4}_\w+) .*SKIPPING TEST: (?P<reason>.*)"
+    r"|=+ Test (?P<passed>\d{4}_\w+) PASSED =+"
+    r'|^### Test "(?P<failed>\d{4}_\w+).*" failed at .*###\s*\n(?P<why>.*)',
+    re.MULTILINE,
 )
 
 
 def from_librdkafka(output: str) -> list[Result]:
-    """Read the table with which librdkafka's test-runner ends."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    return [
-        Result(test, Outcome(outcome.lower()), "" if outcome == "PASSED" else first_line(why), float(seconds))
-        for test, outcome, seconds, why in _LIBRDKAFKA.findall(plain)
-    ]
+    """Read what librdkafka's test-runner prints of each test; its table is missing where a failure ends it."""
+    found: dict[str, Result] = {}
+    for line in _LIBRDKAFKA.finditer(re.sub(r"\x1b\[[0-9;]*m", "", output)):
+        if test := line["failed"]:
+            found[test] = Result(test, Outcome.FAILED, first_line(line["why"]))
+        elif test := line["passed"]:
+            found.setdefault(test, Result(test, Outcome.PASSED))
+        else:
+            found[line["skipped"]] = Result(line["skipped"], Outcome.SKIPPED, first_line(line["reason"]))
+    return list(found.values())

@@ -65,6 +65,26 @@ def test_a_go_test_that_has_no_end_has_failed(results: Any) -> None:
     ]
 
 
+def test_librdkafka_s_runner_is_read_line_by_line(results: Any) -> None:
+    """A failure ends it with an assertion, before its table of results; colours and other lines stand in between."""
+    output = """\x1b[0m\x1b[33m[0086_purge_local / 0.000s] WARN: SKIPPING TEST: Filtered due to negative test flags
+\x1b[0m\x1b[36m[0122_buffer / 0.000s] \x1b[32m====== Test 0122_buffer PASSED ======\x1b[0m
+\x1b[0m\x1b[31m### Test "0081_admin (do_test_CreateAcls:1115)" failed at 0081-admin.c:1198 at Mon 2026: ###
+Test assertion failed: "!error": Expected RD_KAFKA_RESP_ERR_NO_ERROR, not No Authorizer is configured.
+### Test "<MAIN>" failed at test.c:1596:test_wait_exit() at Mon Nov 23 15:48:10 2026: ###
+16 thread(s) still active in librdkafka
+"""
+    assert [(one.test, one.outcome.value, one.text) for one in results.from_librdkafka(output)] == [
+        ("0086_purge_local", "skipped", "Filtered due to negative test flags"),
+        ("0122_buffer", "passed", ""),
+        (
+            "0081_admin",
+            "failed",
+            'Test assertion failed: "!error": Expected RD_KAFKA_RESP_ERR_NO_ERROR, not No Authorizer is configured.',
+        ),
+    ]
+
+
 def test_the_try_that_passed_counts(results: Any, tmp_path: Path) -> None:
     """A test that failed under load and passes when it is repeated has passed, and the record keeps both; a line that a
     killed run has not ended is left out."""
@@ -90,7 +110,7 @@ def test_the_page_names_each_test_that_passes_on_kafka_alone_with_its_reason(pag
     }
     here = {"m::a": made("m::a", passed), "m::b": made("m::b", failed, "b broke"), "m::c": made("m::c", skipped)}
     suite = page.SUITES["aiokafka"]
-    found = page.Compared(suite, kafka, here | {"m::e": made("m::e", failed)}, repeated=1)
+    found = page.Compared(suite, kafka, here | {"m::e": made("m::e", failed)}, repeated={"kafka": 0, "tidegauge": 1})
     text = page.rendered("", [found], {"aiokafka": {"c": "c is not for us"}})
     row = next(line for line in text.splitlines() if line.startswith("| [aiokafka's tests]"))
     assert row == "| [aiokafka's tests](#aiokafka) | 0.14.0 | 4, 1, 0 | 1, 2, 1 | 3 |"
@@ -107,10 +127,10 @@ def test_a_suite_without_results_keeps_its_row_and_section(page: Any, results: A
     """A machine without Go, or a run of one suite, takes nothing from the page."""
     one = {"m::a": results.Result("m::a", results.Outcome.PASSED)}
     other = {"m::a": results.Result("m::a", results.Outcome.FAILED, "why")}
-    both = [page.Compared(page.SUITES[name], one, other, repeated=0) for name in ("aiokafka", "franz-go")]
+    both = [page.Compared(page.SUITES[name], one, other, repeated={}) for name in ("aiokafka", "franz-go")]
     former = page.rendered("", both, {})
     assert page.rendered(former, [None] * len(page.SUITES), {}) == former
-    assert page.rendered(former, [page.Compared(page.SUITES["aiokafka"], one, other, repeated=0)], {}) == former
+    assert page.rendered(former, [page.Compared(page.SUITES["aiokafka"], one, other, repeated={})], {}) == former
 
 
 def test_the_published_page_is_of_this_form(page: Any) -> None:
