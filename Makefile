@@ -92,6 +92,7 @@ differential: .venv java ## The same script, and the same requests, to Apache Ka
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
+	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 
 kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).

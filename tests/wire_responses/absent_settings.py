@@ -55,7 +55,7 @@ ABSENT: Mapping[str, str] = {
         delegation.token.max.lifetime.ms delegation.token.secret.key
     """,
     "classes of a user's own: authorizers, policies, principals, callbacks": """
-        alter.config.policy.class.name authorizer.class.name client.quota.callback.class
+        alter.config.policy.class.name client.quota.callback.class
         create.topic.policy.class.name principal.builder.class security.providers
     """,
     "of TLS certificates and keys are PEM, and gRPC's own versions and cipher suites hold": """
@@ -97,6 +97,7 @@ ABSENT: Mapping[str, str] = {
 
 OUR_OWN = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
         "controller.failover.trusts.restarted.brokers",
         "event.log.file",
         "follower.replication.throttled.rate",
@@ -110,6 +111,7 @@ OUR_OWN = frozenset(
         "queued.max.response.bytes",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.reelected.leader.keeps.follower.state",
+        "super.users",
         "replica.truncation.rule",
         "request.log.enable",
     }

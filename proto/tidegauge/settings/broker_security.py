@@ -6,7 +6,7 @@ Source: Kafka's BrokerSecurityConfigs, SslConfigs, SocketServerConfigs; docs/sec
 from __future__ import annotations
 
 from tidegauge.settings.model import INT_MAX
-from tidegauge.settings.tables import long, names, text, whole
+from tidegauge.settings.tables import flag, long, names, text, whole
 
 PATHS = ("ssl.keystore.location", "ssl.truststore.location")
 """Settings that name a file."""
@@ -74,6 +74,14 @@ SECURITY_SETTINGS = (
         0,
     ),
     whole("sasl.server.max.receive.size", 524_288, "bytes", "Largest frame of a client that is not authenticated."),
+    text(
+        "authorizer.class.name",
+        "",
+        "Who decides what principals may do on Kafka listeners: the lists of /kafka-acl; empty: everything is allowed.",
+        ("", "kafka.security.authorizer.AclAuthorizer"),
+    ),
+    text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),
+    flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
     whole(
         "max.connections",
         INT_MAX,

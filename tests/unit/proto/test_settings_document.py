@@ -41,7 +41,7 @@ def test_the_sample_with_all_comment_signs_taken_away_is_a_broker_with_the_defau
     values, unknown = parse_broker_settings(read_properties(text))
     assert unknown == []
     assert {name: values[name] for name in values.given} == {
-        name: setting.default for name, setting in BROKER_SETTINGS.items() if setting.default not in {None, ()}
+        name: setting.default for name, setting in BROKER_SETTINGS.items() if setting.default not in {None, (), ""}
     }
 
 

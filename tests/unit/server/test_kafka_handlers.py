@@ -58,12 +58,13 @@ def coming(value: Any) -> Any:
 @pytest.mark.parametrize("version", versions("DescribeAcls"))
 async def test_acls_need_an_authorizer(version: int) -> None:
     """AclApis: SECURITY_DISABLED, for each creation and filter where there are several."""
-    described = await ask(FakeService(), "DescribeAcls", version, message("DescribeAcls", pattern_type_filter=3))
+    without = FakeService(configs=SimpleNamespace(acls=None))
+    described = await ask(without, "DescribeAcls", version, message("DescribeAcls", pattern_type_filter=3))
     assert (described.error_code, described.error_message) == (54, "No Authorizer is configured on the broker")
     acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*"}
-    created = await ask(FakeService(), "CreateAcls", version, message("CreateAcls", creations=[acl, acl]))
+    created = await ask(without, "CreateAcls", version, message("CreateAcls", creations=[acl, acl]))
     assert [one.error_code for one in created.results] == [54, 54]
-    deleted = await ask(FakeService(), "DeleteAcls", version, message("DeleteAcls", filters=[{}]))
+    deleted = await ask(without, "DeleteAcls", version, message("DeleteAcls", filters=[{}]))
     assert [(one.error_code, one.error_message) for one in deleted.filter_results] == [
         (54, "No Authorizer is configured.")
     ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from tidegauge.znodes import CONFIG_CHANGES, MalformedZnode, change_number, decode_config_change
 from tidegauge_controller.zookeeper import (
@@ -31,25 +32,37 @@ LOG = logging.getLogger("tidegauge.configs")
 EXPIRATION_MS = 15 * 60 * 1000
 
 
-class ConfigChanges:
-    """Calls back for each changed entity.
+Changed = TypeVar("Changed")
+
+
+class ConfigChanges(Generic[Changed]):
+    """Calls back for each changed entity, or for what else notifications of this kind are about.
 
     Args:
         zookeeper: the session.
-        apply: takes an entity's path below /config, like ``topics/T``.
+        apply: takes what changed: an entity's path below /config, like ``topics/T``.
         read_all: reads everything again (rule 3).
         now_ms: wall clock.
+        path: where the notifications are.
+        decode: reads a notification.
+        number_of: returns a notification's number by its name.
     """
 
     def __init__(
         self,
         zookeeper: ZooKeeper,
-        apply: Callable[[str], Awaitable[None]],
+        apply: Callable[[Changed], Awaitable[None]],
         read_all: Callable[[], Awaitable[None]],
         now_ms: Callable[[], int],
+        path: str = CONFIG_CHANGES,
+        decode: Callable[[bytes], Changed] = decode_config_change,  # type: ignore[assignment] # of the default path
+        number_of: Callable[[str], int] = change_number,
     ) -> None:
         self.applied = -1
         """The number of the last notification that is in force here."""
+        self._path = path
+        self._decode = decode
+        self._number_of = number_of
         self._zookeeper = zookeeper
         self._apply = apply
         self._read_all = read_all
@@ -64,7 +77,7 @@ class ConfigChanges:
         """Begin."""
         self._zookeeper.on_session(self._on_session)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
-        self._watch = self._zookeeper.watch_children(CONFIG_CHANGES, self._wake.set)
+        self._watch = self._zookeeper.watch_children(self._path, self._wake.set)
 
     async def close(self) -> None:
         """End."""
@@ -100,7 +113,7 @@ class ConfigChanges:
         if self._missed_something:
             await self._read_all()
             self._missed_something = False
-        names = await self._zookeeper.children(CONFIG_CHANGES)
+        names = await self._zookeeper.children(self._path)
         present = frozenset(names)
         self._made_at_ms = {name: at_ms for name, at_ms in self._made_at_ms.items() if name in present}
         for name in sorted(names):
@@ -110,12 +123,12 @@ class ConfigChanges:
 
     async def _take(self, name: str) -> None:
         try:
-            data, stat = await self._zookeeper.get(f"{CONFIG_CHANGES}/{name}")
+            data, stat = await self._zookeeper.get(f"{self._path}/{name}")
         except NoNode:
             return  # purged by another broker
         try:
-            number = change_number(name)
-            await self._apply(decode_config_change(data))
+            number = self._number_of(name)
+            await self._apply(self._decode(data))
             self.applied = number
         except MalformedZnode as problem:
             LOG.warning("A notification of changed settings is unreadable and is skipped: %s", problem)
@@ -126,7 +139,7 @@ class ConfigChanges:
         for name, made_at_ms in list(self._made_at_ms.items()):
             if now_ms - made_at_ms > EXPIRATION_MS:
                 try:
-                    await self._zookeeper.delete(f"{CONFIG_CHANGES}/{name}")
+                    await self._zookeeper.delete(f"{self._path}/{name}")
                 except NoNode:
                     LOG.debug("Another broker has purged %s", name)
                 del self._made_at_ms[name]

@@ -30,6 +30,8 @@ from tidegauge.settings import (
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
+from tidegauge_broker.server.acls.acl_changes import acl_changes
+from tidegauge_broker.server.acls.acl_store import AclStore, authorizer_of
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
@@ -78,6 +80,10 @@ class DynamicConfigs:
         self.quotas = ClientQuotas(zookeeper)
         self.addresses = AddressQuotas(self.quotas)
         self.users = ScramUsers(zookeeper)
+        authorizer = authorizer_of(settings.live)
+        self.acls = None if authorizer is None else AclStore(zookeeper, authorizer)
+        """What principals may do; None: everything."""
+        self._acl_changes = [] if self.acls is None else acl_changes(zookeeper, self.acls, now_ms)
         self._admin = ConfigAdmin(zookeeper)
         self._broker_id = broker_id
         self._settings = settings
@@ -98,16 +104,22 @@ class DynamicConfigs:
         await self.topics.read_all()
         await self.addresses.read()
         await self.users.read_all()
+        if self.acls is not None:
+            await self.acls.read_all()
         self._tell_all()
 
     def follow(self, affected: Affected) -> None:
         """Apply changes from now on."""
         self._affected = affected
         self._changes.start()
+        for changes in self._acl_changes:
+            changes.start()
 
     async def close(self) -> None:
         """Apply no more."""
         await self._changes.close()
+        for changes in self._acl_changes:
+            await changes.close()
 
     # Changes
 

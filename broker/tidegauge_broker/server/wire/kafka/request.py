@@ -66,6 +66,7 @@ class Context:
         sessions: fetch sessions of all connections of this broker.
         now_ms: the broker's clock.
         header: of the request.
+        may_read: whether the caller may fetch from a topic; None: from all.
     """
 
     service: BrokerService
@@ -73,6 +74,7 @@ class Context:
     sessions: FetchSessionCache
     now_ms: Callable[[], int]
     header: RequestHeader
+    may_read: Callable[[str], bool] | None = None
 
     @property
     def version(self) -> int:

@@ -26,6 +26,7 @@ from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
+from tidegauge_broker.server.wire.kafka.authorization import guarded
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -163,7 +164,7 @@ class _KafkaListener:
         serves_brokers: bool,
     ) -> None:
         self.serves_brokers = serves_brokers
-        self.handlers = HANDLERS
+        self.handlers = guarded(HANDLERS, service.configs.acls)
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()
         self.name = at.name

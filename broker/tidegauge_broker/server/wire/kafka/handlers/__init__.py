@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegauge.kafka import apis
 from tidegauge_broker.server.wire.kafka.handlers import (
+    acls,
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -86,9 +87,9 @@ HANDLERS: dict[int, Handler] = {
     apis.END_TXN: end_txn.handle,
     apis.WRITE_TXN_MARKERS: write_txn_markers.handle,
     apis.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
-    apis.DESCRIBE_ACLS: security.describe_acls,
-    apis.CREATE_ACLS: security.create_acls,
-    apis.DELETE_ACLS: security.delete_acls,
+    apis.DESCRIBE_ACLS: acls.describe,
+    apis.CREATE_ACLS: acls.create,
+    apis.DELETE_ACLS: acls.delete,
     apis.DESCRIBE_CONFIGS: describe_configs.handle,
     apis.ALTER_CONFIGS: alter_configs.handle,
     apis.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,

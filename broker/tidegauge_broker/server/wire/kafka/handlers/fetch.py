@@ -10,7 +10,7 @@ A client that reads what was committed gets records up to the last stable offset
 the list by which it leaves them out; for all others the list is null.
 A Fetch with a replica id is a follower's (version 15 on: with its broker epoch, too): it reads up to the log end, its
 offset acknowledges what lies below, and neither ``fetch.max.bytes`` nor unread responses hold it back. It may come
-through any listener, as without an authorizer in Kafka; ids below 0 are consumers'.
+through any listener, as in Kafka; with an authorizer it needs ClusterAction. Ids below 0 are consumers'.
 Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``, ``FetchParams``.
 """
 
@@ -52,6 +52,7 @@ _ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
 _NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _NOT_OF_THE_LOG = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -181,6 +182,7 @@ async def _read(
     refused: dict[Place, core.FetchResult] = {}
     places: list[Place] = []
     asked: list[core.FetchPartition] = []
+    may_read = context.may_read
     for place, item in partitions.items():
         topic = place.topic
         if topic not in topics:
@@ -195,6 +197,8 @@ async def _read(
         at = wanted.topic_partition
         if name is None:
             refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif may_read is not None and not may_read(name):
+            refused[place] = core.FetchResult(at, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic_id and (own := service.replica_topic_id(at)) and own != topic_id:
             refused[place] = core.FetchResult(at, ErrorCode.INCONSISTENT_TOPIC_ID)
         else:

@@ -1,21 +1,17 @@
-"""What a broker without an authorizer, and without SASL, responds with.
+"""Delegation tokens: there are none.
 
-DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 0-3: SECURITY_DISABLED. CreateDelegationToken (38) and
-DescribeDelegationToken (41), versions 0-3, RenewDelegationToken (39) and ExpireDelegationToken (40), versions 0-2:
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. So administration tools and pages that ask for them say why there are none.
-Source: ``AclApis``, ``KafkaApis.handleCreateTokenRequest`` and its neighbours.
+CreateDelegationToken (38) and DescribeDelegationToken (41), versions 0-3, RenewDelegationToken (39) and
+ExpireDelegationToken (40), versions 0-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, so that tools say why.
+Source: ``KafkaApis.handleCreateTokenRequest`` and its neighbours.
 """
 
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from tidegauge.kafka.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from tidegauge.kafka.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from tidegauge.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from tidegauge.kafka.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -27,30 +23,8 @@ from tidegauge.kafka.messages.expire_delegation_token import (
 from tidegauge.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from tidegauge_broker.server.wire.kafka.request import Context
 
-_NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
-_NONE_TO_ALTER = "No Authorizer is configured."
 _USER, _ANONYMOUS = "User", "ANONYMOUS"
 """Type and name of the principal of a connection that has not authenticated itself."""
-
-
-def describe_acls(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    """Refuse."""
-    del request, context
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NONE_TO_DESCRIBE)
-
-
-def create_acls(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
-    """Refuse each."""
-    del context
-    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
-
-
-def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
-    """Refuse each."""
-    del context
-    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:

@@ -1,0 +1,1 @@
+"""Access control lists: what they say, and what follows from them."""

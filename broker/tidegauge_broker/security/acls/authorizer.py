@@ -1,0 +1,205 @@
+"""Whether a principal may do something with a resource, by access control lists. Pure: lists in, decisions out.
+
+Rules (Kafka's AclAuthorizer):
+    1. A super user may do everything.
+    2. The lists of a resource are that of its own name, that of ``*``, and those of all prefixes of its name. Without a
+       single entry there, ``allow.everyone.if.no.acl.found`` decides.
+    3. An entry is about a request if it has the principal or ``User:*``, the host or ``*``, the operation or ALL. One
+       that denies overrules all that allow; without one that allows, it is not allowed.
+    4. Who may READ, WRITE, DELETE or ALTER may DESCRIBE; who may ALTER_CONFIGS may DESCRIBE_CONFIGS. A denial has no
+       such consequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from tidegauge_broker.security.acls.model import (
+    ANYONE,
+    WILDCARD,
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from tidegauge_broker.security.principal import Principal, principal_of
+
+_IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = {
+    Operation.DESCRIBE: (
+        Operation.DESCRIBE,
+        Operation.READ,
+        Operation.WRITE,
+        Operation.DELETE,
+        Operation.ALTER,
+    ),
+    Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+}
+OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
+        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
+    ),
+}
+"""The operations that there are for a kind of resource (``AclEntry.supportedOperations``)."""
+
+
+class Rules(NamedTuple):
+    """What settings say.
+
+    Attributes:
+        super_users: rule 1.
+        allows_without_lists: rule 2.
+    """
+
+    super_users: frozenset[Principal] = frozenset()
+    allows_without_lists: bool = False
+
+    @classmethod
+    def of(cls, super_users: str, *, allows_without_lists: bool) -> Rules:
+        """Return the rules by ``super.users``, with semicolons between principals.
+
+        Raises:
+            ValueError: one of them is no principal.
+        """
+        names = [text.strip() for text in super_users.split(";")] if super_users.strip() else []
+        return cls(frozenset(principal_of(name) for name in names), allows_without_lists)
+
+
+class AclAuthorizer:
+    """The lists in force, and what follows from them; see the module."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._lists: dict[Pattern, frozenset[Entry]] = {}
+        self._prefixes: dict[ResourceType, frozenset[str]] = {}
+
+    # The lists
+
+    def entries(self, pattern: Pattern) -> frozenset[Entry]:
+        """Return the list of a pattern; empty where there is none."""
+        return self._lists.get(pattern, frozenset())
+
+    def patterns(self) -> list[Pattern]:
+        """Return the patterns that have a list."""
+        return list(self._lists)
+
+    def put(self, pattern: Pattern, entries: Collection[Entry]) -> None:
+        """Set the list of a pattern; an empty one removes it."""
+        if entries:
+            self._lists[pattern] = frozenset(entries)
+        else:
+            self._lists.pop(pattern, None)
+        self._find_prefixes()
+
+    def replace(self, lists: Mapping[Pattern, Collection[Entry]]) -> None:
+        """Set all lists."""
+        self._lists = {pattern: frozenset(entries) for pattern, entries in lists.items() if entries}
+        self._find_prefixes()
+
+    def _find_prefixes(self) -> None:
+        found: dict[ResourceType, set[str]] = {}
+        for pattern in self._lists:
+            if pattern.pattern_type is PatternType.PREFIXED:
+                found.setdefault(pattern.kind, set()).add(pattern.name)
+        self._prefixes = {kind: frozenset(names) for kind, names in found.items()}
+
+    def matching(self, wanted: Filter) -> Iterator[Binding]:
+        """Yield the entries that a filter matches."""
+        for pattern, entries in self._lists.items():
+            if wanted.matches_pattern(pattern):
+                yield from (Binding(pattern, entry) for entry in entries if wanted.matches_entry(entry))
+
+    # Decisions
+
+    def allows(self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Return whether a principal at a host may do an operation with a resource.
+
+        Args:
+            principal: who.
+            host: its address.
+            operation: a definite one.
+            kind: of the resource.
+            name: of the resource.
+        """
+        if principal in self._rules.super_users:
+            return True
+        entries = self._about(kind, name)
+        if not entries:
+            return self._rules.allows_without_lists
+        who = str(principal)
+        if _has(entries, Permission.DENY, who, host, (operation,)):
+            return False
+        return _has(entries, Permission.ALLOW, who, host, _IMPLIED_BY.get(operation, (operation,)))
+
+    def _about(self, kind: ResourceType, name: str) -> list[Entry]:
+        """Return the entries of all lists that are about a resource; rule 2."""
+        found = [*self.entries(Pattern(kind, WILDCARD)), *self.entries(Pattern(kind, name))]
+        for prefix in self._prefixes.get(kind, ()):
+            if name.startswith(prefix):
+                found += self.entries(Pattern(kind, prefix, PatternType.PREFIXED))
+        return found
+
+    def allows_somewhere(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """Return whether a principal may do an operation with any resource of a kind (KIP-679).
+
+        As in ``AclAuthorizer.authorizeByResourceType``: nothing implies the operation here, and what is denied for a
+        name or a prefix of it takes only what is allowed for that name, or for a prefix that begins so.
+        """
+        if principal in self._rules.super_users:
+            return True
+        who = (str(principal), host, operation, kind)
+        denied = self._names(*who, Permission.DENY, PatternType.LITERAL)
+        if WILDCARD in denied:
+            return False
+        if self._rules.allows_without_lists:
+            return True
+        denied_prefixes = self._names(*who, Permission.DENY, PatternType.PREFIXED)
+        allowed = self._names(*who, Permission.ALLOW, PatternType.LITERAL)
+        allowed_prefixes = self._names(*who, Permission.ALLOW, PatternType.PREFIXED)
+
+        def is_overruled(name: str) -> bool:
+            return any(name.startswith(prefix) for prefix in denied_prefixes if prefix)
+
+        if any(not is_overruled(prefix) for prefix in allowed_prefixes):
+            return True
+        return any(name == WILDCARD or (name not in denied and not is_overruled(name)) for name in allowed)
+
+    def _names(
+        self,
+        who: str,
+        host: str,
+        operation: Operation,
+        kind: ResourceType,
+        permission: Permission,
+        pattern_type: PatternType,
+    ) -> set[str]:
+        return {
+            pattern.name
+            for pattern, entries in self._lists.items()
+            if pattern.kind is kind
+            and pattern.pattern_type is pattern_type
+            and _has(entries, permission, who, host, (operation,))
+        }
+
+
+def _has(
+    entries: Iterable[Entry], permission: Permission, who: str, host: str, operations: Collection[Operation]
+) -> bool:
+    """Return whether an entry is about this; rule 3."""
+    return any(
+        entry.permission is permission
+        and entry.principal in {who, ANYONE}
+        and entry.host in {host, WILDCARD}
+        and (entry.operation in operations or entry.operation is Operation.ALL)
+        for entry in entries
+    )

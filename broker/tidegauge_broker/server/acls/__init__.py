@@ -1,0 +1,1 @@
+"""Access control lists in ZooKeeper, and what a request may."""

@@ -1,0 +1,280 @@
+"""Access control lists in ZooKeeper: read, followed, written, and asked.
+
+Rules:
+    1. All lists are read at the start and with a new session; a change node names a list that is read again. Of a list
+       that is unreadable, what was known of it stays in force, and the log names it.
+    2. A list is written expecting the version that was read, with the change node that notifies all brokers in the same
+       transaction (in Kafka: after it). It is in force at this broker before the response.
+    3. A refusal is a line in the audit log, unless it only filtered what a response lists.
+Source: ``AclAuthorizer``, ``AclApis``; ``kafka.authorizer.logger``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import Values
+from tidegauge.znodes import MalformedZnode
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.security.acls.model import (
+    CLUSTER_NAME,
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    ResourceType,
+)
+from tidegauge_broker.security.acls.znodes import (
+    KINDS,
+    decode_list,
+    encode_change,
+    encode_list,
+    path_of,
+    paths,
+    store_of,
+)
+from tidegauge_broker.security.principal import principal_of
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_controller.decisions.steps import CreateNode, DeleteNode, SetNode
+from tidegauge_controller.decisions.steps import Operation as ZnodeOperation
+from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
+
+LOG = logging.getLogger("tidegauge.acls")
+AUDIT = logging.getLogger("tidegauge.authorizer")
+CLASS = "authorizer.class.name"
+NAMES = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+_RETRIES = 10
+_BACKOFF_SECONDS = 0.1
+
+
+class Outcome(NamedTuple):
+    """What became of an entry that was to be created or deleted."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def authorizer_of(settings: Values) -> AclAuthorizer | None:
+    """Return the authorizer that settings ask for; None: without one everything is allowed.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, ``super.users`` is malformed.
+    """
+    if not settings.text(CLASS):
+        return None
+    try:
+        rules = Rules.of(
+            settings.text("super.users"), allows_without_lists=settings.flag("allow.everyone.if.no.acl.found")
+        )
+    except ValueError as problem:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"Invalid value for configuration super.users: {problem}"
+        ) from None
+    return AclAuthorizer(rules)
+
+
+class AclStore:
+    """The lists of a cluster as one broker knows them; see the module.
+
+    Args:
+        zookeeper: the session.
+        authorizer: decides.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, authorizer: AclAuthorizer) -> None:
+        self.authorizer = authorizer
+        self._zookeeper = zookeeper
+        self._writing = asyncio.Lock()
+
+    # Decisions
+
+    def allows(
+        self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
+    ) -> bool:
+        """Return whether a caller may do an operation with a resource, and log a refusal (rule 3)."""
+        allowed = self.authorizer.allows(caller.principal, caller.host, operation, kind, name)
+        if not allowed and logs:
+            _audit(caller, operation, Pattern(kind, name), api)
+        return allowed
+
+    def allows_cluster(self, caller: Caller, operation: Operation, api: str, *, logs: bool = True) -> bool:
+        """Return whether a caller may do an operation with the cluster."""
+        return self.allows(caller, operation, ResourceType.CLUSTER, CLUSTER_NAME, api, logs=logs)
+
+    def allows_somewhere(self, caller: Caller, operation: Operation, kind: ResourceType, api: str) -> bool:
+        """Return whether a caller may do an operation with any resource of a kind."""
+        allowed = self.authorizer.allows_somewhere(caller.principal, caller.host, operation, kind)
+        if not allowed:
+            _audit(caller, operation, Pattern(kind, "NONE", PatternType.UNKNOWN), api)
+        return allowed
+
+    # ZooKeeper
+
+    async def read_all(self) -> None:
+        """Read all lists; rule 1.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        for path in paths():
+            await self._zookeeper.ensure_path(path)
+        found: dict[Pattern, Collection[Entry]] = {}
+        for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+            for kind in KINDS:
+                for name in await self._zookeeper.children(store_of(pattern_type, kind)):
+                    pattern = Pattern(kind, name, pattern_type)
+                    found[pattern] = await self._read(pattern)
+        self.authorizer.replace(found)
+
+    async def read(self, pattern: Pattern) -> None:
+        """Read the list of a pattern again.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        async with self._writing:
+            entries = await self._read(pattern)
+            self.authorizer.put(pattern, entries)
+        LOG.info("Processing Acl change notification for %s: %d entries", pattern, len(entries))
+
+    async def _read(self, pattern: Pattern) -> frozenset[Entry]:
+        try:
+            entries, _ = await self._get(pattern)
+        except MalformedZnode as problem:
+            LOG.error("The access control list %s stays as it was known: %s", path_of(pattern), problem)  # noqa: TRY400 - it says all
+            return self.authorizer.entries(pattern)
+        return entries
+
+    async def _get(self, pattern: Pattern) -> tuple[frozenset[Entry], int | None]:
+        """Return a list and its version; None: there is no znode."""
+        try:
+            data, stat = await self._zookeeper.get(path_of(pattern))
+        except NoNode:
+            return frozenset(), None
+        return decode_list(data), stat.version
+
+    # Alterations
+
+    async def create(self, bindings: Sequence[Binding]) -> list[Outcome]:
+        """Add entries, each pattern's in one write; return what became of each, in their order."""
+        outcomes = [_refusal(binding) for binding in bindings]
+        by_pattern: dict[Pattern, list[int]] = {}
+        for at, binding in enumerate(bindings):
+            if outcomes[at].error is ErrorCode.NONE:
+                by_pattern.setdefault(binding.pattern, []).append(at)
+        for pattern, positions in by_pattern.items():
+            new = frozenset(bindings[at].entry for at in positions)
+            outcome, _ = await self._alter(pattern, new.union)
+            for at in positions:
+                outcomes[at] = outcome
+        return outcomes
+
+    async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
+        """Remove the entries that filters match; return those of each filter. What several match is the first one's."""
+        patterns = dict.fromkeys(self.authorizer.patterns())
+        for one in filters:
+            if one.is_of_one_name:
+                patterns |= dict.fromkeys(_named(one))
+        results: list[list[tuple[Binding, Outcome]]] = [[] for _ in filters]
+        for pattern in patterns:
+            meant = [(at, one) for at, one in enumerate(filters) if one.matches_pattern(pattern)]
+            if not meant:
+                continue
+            remaining = _without(meant)
+            outcome, before = await self._alter(pattern, remaining)
+            for entry in sorted(before - remaining(before)):
+                first = next(at for at, one in meant if one.matches_entry(entry))
+                results[first].append((Binding(pattern, entry), outcome))
+        return results
+
+    async def _alter(
+        self, pattern: Pattern, change: Callable[[frozenset[Entry]], frozenset[Entry]]
+    ) -> tuple[Outcome, frozenset[Entry]]:
+        """Write what ``change`` makes of a list; rule 2. Return the outcome, and the list as it was."""
+        before: frozenset[Entry] = frozenset()
+        async with self._writing:
+            try:
+                for _ in range(_RETRIES + 1):
+                    before, version = await self._get(pattern)
+                    after = change(before)
+                    if after == before or await self._write(pattern, after, version):
+                        self.authorizer.put(pattern, after)
+                        LOG.info("Updated ACLs for %s: %d entries", pattern, len(after))
+                        return Outcome(), before
+                    await asyncio.sleep(_BACKOFF_SECONDS)
+            except (ZooKeeperError, MalformedZnode) as problem:
+                message = f"ZooKeeper did not take the change: {problem}; look and try again"
+                return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, message), before
+        message = f"Failed to update ACLs for {pattern} after trying a maximum of {_RETRIES} times"
+        return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, message), before
+
+    async def _write(self, pattern: Pattern, entries: frozenset[Entry], version: int | None) -> bool:
+        """Write a list and its change node in one transaction; False: another broker was faster."""
+        path = path_of(pattern)
+        operation: ZnodeOperation
+        if version is None:
+            operation = CreateNode(path, encode_list(entries))
+        elif entries:
+            operation = SetNode(path, encode_list(entries), version)
+        else:
+            operation = DeleteNode(path, version)
+        change_path, change = encode_change(pattern)
+        try:
+            await self._zookeeper.multi([operation, CreateNode(change_path, change, sequence=True)])
+        except MultiFailed:
+            return False
+        return True
+
+
+def _audit(caller: Caller, operation: Operation, pattern: Pattern, api: str) -> None:
+    AUDIT.info(
+        "Principal = %s is Denied Operation = %s from host = %s on resource = %s for request = %s "
+        "with resourceRefCount = 1",
+        caller.principal,
+        "".join(part.capitalize() for part in operation.name.split("_")),
+        caller.host,
+        pattern,
+        api,
+    )
+
+
+def _refusal(binding: Binding) -> Outcome:
+    """Return why an entry cannot be created (``AclApis``, ``AclAuthorizer.validateAclBinding``); no error: it can."""
+    pattern = binding.pattern
+    if pattern.kind is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        return Outcome(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not pattern.name:
+        return Outcome(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if not binding.is_definite or _is_no_path(pattern.name):
+        return Outcome(ErrorCode.INVALID_REQUEST, "Failed to create ACL")
+    try:
+        principal_of(binding.entry.principal)
+    except ValueError as problem:
+        return Outcome(ErrorCode.INVALID_REQUEST, str(problem))
+    return Outcome()
+
+
+def _is_no_path(name: str) -> bool:
+    """Return whether ZooKeeper takes no znode of this name."""
+    return name in {".", ".."} or any(character == "/" or not character.isprintable() for character in name)
+
+
+def _named(one: Filter) -> list[Pattern]:
+    types = (PatternType.LITERAL, PatternType.PREFIXED)
+    name = one.name or ""
+    if not name or _is_no_path(name):
+        return []
+    return [Pattern(one.kind, name, kind) for kind in types if one.pattern_type in {PatternType.ANY, kind}]
+
+
+def _without(meant: Sequence[tuple[int, Filter]]) -> Callable[[frozenset[Entry]], frozenset[Entry]]:
+    def remaining(entries: frozenset[Entry]) -> frozenset[Entry]:
+        return frozenset(entry for entry in entries if not any(one.matches_entry(entry) for _, one in meant))
+
+    return remaining

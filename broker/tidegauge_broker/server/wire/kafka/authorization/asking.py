@@ -1,0 +1,82 @@
+"""What a guard asks of the lists, and how it refuses.
+
+A guard stands before a handler: it refuses a request, or the part of it that the principal may not do, and hands the
+rest on. The response is then both. The operations and errors are those of ``KafkaApis``, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge_broker.security.acls.authorizer import OPERATIONS
+from tidegauge_broker.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler, Held, Response, settled
+
+BY_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+BY_TOPIC_MESSAGE = "Topic authorization failed."
+BY_CLUSTER_MESSAGE = "Cluster authorization failed."
+"""Kafka's own sentences for these errors, where a response has one."""
+BY_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
+BY_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+BY_TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class Ask(NamedTuple):
+    """The questions about one request.
+
+    Attributes:
+        acls: the lists.
+        context: of the request.
+        key: its API.
+    """
+
+    acls: AclStore
+    context: Context
+    key: int
+
+    def may(self, operation: Operation, kind: ResourceType, name: str | None, *, logs: bool = True) -> bool:
+        """Return whether the caller may do an operation with a resource; without a name it may not."""
+        api = APIS[self.key].name
+        return name is not None and self.acls.allows(self.context.caller, operation, kind, name, api, logs=logs)
+
+    def topic(self, operation: Operation, name: str | None, *, logs: bool = True) -> bool:
+        """Return whether the caller may do an operation with a topic."""
+        return self.may(operation, ResourceType.TOPIC, name, logs=logs)
+
+    def group(self, operation: Operation, name: str | None, *, logs: bool = True) -> bool:
+        """Return whether the caller may do an operation with a group."""
+        return self.may(operation, ResourceType.GROUP, name, logs=logs)
+
+    def transaction(self, operation: Operation, name: str | None, *, logs: bool = True) -> bool:
+        """Return whether the caller may do an operation with a transactional id."""
+        return self.may(operation, ResourceType.TRANSACTIONAL_ID, name, logs=logs)
+
+    def cluster(self, operation: Operation, *, logs: bool = True) -> bool:
+        """Return whether the caller may do an operation with the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, logs=logs)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """Return what the caller may do with a resource, as bits (``AuthHelper.authorizedOperations``)."""
+        return sum(1 << one for one in OPERATIONS[kind] if self.may(one, kind, name, logs=False))
+
+    def refused(self, request: Any, error: ErrorCode) -> Any:
+        """Return the response that refuses all of a request; an empty one where it has no place for the error."""
+        found = error_responses.refusal(self.key, self.context.version, request, error)
+        return message_class(self.key, response=True)() if found is None else found
+
+
+Guard = Callable[[Any, Ask, Handler], Response]
+
+
+async def changed(response: Response, change: Callable[[Any], None]) -> Any:
+    """Change the message of a handler's response when it is there."""
+    result = await settled(response)
+    message = result.message if isinstance(result, Held) else result
+    if not isinstance(message, Encoded):
+        change(message)
+    return result

@@ -1,0 +1,308 @@
+"""Guards of requests whose responses list things: what the principal may not describe is left out, or has an error."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.messages.describe_groups import DescribedGroup
+from tidegauge.kafka.messages.describe_transactions import TransactionState
+from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidegauge.kafka.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from tidegauge.kafka.messages.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+from tidegauge.kafka.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from tidegauge.kafka.topic_ids import topic_id_text
+from tidegauge_broker.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tidegauge_broker.server.wire.kafka.authorization.asking import (
+    BY_GROUP,
+    BY_TOPIC,
+    BY_TRANSACTION,
+    Ask,
+    changed,
+)
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response
+
+_DESCRIBE = Operation.DESCRIBE
+_IDS_FROM = 12
+_CLUSTER_OPERATIONS_TO = 10
+_SEVERAL_KEYS_FROM = 4
+_SEVERAL_GROUPS_FROM = 8
+_GROUP_ERROR_FROM = 2
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_MESSAGES = {BY_GROUP: "Group authorization failed.", BY_TRANSACTION: "Transactional Id authorization failed."}
+
+
+# Metadata
+
+
+def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
+    """Metadata: DESCRIBE of each topic; of those that are not there CREATE too, if they would be created.
+
+    Whether a topic exists is not said to who may not describe it. Of all topics, those are left out.
+    """
+    version, asked = ask.context.version, request.topics
+    if asked is None or (version == 0 and not asked):
+        response: Any = handler(request, ask.context)
+        response.topics = [one for one in response.topics if ask.topic(_DESCRIBE, one.name, logs=False)]
+    else:
+        may_create = request.allow_auto_topic_creation and ask.context.service.settings.flag(
+            "auto.create.topics.enable"
+        )
+        allowed: list[MetadataRequestTopic] = []
+        refused: list[MetadataResponseTopic] = []
+        for item in asked:
+            found = _refused_topic(item, ask, may_create=may_create)
+            if found is None:
+                allowed.append(item)
+            else:
+                refused.append(found)
+        response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
+        response.topics = [*(response.topics if allowed else ()), *refused]
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+                topic.topic_authorized_operations = ask.operations(ResourceType.TOPIC, topic.name)
+    if request.include_cluster_authorized_operations and version <= _CLUSTER_OPERATIONS_TO:
+        may_describe = ask.cluster(_DESCRIBE)
+        response.cluster_authorized_operations = (
+            ask.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
+        )
+    return response
+
+
+def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:
+    """Return the refusal of a topic that is asked for; None: it is allowed, or the handler refuses it."""
+    by_id = item.topic_id != NIL_UUID
+    if by_id and ask.context.version < _IDS_FROM:
+        return None
+    name = ask.context.service.topic_name(topic_id_text(item.topic_id)) if by_id else item.name
+    if name is None:
+        return None
+    if not ask.topic(_DESCRIBE, name):
+        name, topic_id = (None, item.topic_id) if by_id else (name, NIL_UUID)
+    elif by_id or not may_create or _exists(name, ask.context) or _may_be_created(name, ask):
+        return None
+    else:
+        topic_id = NIL_UUID
+    return MetadataResponseTopic(BY_TOPIC, name, topic_id, topic_authorized_operations=NOT_ASKED_FOR)
+
+
+def _exists(name: str, context: Context) -> bool:
+    found = context.service.metadata(context.caller, [name], may_create=False).topics[0]
+    return found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _may_be_created(name: str, ask: Ask) -> bool:
+    return ask.cluster(Operation.CREATE, logs=False) or ask.topic(Operation.CREATE, name)
+
+
+# Groups
+
+
+def find_coordinator(request: Any, ask: Ask, handler: Handler) -> Response:
+    """FindCoordinator: DESCRIBE of the group or of the transactional id."""
+
+    def error_of(key: str) -> ErrorCode:
+        if request.key_type == _GROUP_KEY and not ask.group(_DESCRIBE, key):
+            return BY_GROUP
+        if request.key_type == _TRANSACTION_KEY and not ask.transaction(_DESCRIBE, key):
+            return BY_TRANSACTION
+        return ErrorCode.NONE
+
+    if ask.context.version < _SEVERAL_KEYS_FROM:
+        error = error_of(request.key)
+        if error is ErrorCode.NONE:
+            return handler(request, ask.context)
+        return FindCoordinatorResponse(error_code=error, error_message=_MESSAGES[error], node_id=-1, host="", port=-1)
+    errors = {key: error_of(key) for key in request.coordinator_keys}
+    refused = [Coordinator(key, -1, "", -1, error) for key, error in errors.items() if error]
+    if not refused:
+        return handler(request, ask.context)
+    keys = [key for key in request.coordinator_keys if not errors[key]]
+
+    def add(message: Any) -> None:
+        message.coordinators = [*message.coordinators, *refused]
+
+    return changed(handler(dataclasses.replace(request, coordinator_keys=keys), ask.context), add)
+
+
+def describe_groups(request: Any, ask: Ask, handler: Handler) -> Response:
+    """DescribeGroups: DESCRIBE of each group; the operations are what the caller may do."""
+    refused = [group for group in request.groups if not ask.group(_DESCRIBE, group)]
+    if not refused and not request.include_authorized_operations:
+        return handler(request, ask.context)
+    allowed = [group for group in request.groups if group not in refused]
+
+    def change(message: Any) -> None:
+        for group in message.groups:
+            if group.authorized_operations != NOT_ASKED_FOR:
+                group.authorized_operations = ask.operations(ResourceType.GROUP, group.group_id)
+        failed = [DescribedGroup(BY_GROUP, group, authorized_operations=NOT_ASKED_FOR) for group in refused]
+        message.groups = [*message.groups, *failed]
+
+    return changed(handler(dataclasses.replace(request, groups=allowed), ask.context), change)
+
+
+def list_groups(request: Any, ask: Ask, handler: Handler) -> Response:
+    """ListGroups: DESCRIBE of the cluster, else those groups of which DESCRIBE is allowed."""
+    response = handler(request, ask.context)
+    if ask.cluster(_DESCRIBE, logs=False):
+        return response
+
+    def change(message: Any) -> None:
+        message.groups = [one for one in message.groups if ask.group(_DESCRIBE, one.group_id, logs=False)]
+
+    return changed(response, change)
+
+
+def offset_fetch(request: Any, ask: Ask, handler: Handler) -> Response:
+    """OffsetFetch: DESCRIBE of the group, then of each topic; of all topics the others are left out."""
+    if ask.context.version >= _SEVERAL_GROUPS_FROM:
+        return _offset_fetch_of_several(request, ask, handler)
+    if not ask.group(_DESCRIBE, request.group_id):
+        return _refused_offsets(request, ask)
+    known = _Known(ask)
+    if request.topics is None:
+
+        def keep(message: Any) -> None:
+            message.topics = [one for one in message.topics if known.may(one.name)]
+
+        return changed(handler(request, ask.context), keep)
+    refused = [topic for topic in request.topics if not known.may(topic.name)]
+    if not refused:
+        return handler(request, ask.context)
+    allowed = [topic for topic in request.topics if known.may(topic.name)]
+    results = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [OffsetFetchResponsePartition(one, -1, -1, "", BY_TOPIC) for one in topic.partition_indexes],
+        )
+        for topic in refused
+    ]
+
+    def add(message: Any) -> None:
+        message.topics = [*message.topics, *results]
+
+    return changed(handler(dataclasses.replace(request, topics=allowed), ask.context), add)
+
+
+def _refused_offsets(request: Any, ask: Ask) -> OffsetFetchResponse:
+    if ask.context.version >= _GROUP_ERROR_FROM:
+        return OffsetFetchResponse(error_code=BY_GROUP)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [OffsetFetchResponsePartition(one, -1, -1, "", BY_GROUP) for one in topic.partition_indexes],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+class _Known:
+    """Which topics may be described; each is judged once."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._known: dict[str, bool] = {}
+
+    def may(self, name: str) -> bool:
+        if name not in self._known:
+            self._known[name] = self._ask.topic(_DESCRIBE, name)
+        return self._known[name]
+
+
+def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Response:
+    known = _Known(ask)
+    wanted: list[OffsetFetchRequestGroup] = []
+    failed: dict[str, OffsetFetchResponseGroup] = {}
+    extra: dict[str, list[OffsetFetchResponseTopics]] = {}
+    for group in request.groups:
+        if not ask.group(_DESCRIBE, group.group_id):
+            failed[group.group_id] = OffsetFetchResponseGroup(group.group_id, [], BY_GROUP)
+            continue
+        topics = group.topics
+        if topics is not None:
+            extra[group.group_id] = [_refused_topics(one) for one in topics if not known.may(one.name)]
+            topics = [one for one in topics if known.may(one.name)]
+        wanted.append(dataclasses.replace(group, topics=topics))
+
+    def change(message: Any) -> None:
+        for group in message.groups:
+            if group.group_id in extra:
+                group.topics = [*group.topics, *extra[group.group_id]]
+            else:
+                group.topics = [one for one in group.topics if known.may(one.name)]
+        message.groups = [*message.groups, *failed.values()]
+
+    return changed(handler(dataclasses.replace(request, groups=wanted), ask.context), change)
+
+
+def _refused_topics(topic: Any) -> OffsetFetchResponseTopics:
+    partitions = [OffsetFetchResponsePartitions(one, -1, -1, "", BY_TOPIC) for one in topic.partition_indexes]
+    return OffsetFetchResponseTopics(topic.name, partitions)
+
+
+def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
+    """OffsetDelete: DELETE of the group, then READ of each topic."""
+    if not ask.group(Operation.DELETE, request.group_id):
+        return ask.refused(request, BY_GROUP)
+    refused = [topic for topic in request.topics if not ask.topic(Operation.READ, topic.name)]
+    if not refused:
+        return handler(request, ask.context)
+    names = {topic.name for topic in refused}
+    allowed = [topic for topic in request.topics if topic.name not in names]
+    results = [
+        OffsetDeleteResponseTopic(
+            topic.name, [OffsetDeleteResponsePartition(one.partition_index, BY_TOPIC) for one in topic.partitions]
+        )
+        for topic in refused
+    ]
+
+    def add(message: Any) -> None:
+        if not message.error_code:
+            message.topics = [*message.topics, *results]
+
+    return changed(handler(dataclasses.replace(request, topics=allowed), ask.context), add)
+
+
+# Transactions
+
+
+def describe_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
+    """DescribeTransactions: DESCRIBE of each transactional id; topics of which it is not allowed are left out."""
+    ids = list(request.transactional_ids)
+    refused = [one for one in ids if not ask.transaction(_DESCRIBE, one)]
+    known = _Known(ask)
+
+    def change(message: Any) -> None:
+        for state in message.transaction_states:
+            state.topics = [one for one in state.topics if known.may(one.topic)]
+        failed = [TransactionState(BY_TRANSACTION, one) for one in refused]
+        message.transaction_states = [*message.transaction_states, *failed]
+
+    allowed = [one for one in ids if one not in refused]
+    return changed(handler(dataclasses.replace(request, transactional_ids=allowed), ask.context), change)
+
+
+def list_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
+    """ListTransactions: those of which DESCRIBE of the transactional id is allowed."""
+
+    def change(message: Any) -> None:
+        message.transaction_states = [
+            one for one in message.transaction_states if ask.transaction(_DESCRIBE, one.transactional_id)
+        ]
+
+    return changed(handler(request, ask.context), change)

@@ -1,0 +1,134 @@
+"""DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 0-3: the lists in ZooKeeper.
+
+Any broker serves all three. Without an authorizer they get SECURITY_DISABLED, so that administration tools and pages
+say why there are none. Version 0 knows literal patterns alone.
+Source: ``AclApis``, ``DescribeAclsResponse.aclsResources``, ``DeleteAclsResponse.filterResult``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from tidegauge.kafka.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from tidegauge.kafka.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from tidegauge_broker.security.acls.model import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    by_number,
+)
+from tidegauge_broker.server.acls.acl_store import Outcome
+from tidegauge_broker.server.wire.kafka.request import Context
+
+_NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
+_NONE_TO_ALTER = "No Authorizer is configured."
+
+
+def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
+    """Return the entries that the filter matches, by pattern."""
+    acls = context.service.configs.acls
+    if acls is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NONE_TO_DESCRIBE)
+    wanted = _filter(request, request.resource_type_filter)
+    if _has_unknown(wanted):
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN)
+    found: dict[Pattern, list[AclDescription]] = {}
+    for pattern, entry in acls.authorizer.matching(wanted):
+        if context.version == 0 and pattern.pattern_type is not PatternType.LITERAL:
+            continue
+        described = AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
+        found.setdefault(pattern, []).append(described)
+    return DescribeAclsResponse(
+        error_message=None,
+        resources=[
+            DescribeAclsResource(pattern.kind, pattern.name, pattern.pattern_type, entries)
+            for pattern, entries in found.items()
+        ],
+    )
+
+
+async def create(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
+    """Add entries, each for itself."""
+    acls = context.service.configs.acls
+    if acls is None:
+        refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
+        return CreateAclsResponse(results=[refused] * len(request.creations))
+    outcomes = await acls.create([_binding(one) for one in request.creations])
+    return CreateAclsResponse(results=[AclCreationResult(one.error, one.message) for one in outcomes])
+
+
+async def delete(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
+    """Remove the entries that the filters match."""
+    acls = context.service.configs.acls
+    if acls is None:
+        refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
+        return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    wanted = [_filter(one, one.resource_type_filter) for one in request.filters]
+    if any(map(_has_unknown, wanted)):
+        refused = DeleteAclsFilterResult(ErrorCode.INVALID_REQUEST, _UNKNOWN)
+        return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    results = await acls.delete(wanted)
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(0, None, [_deleted(*one) for one in each]) for each in results]
+    )
+
+
+_UNKNOWN = "The filter contains unknown elements"
+
+
+def _has_unknown(wanted: Filter) -> bool:
+    """Return whether a filter has what is not known here; it would match nothing, or too much."""
+    return 0 in {wanted.kind, wanted.pattern_type, wanted.operation, wanted.permission}
+
+
+def _filter(one: DescribeAclsRequest | DeleteAclsFilter, kind: int) -> Filter:
+    return Filter(
+        by_number(ResourceType, kind),
+        one.resource_name_filter,
+        by_number(PatternType, one.pattern_type_filter),
+        one.principal_filter,
+        one.host_filter,
+        by_number(Operation, one.operation),
+        by_number(Permission, one.permission_type),
+    )
+
+
+def _binding(one: AclCreation) -> Binding:
+    pattern_type = by_number(PatternType, one.resource_pattern_type)
+    return Binding(
+        Pattern(by_number(ResourceType, one.resource_type), one.resource_name, pattern_type),
+        Entry(one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)),
+    )
+
+
+def _deleted(binding: Binding, outcome: Outcome) -> Any:
+    (kind, name, pattern_type), entry = binding
+    return DeleteAclsMatchingAcl(
+        outcome.error,
+        outcome.message,
+        kind,
+        name,
+        pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )

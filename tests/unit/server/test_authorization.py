@@ -1,0 +1,349 @@
+"""What each API needs to be allowed (KafkaApis): a refusal has Kafka's error, and nothing of it reaches the handler."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka_service import KEYS, ask
+from tests.wire_responses.probe import message
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.frames import RequestHeader, encode
+from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
+from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.security.acls.model import Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from tidegauge_broker.security.principal import Principal
+from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.wire.kafka.authorization import GUARDS, UNGUARDED, guarded
+from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
+from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, settled
+from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+
+sys.path.append(str(Path(__file__).parents[1] / "kafka"))
+from random_messages import random_message
+
+ALICE = Principal("User", "alice")
+TOPIC_BY_ID = "hidden"
+AN_ID = bytes(15) + b"\x07"
+TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
+
+
+class Service(SimpleNamespace):
+    """A controller with one topic."""
+
+    is_controller = True
+    settings = SimpleNamespace(flag=lambda _: True)
+
+    def topic_name(self, topic_id: str) -> str | None:
+        return TOPIC_BY_ID
+
+    def metadata(self, caller: Caller, names: list[str], **_: Any) -> Any:
+        error = ErrorCode.NONE if names == ["there"] else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return SimpleNamespace(topics=[SimpleNamespace(error=error)])
+
+
+class Api:
+    """One API behind its guard; notes what reaches the handler."""
+
+    def __init__(self, name: str, version: int, *allowed: tuple[Operation, ResourceType, str], **rules: Any) -> None:
+        self.key = KEYS[name]
+        self.version = version
+        self.seen: list[Any] = []
+        self.response = message_class(self.key, response=True)()
+        authorizer = AclAuthorizer(Rules(**rules))
+        for operation, kind, resource in allowed:
+            authorizer.put(Pattern(kind, resource), [Entry("User:alice", "*", operation, Permission.ALLOW)])
+        self.acls = AclStore(None, authorizer)  # type: ignore[arg-type] # decides alone
+        self._guarded = guarded({self.key: self._handle}, self.acls)[self.key]
+
+    def _handle(self, request: Any, context: Context) -> Any:
+        self.seen.append(request)
+        self.context = context
+        return self.response
+
+    async def ask(self, request: Any) -> Any:
+        caller = Caller("c", "L", host="10.0.0.1", principal=ALICE)
+        header = RequestHeader(self.key, self.version, 1, "test", 0)
+        context = Context(Service(), caller, FetchSessionCache(10, lambda: 1), lambda: 0, header)  # type: ignore[arg-type]
+        found = await settled(self._guarded(request, context))
+        encode(self.key, self.version, found)
+        return found
+
+
+def test_every_api_has_a_guard_or_needs_none() -> None:
+    assert GUARDS.keys() | UNGUARDED == HANDLERS.keys()
+    assert not GUARDS.keys() & UNGUARDED
+
+
+def test_without_an_authorizer_handlers_are_called_as_they_are() -> None:
+    found = guarded(HANDLERS, None)
+    assert all(found[key] is handler for key, handler in HANDLERS.items())
+
+
+T = {"name": "t", "partitions": [{"partition_index": 0}]}
+PLAIN_T = {"name": "t", "partitions": [0]}
+BATCH = bytes(16) + b"\x02" + bytes(5) + b"\x10" + bytes(60)
+NAMING = ("topics", "topic_data", "groups", "coordinator_keys", "resources", "groups_names", "topic_names")
+DENIED = [
+    ("Produce", 9, {"topic_data": [{"name": "t", "partition_data": [{"index": 0}]}], "acks": 1}, {TOPIC}),
+    (
+        *("Produce", 9),
+        {"acks": 1, "transactional_id": "x", "topic_data": [{"name": "t", "partition_data": [{"records": BATCH}]}]},
+        {TRANSACTION},
+    ),
+    ("ListOffsets", 7, {"topics": [T]}, {TOPIC}),
+    ("Metadata", 12, {"topics": [{"name": "t"}]}, {TOPIC}),
+    ("Metadata", 12, {"topics": [{"name": None, "topic_id": AN_ID}]}, {TOPIC}),
+    ("LeaderAndIsr", 7, {}, {CLUSTER}),
+    ("StopReplica", 4, {}, {CLUSTER}),
+    ("UpdateMetadata", 8, {}, {CLUSTER}),
+    ("ControlledShutdown", 3, {}, {CLUSTER}),
+    ("OffsetCommit", 8, {"group_id": "g", "topics": [T]}, {GROUP}),
+    ("OffsetFetch", 7, {"group_id": "g"}, {GROUP}),
+    ("OffsetFetch", 1, {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}, {GROUP}),
+    ("OffsetFetch", 9, {"groups": [{"group_id": "g", "topics": None}]}, {GROUP}),
+    ("FindCoordinator", 6, {"coordinator_keys": ["g"], "key_type": 0}, {GROUP}),
+    ("FindCoordinator", 3, {"key": "g", "key_type": 0}, {GROUP}),
+    ("FindCoordinator", 3, {"key": "t", "key_type": 1}, {TRANSACTION}),
+    ("JoinGroup", 9, {"group_id": "g"}, {GROUP}),
+    ("Heartbeat", 4, {"group_id": "g"}, {GROUP}),
+    ("LeaveGroup", 5, {"group_id": "g"}, {GROUP}),
+    ("SyncGroup", 5, {"group_id": "g"}, {GROUP}),
+    ("DescribeGroups", 5, {"groups": ["g"]}, {GROUP}),
+    ("CreateTopics", 7, {"topics": [{"name": "t"}]}, {TOPIC}),
+    ("DeleteTopics", 6, {"topics": [{"name": "t"}]}, {TOPIC}),
+    ("DeleteTopics", 6, {"topics": [{"name": None, "topic_id": AN_ID}]}, {TOPIC}),
+    ("DeleteTopics", 5, {"topic_names": ["t"]}, {TOPIC}),
+    ("DeleteRecords", 2, {"topics": [T]}, {TOPIC}),
+    ("InitProducerId", 4, {"transactional_id": None}, {CLUSTER}),
+    ("InitProducerId", 4, {"transactional_id": "x"}, {TRANSACTION}),
+    ("OffsetForLeaderEpoch", 4, {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]}, {TOPIC}),
+    (
+        *("AddPartitionsToTxn", 3),
+        {"v3_and_below_transactional_id": "x", "v3_and_below_topics": [PLAIN_T]},
+        {TRANSACTION},
+    ),
+    ("AddPartitionsToTxn", 5, {}, {CLUSTER}),
+    ("AddOffsetsToTxn", 3, {"transactional_id": "x", "group_id": "g"}, {TRANSACTION}),
+    ("EndTxn", 3, {"transactional_id": "x"}, {TRANSACTION}),
+    (
+        *("WriteTxnMarkers", 1),
+        {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        {CLUSTER},
+    ),
+    ("TxnOffsetCommit", 3, {"transactional_id": "x", "group_id": "g", "topics": [T]}, {TRANSACTION}),
+    ("DescribeAcls", 3, {}, {CLUSTER}),
+    ("CreateAcls", 3, {"creations": [{}]}, {CLUSTER}),
+    ("DeleteAcls", 3, {"filters": [{}]}, {CLUSTER}),
+    ("DescribeConfigs", 4, {"resources": [{"resource_type": 2, "resource_name": "t"}]}, {TOPIC}),
+    ("DescribeConfigs", 4, {"resources": [{"resource_type": 4, "resource_name": "0"}]}, {CLUSTER}),
+    ("AlterConfigs", 2, {"resources": [{"resource_type": 2, "resource_name": "t"}]}, {TOPIC}),
+    ("IncrementalAlterConfigs", 1, {"resources": [{"resource_type": 4, "resource_name": "0"}]}, {CLUSTER}),
+    ("AlterReplicaLogDirs", 2, {"dirs": [{"path": "p", "topics": [PLAIN_T]}]}, {CLUSTER}),
+    ("DescribeLogDirs", 4, {}, {CLUSTER}),
+    ("CreatePartitions", 3, {"topics": [{"name": "t"}]}, {TOPIC}),
+    ("DeleteGroups", 2, {"groups_names": ["g"]}, {GROUP}),
+    ("ElectLeaders", 2, {}, {CLUSTER}),
+    ("AlterPartitionReassignments", 0, {}, {CLUSTER}),
+    ("ListPartitionReassignments", 0, {}, {CLUSTER}),
+    ("OffsetDelete", 0, {"group_id": "g"}, {GROUP}),
+    ("DescribeClientQuotas", 1, {}, {CLUSTER}),
+    ("AlterClientQuotas", 1, {"entries": [{"entity": [{"entity_type": "user"}]}]}, {CLUSTER}),
+    ("DescribeUserScramCredentials", 0, {}, {CLUSTER}),
+    ("AlterUserScramCredentials", 0, {"deletions": [{"name": "a", "mechanism": 1}]}, {CLUSTER}),
+    ("AlterPartition", 3, {}, {CLUSTER}),
+    ("UpdateFeatures", 1, {}, {CLUSTER}),
+    ("DescribeProducers", 0, {"topics": [{"name": "t", "partition_indexes": [0]}]}, {TOPIC}),
+    ("DescribeTransactions", 0, {"transactional_ids": ["x"]}, {TRANSACTION}),
+    ("AllocateProducerIds", 0, {}, {CLUSTER}),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "fields", "errors"), DENIED)
+async def test_who_may_nothing_gets_the_error_and_nothing_is_done(
+    name: str, version: int, fields: dict[str, Any], errors: set[int]
+) -> None:
+    api = Api(name, version)
+    response = await api.ask(message(name, **fields))
+    assert errors_in(response) == errors
+    for request in api.seen:  # what is left of it names nothing
+        assert not any(getattr(request, field, None) for field in NAMING)
+
+
+def test_every_guard_is_in_the_table_but_those_that_only_filter() -> None:
+    named = {KEYS[name] for name, *_ in DENIED}
+    filtering = {KEYS[name] for name in ("Fetch", "ListGroups", "DescribeCluster", "ListTransactions")}
+    assert named | filtering == GUARDS.keys()
+
+
+@pytest.mark.parametrize("key", sorted(GUARDS))
+async def test_a_super_users_requests_reach_the_handler_as_they_are(key: int) -> None:
+    """In every version, for any request; a refusal can be encoded in every version too."""
+    api = APIS[key]
+    for version in range(api.first, api.last + 1):
+        for seed in range(3):
+            request = random_message(key, version, seed, response=False)
+            everything = Api(api.name, version, super_users=frozenset({ALICE}))
+            await everything.ask(request)
+            [seen] = everything.seen
+            assert seen == request
+            try:
+                await Api(api.name, version).ask(request)
+            except CloseConnection:
+                assert request.acks == 0
+
+
+async def test_a_part_that_is_allowed_is_handled_and_the_rest_refused() -> None:
+    api = Api("Produce", 9, (Operation.WRITE, ResourceType.TOPIC, "a"))
+    topics = [{"name": name, "partition_data": [{"index": 1}]} for name in "ab"]
+    response = await api.ask(message("Produce", acks=1, topic_data=topics))
+    assert [topic.name for topic in api.seen[0].topic_data] == ["a"]
+    [refused] = response.responses
+    assert (refused.name, refused.partition_responses[0].error_code) == ("b", TOPIC)
+    assert refused.partition_responses[0].base_offset == -1
+
+
+async def test_without_acks_a_refusal_closes_the_connection() -> None:
+    api = Api("Produce", 9)
+    with pytest.raises(CloseConnection):
+        await api.ask(message("Produce", acks=0, topic_data=[{"name": "t", "partition_data": [{"index": 1}]}]))
+    assert not api.seen
+
+
+async def test_of_all_topics_only_those_that_may_be_described_are_named() -> None:
+    """Whether a topic exists is not said: one that is named has the same error whether it exists or not."""
+    api = Api("Metadata", 12, (Operation.READ, ResourceType.TOPIC, "a"))
+    api.response = MetadataResponse(topics=[MetadataResponseTopic(0, name) for name in ("a", "b")])
+    response = await api.ask(message("Metadata", topics=None))
+    assert [one.name for one in response.topics] == ["a"]
+    for name in ("there", "nowhere"):
+        denied = Api("Metadata", 12)
+        [topic] = (await denied.ask(message("Metadata", topics=[{"name": name}]))).topics
+        assert (topic.error_code, topic.name, topic.topic_id, list(topic.partitions)) == (TOPIC, name, NIL_UUID, [])
+    by_id = await Api("Metadata", 12).ask(message("Metadata", topics=[{"name": None, "topic_id": AN_ID}]))
+    assert (by_id.topics[0].name, by_id.topics[0].topic_id) == (None, AN_ID)
+
+
+async def test_a_topic_is_created_on_demand_for_those_alone_who_may_create_it() -> None:
+    describe = (Operation.DESCRIBE, ResourceType.TOPIC, "new")
+    request = message("Metadata", topics=[{"name": "new"}], allow_auto_topic_creation=True)
+    refused = Api("Metadata", 12, describe)
+    assert errors_in(await refused.ask(request)) == {TOPIC}
+    allowed = Api("Metadata", 12, describe, (Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster"))
+    await allowed.ask(request)
+    assert [one.name for one in allowed.seen[0].topics] == ["new"]
+    there = Api("Metadata", 12, (Operation.DESCRIBE, ResourceType.TOPIC, "there"))
+    await there.ask(message("Metadata", topics=[{"name": "there"}], allow_auto_topic_creation=True))
+    assert [one.name for one in there.seen[0].topics] == ["there"]
+
+
+async def test_operations_are_those_of_the_caller() -> None:
+    """AuthHelper.authorizedOperations, bits of AclOperation."""
+    api = Api("Metadata", 10, (Operation.READ, ResourceType.TOPIC, "a"))
+    api.response = MetadataResponse(topics=[MetadataResponseTopic(0, "a")])
+    request = message(
+        *("Metadata",),
+        topics=[{"name": "a"}],
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+        allow_auto_topic_creation=False,
+    )
+    response = await api.ask(request)
+    assert response.topics[0].topic_authorized_operations == (1 << Operation.READ) | (1 << Operation.DESCRIBE)
+    assert response.cluster_authorized_operations == 0
+
+
+async def test_groups_are_listed_if_they_or_the_cluster_may_be_described() -> None:
+    for allowed, found in (
+        ((Operation.READ, ResourceType.GROUP, "a"), ["a"]),
+        ((Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"), ["a", "b"]),
+    ):
+        api = Api("ListGroups", 5, allowed)
+        api.response = ListGroupsResponse(groups=[ListedGroup("a"), ListedGroup("b")])
+        assert [one.group_id for one in (await api.ask(message("ListGroups"))).groups] == found
+
+
+async def test_a_fetch_reads_topics_that_may_be_read_and_a_followers_needs_the_cluster() -> None:
+    consumer = Api("Fetch", 11, (Operation.READ, ResourceType.TOPIC, "a"))
+    await consumer.ask(message("Fetch", replica_id=-1))
+    assert consumer.context.may_read is not None
+    assert [consumer.context.may_read(name) for name in "ab"] == [True, False]
+    follower = Api("Fetch", 11, (Operation.READ, ResourceType.TOPIC, "a"))
+    await follower.ask(message("Fetch", replica_id=1))
+    assert follower.context.may_read is not None
+    assert not follower.context.may_read("a")
+    broker = Api("Fetch", 11, (Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"))
+    await broker.ask(message("Fetch", replica_id=1))
+    assert broker.context.may_read is None
+
+
+async def test_a_producer_needs_one_topic_to_write_to_or_the_cluster() -> None:
+    """KIP-679: IDEMPOTENT_WRITE, or WRITE of any topic."""
+    for allowed in (
+        (Operation.WRITE, ResourceType.TOPIC, "a"),
+        (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"),
+    ):
+        api = Api("InitProducerId", 4, allowed)
+        await api.ask(message("InitProducerId", transactional_id=None))
+        assert api.seen
+
+
+async def test_a_transaction_takes_all_its_partitions_or_none() -> None:
+    api = Api(
+        *("AddPartitionsToTxn", 3),
+        (Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "x"),
+        (Operation.WRITE, ResourceType.TOPIC, "a"),
+    )
+    topics = [{"name": name, "partitions": [0]} for name in "ab"]
+    request = message("AddPartitionsToTxn", v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+    response = await api.ask(request)
+    assert not api.seen
+    errors = {
+        one.name: one.results_by_partition[0].partition_error_code for one in response.results_by_topic_v3_and_below
+    }
+    assert errors == {"a": ErrorCode.OPERATION_NOT_ATTEMPTED, "b": TOPIC}
+
+
+# CreateAcls, DescribeAcls and DeleteAcls
+
+
+class Lists:
+    """What the handlers need of the lists."""
+
+    def __init__(self) -> None:
+        self.authorizer = AclAuthorizer(Rules())
+        self.authorizer.put(Pattern(ResourceType.TOPIC, "t"), [Entry("User:a", "*", Operation.READ, Permission.DENY)])
+        prefix = Pattern(ResourceType.TOPIC, "p", PatternType.PREFIXED)
+        self.authorizer.put(prefix, [Entry("User:b", "*", Operation.ALL, Permission.ALLOW)])
+
+
+@pytest.mark.parametrize(("version", "names"), [(0, ["t"]), (1, ["t", "p"]), (3, ["t", "p"])])
+async def test_lists_are_described_by_pattern(version: int, names: list[str]) -> None:
+    """DescribeAclsResponse; version 0 knows literal patterns alone."""
+    service = SimpleNamespace(configs=SimpleNamespace(acls=Lists()))
+    request = message("DescribeAcls", resource_type_filter=1, pattern_type_filter=1 if version else 3, operation=1)
+    request.permission_type = 1
+    request.resource_name_filter = request.principal_filter = request.host_filter = None
+    found = await ask(service, "DescribeAcls", version, request)
+    assert [one.resource_name for one in found.resources] == names
+    assert [(one.principal, one.operation, one.permission_type) for one in found.resources[0].acls] == [
+        ("User:a", 3, 2)
+    ]
+
+
+async def test_a_filter_with_what_is_not_known_matches_nothing_by_chance() -> None:
+    service = SimpleNamespace(configs=SimpleNamespace(acls=Lists()))
+    unknown = message("DescribeAcls", resource_type_filter=77, pattern_type_filter=1, operation=1, permission_type=1)
+    assert (await ask(service, "DescribeAcls", 3, unknown)).error_code == ErrorCode.INVALID_REQUEST
+    filters = [{"resource_type_filter": 2, "pattern_type_filter": 1, "operation": 99, "permission_type": 1}]
+    [result] = (await ask(service, "DeleteAcls", 3, message("DeleteAcls", filters=filters))).filter_results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
