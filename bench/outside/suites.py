@@ -248,6 +248,12 @@ _CONFLUENT = (
 )
 _LIBRDKAFKA_BUILD = (("./configure", "--disable-gssapi"), ("make", "libs"), ("make", "-C", "tests", "build"))
 
+_AUTHORIZER = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+"""For tests that create ACLs: their clients may do everything."""
 _SARAMA = {
     "default.replication.factor": "2",
     "auto.create.topics.enable": "false",
@@ -283,7 +289,7 @@ SUITES: Mapping[str, Suite] = {
             "kafka-python",
             "kafka-python's integration tests",
             "3.0.11",
-            Shape(1, {"num.partitions": "2", "group.min.session.timeout.ms": "1000"}),
+            Shape(1, {**_AUTHORIZER, "num.partitions": "2", "group.min.session.timeout.ms": "1000"}),
             _python("kafka-python", "kafka-python", "3.0.11", _CODECS),
             _kafka_python,
             "Without tests of SASL and TLS. The tests are those of the tag 3.0.11.",
@@ -292,7 +298,7 @@ SUITES: Mapping[str, Suite] = {
             "confluent-kafka",
             "confluent-kafka-python's integration tests",
             "2.16.1",
-            Shape(3, {"num.partitions": "4"}),
+            Shape(3, {**_AUTHORIZER, "num.partitions": "4"}),
             _python("confluent-kafka-python", "confluent-kafka", "2.16.1", _CONFLUENT),
             _confluent,
             "Without `test_describe_operations.py`, which starts a cluster of its own with SASL, and the tests of "
@@ -321,7 +327,7 @@ SUITES: Mapping[str, Suite] = {
             "librdkafka",
             "librdkafka's test-runner",
             "2.0.2-1 of Debian",
-            Shape(3, {"num.partitions": "4", "default.replication.factor": "3"}),
+            Shape(3, {**_AUTHORIZER, "num.partitions": "4", "default.replication.factor": "3"}),
             lambda: packages.debian_suite("librdkafka", "2.0.2-1", _LIBRDKAFKA_BUILD),
             _librdkafka,
             "Some tests start Kafka's shell scripts, which are not there.",
