@@ -6,6 +6,7 @@ part of ``make test``; the others have each verb, beside one Kafka broker and be
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from tests.integration.mixed_cluster import MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, retried
 
 from tidegauge_client.cli.main import root
+from tidegauge_lab.watch.sources import LabSource, RemoteSource, Source
+from tidegauge_lab.watch.view import view_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROUND = "0:1:2,1:2:0,2:0:1"
@@ -158,6 +161,19 @@ def test_topics_and_records(mixed: MixedCluster, tmp_path: Path) -> None:
     assert "what lies in log directories there can't be shown" in run("describe-log-dirs")
     assert "is an Apache Kafka broker: the lab is not inside it" in run("faults")
     assert "registered at 127.0.0.1:" in run("health", exit_code=1)
+    servers = [one.address for one in mixed.cluster.file.brokers if not mixed.is_kafkas(one.id)]
+    for source in (LabSource(mixed.cluster.directory), RemoteSource(servers)):
+        brokers = asyncio.run(seen_by(source))["brokers"]
+        assert {int(one) for one, shown in brokers.items() if shown["state"] == "kafka"} == mixed.kafkas
+        assert all(shown["leads"] == 1 for shown in brokers.values()), brokers
+
+
+async def seen_by(source: Source) -> dict[str, Any]:
+    """Return what the page shows."""
+    try:
+        return view_of(await source.look())
+    finally:
+        await source.close()
 
 
 @pytest.mark.long
