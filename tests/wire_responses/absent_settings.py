@@ -38,7 +38,7 @@ ABSENT: Mapping[str, str] = {
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     """,
     "of SASL: Kerberos, signed tokens, classes of a user's own, and SASL among brokers": """
-        sasl.client.callback.handler.class sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds

@@ -73,6 +73,14 @@ SECURITY_SETTINGS = (
         "How long the response to a failed SASL authentication, and the close, are delayed.",
         0,
     ),
+    long(
+        "sasl.kerberos.min.time.before.relogin",
+        60_000,
+        "ms",
+        "Time between two logins at Kerberos, which is not served.",
+        update="per-broker",
+        has_effect=False,
+    ),
     whole("sasl.server.max.receive.size", 524_288, "bytes", "Largest frame of a client that is not authenticated."),
     text(
         "authorizer.class.name",

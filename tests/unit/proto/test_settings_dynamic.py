@@ -153,6 +153,14 @@ def test_an_alteration_is_refused_as_a_whole(texts, code, message, for_all):
     assert made.live.integer(MIN_ISR) == 1
 
 
+def test_a_setting_of_kerberos_that_has_no_effect_can_be_altered():
+    """DynamicListenerConfig.ReconfigurableConfigs: taken for a broker, and checked as the number that it is."""
+    made = broker()
+    made.check({"sasl.kerberos.min.time.before.relogin": "58000"}, for_all=False)
+    with pytest.raises(TidegaugeError, match="Not a number of type LONG"):
+        made.check({"sasl.kerberos.min.time.before.relogin": "x"}, for_all=False)
+
+
 def test_a_contradiction_with_another_layer_is_refused():
     made = broker(log_cleaner_max_compaction_lag_ms="100")
     made.check({"log.cleaner.min.compaction.lag.ms": "100"}, for_all=False)
@@ -204,6 +212,7 @@ def test_dynamic_settings_are_those_of_kafka():
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "sasl.enabled.mechanisms",
+        "sasl.kerberos.min.time.before.relogin",
         "transaction.partition.verification.enable",
     }
     groups = itertools.chain(*settings.BROKER_GROUPS.values())
