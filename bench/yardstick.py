@@ -110,7 +110,7 @@ class Yardstick:
 
     def warm_up(self, sides: Sequence[Side], seconds: float) -> None:
         """Let both sides write and read for so long, by turns."""
-        _note(f"warm-up, {seconds:.0f} s of each side")
+        _note(f"warm-up, {seconds:.0f} s for each side")
         end = time.monotonic() + seconds * len(sides)
         for number in range(10**6):
             for side in sides:
