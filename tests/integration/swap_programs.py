@@ -30,7 +30,7 @@ GROUP, COPIERS, KAFKAS_COPIERS = "readers", "copiers", "kafkas-copiers"
 PARTITIONS = 3
 PRODUCER = "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=600000\n"
 LIVE_SECONDS = 500.0
-"""Limit of a wait for the programs: some JVMs share the machine with brokers that start."""
+"""Limit of a wait for the programs: several JVMs share the machine with brokers that start."""
 
 
 class Recurring:
