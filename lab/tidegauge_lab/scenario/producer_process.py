@@ -221,7 +221,8 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
             case "send":
                 return _sent(client, command, limit_seconds)
             case "send_offsets":
-                given = [(*TopicPartition.parse(at), offset) for at, offset in command["offsets"]]
+                named = [(TopicPartition.parse(at), offset) for at, offset in command["offsets"]]
+                given = [(at.topic, at.partition, offset) for at, offset in named]
                 _repeated(partial(client.send_offsets, command["group"], given), limit_seconds)
             case "commit":
                 _repeated(client.commit, limit_seconds)

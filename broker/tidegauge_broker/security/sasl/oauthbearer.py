@@ -109,7 +109,8 @@ def _initial(text: str) -> tuple[str, str]:
     found = _INITIAL.fullmatch(text)
     if found is None:
         raise InvalidCredentials("Invalid OAUTHBEARER client first message")
-    pairs = dict(pair.partition("=")[::2] for pair in found["pairs"].split("\x01") if pair)
+    parts = (pair.partition("=") for pair in str(found["pairs"]).split("\x01") if pair)
+    pairs = {name: value for name, _, value in parts}
     if "auth" not in pairs:
         raise InvalidCredentials("Invalid OAUTHBEARER client first message: 'auth' not specified")
     auth = _AUTH.fullmatch(pairs["auth"])

@@ -54,7 +54,7 @@ def credential_of(text: str) -> ScramCredential:
     Raises:
         ValueError: something is missing or malformed; the text of the error has nothing of the credential.
     """
-    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    parts = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
     try:
         salt, stored, server = (
             base64.b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key")
