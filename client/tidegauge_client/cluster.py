@@ -1,7 +1,9 @@
 """A client's connection to a cluster: bootstrap, channels, and metadata that is refreshed on demand.
 
 Rules:
-    1. A dead or paused broker costs at most one second, and is asked last the next time.
+    1. A dead or paused broker costs at most one second, and is asked last the next time. A client that knows no broker
+       yet, and to which none responds, asks once more, with five seconds, those that took too long: a busy machine is
+       no reason to give up.
     2. Brokers are asked in rotation: a broker that is partitioned from the cluster responds with old metadata, and a
        client that kept asking it would never learn of a new leader.
     3. One refresh runs at a time; a caller that needs one meanwhile shares its result, unless it wants a topic that the
@@ -27,6 +29,8 @@ from tidegauge_client.metadata import ClusterInfo, Leader
 
 PROBE_TIMEOUT_MS = 1_000
 """Timeout of a metadata request to a single broker."""
+PATIENT_TIMEOUT_MS = 5_000
+"""Of the second request of a client that knows no broker yet (rule 1)."""
 FAILURE_MEMORY_MS = 10_000
 """How long an unresponsive broker is deprioritised."""
 DEFAULT_METADATA_MAX_AGE_MS = 300_000
@@ -111,22 +115,26 @@ class Cluster:
         return metadata.from_response(await call(stub.Metadata, request, timeout_ms=timeout_ms, address=address))
 
     async def ask_any(self, request: metadata_pb2.MetadataRequest) -> ClusterInfo:
-        """Return the first response that any broker gives; each has one second.
+        """Return the first response that any broker gives; rule 1.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``HandshakeError``, none does because of TLS.
         """
         problems: list[str] = []
         insecure: list[str] = []
-        to_ask = self.addresses()
-        for address in to_ask:
+        to_ask = [(address, PROBE_TIMEOUT_MS) for address in self.addresses()]
+        for address, timeout_ms in to_ask:
             try:
-                response = await self.ask(address, request, PROBE_TIMEOUT_MS)
+                response = await self.ask(address, request, timeout_ms)
             except TidegaugeError as error:
                 self.note_failure(address)
+                is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
+                if is_late and timeout_ms == PROBE_TIMEOUT_MS and not self.info.brokers:
+                    to_ask.append((address, PATIENT_TIMEOUT_MS))  # asked in this very loop, after the others
+                    continue
                 if isinstance(error, Unreachable):
                     found = await self._replace_kafka_address(address) if error.hung_up else []
-                    to_ask += found  # these are asked in this very loop
+                    to_ask += [(one, PROBE_TIMEOUT_MS) for one in found]  # asked in this very loop, too
                     if not found and (reason := await tls_reason(error, address, self.channels.security)):
                         insecure.append(f"the broker at {address} can't be reached: {reason}")
                 problems.append(error.message)

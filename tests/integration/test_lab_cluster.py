@@ -35,8 +35,9 @@ def listens(address: str) -> bool:
 
 def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     status = cluster.status()
-    keys = ["bootstrap_servers", "kafka_bootstrap_servers", "zookeeper", "controller", "brokers", "control"]
-    assert list(status) == keys
+    addresses = ["bootstrap_servers", "kafka_bootstrap_servers"]
+    assert list(status) == [*addresses, "zookeeper", "controller", "brokers", "kafka_brokers", "control"]
+    assert status["kafka_brokers"] == [], "it is no mixed cluster"
     assert status["control"] is None, "nothing serves the HTTP interface"
     assert list(status["zookeeper"]) == ["address", "pid", "state"]
     assert status["zookeeper"]["pid"] is None, "an external ZooKeeper's process is not known"

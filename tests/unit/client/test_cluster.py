@@ -25,6 +25,7 @@ class FakeCluster(Cluster):
         super().__init__(list(addresses), retry_backoff_ms=1)
         self.asked: list[str] = []
         self.dead: set[str] = set()
+        self.slow: dict[str, float] = {}
         self.leader_epoch = 0
         self.topics = {"t"}
         self.gate: asyncio.Event | None = None
@@ -35,6 +36,8 @@ class FakeCluster(Cluster):
             await self.gate.wait()
         if address in self.dead:
             raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} can't be reached")
+        if self.slow.get(address, 0) > timeout_ms:
+            raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"the broker at {address} did not respond in time")
         response = metadata_pb2.MetadataResponse(cluster_id="c")
         response.brokers.add(broker_id=0, host="a", port=1)
         response.brokers.add(broker_id=1, host="b", port=2)
@@ -71,6 +74,35 @@ async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
     with pytest.raises(TidegaugeError, match=r"no broker responds \(.*a:1.*\).*tidegauge up") as caught:
         await cluster.refresh()
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_a_client_that_knows_no_broker_is_patient_with_slow_ones() -> None:
+    """Rule 1: all are asked with a second each, then those that took too long once more."""
+    cluster = FakeCluster("a:1", "b:2", "c:3")
+    cluster.dead, cluster.slow = {"b:2"}, {"a:1": 4_000, "c:3": 4_000}
+    await cluster.refresh()
+    assert sorted(cluster.asked[:3]) == ["a:1", "b:2", "c:3"]
+    assert len(cluster.asked) == 4
+    assert cluster.asked[3] in {"a:1", "c:3"}
+
+
+async def test_brokers_that_stay_silent_are_named_once() -> None:
+    cluster = FakeCluster("a:1", "b:2")
+    cluster.slow = {"a:1": 9_000, "b:2": 9_000}
+    with pytest.raises(TidegaugeError, match=r"no broker responds \([^;]*in time; [^;]*in time\); see"):
+        await cluster.refresh()
+    assert sorted(cluster.asked) == ["a:1", "a:1", "b:2", "b:2"]
+
+
+async def test_a_client_that_knows_brokers_gives_each_a_second() -> None:
+    """A paused broker must not hold a client up that has others to ask."""
+    cluster = FakeCluster("a:1", "b:2")
+    await cluster.refresh()
+    cluster.asked.clear()
+    cluster.slow = dict.fromkeys(cluster.addresses(), 4_000.0)
+    with pytest.raises(TidegaugeError, match="no broker responds"):
+        await cluster.refresh()
+    assert len(cluster.asked) == len(set(cluster.asked))
 
 
 async def test_refreshes_at_one_time_share_a_response() -> None:
