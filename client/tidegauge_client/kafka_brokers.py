@@ -73,6 +73,18 @@ def kafka_leaders(info: ClusterInfo, topic: str) -> dict[int, BrokerInfo]:
     return {broker.id: broker for broker in on_kafka_brokers(info, [topic]).values()}
 
 
+def note_of_partitions(topic: str, led: Mapping[int, BrokerInfo], lacks: str) -> str:
+    """Return the sentence about a topic's partitions that Kafka brokers lead.
+
+    Args:
+        topic: its name.
+        led: the leaders by partition index; not empty.
+        lacks: what can't be done, before the partitions' names.
+    """
+    names = ", ".join(f"{topic}-{index}" for index in sorted(led))
+    return note({broker.id: broker for broker in led.values()}, f"{lacks} {names}", shows=False)
+
+
 def note(brokers: Mapping[int, BrokerInfo], lacks: str, *, shows: bool = True) -> str:
     """Return the sentence about what is missing because of Kafka brokers.
 

@@ -36,7 +36,7 @@ from tidegauge.kafka.messages.list_partition_reassignments import (
 )
 from tidegauge.kafka.topic_ids import known_topic_id
 from tidegauge.kafka_channel import Dialer, KafkaChannel
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge.security import Security
 
 CLIENT_ID = "tidegauge"
@@ -139,7 +139,9 @@ class KafkaController:
         Raises:
             TidegaugeError: an error of the whole request.
         """
-        topics = None if partitions is None else [TopicPartitions(*one) for one in _by_topic(partitions).items()]
+        topics = (
+            None if partitions is None else [TopicPartitions(*one) for one in partitions_by_topic(partitions).items()]
+        )
         request = ElectLeadersRequest(int(unclean), topics, int(timeout_ms))
         response = await self._send(apis.ELECT_LEADERS, request, timeout_ms, _FIRST_WITH_TYPES)
         _raise_for(response.error_code, None)
@@ -161,7 +163,7 @@ class KafkaController:
             ReassignableTopic(
                 topic, [ReassignablePartition(index, targets[TopicPartition(topic, index)]) for index in indexes]
             )
-            for topic, indexes in _by_topic(targets).items()
+            for topic, indexes in partitions_by_topic(targets).items()
         ]
         request = AlterPartitionReassignmentsRequest(int(timeout_ms), topics)
         response = await self._send(apis.ALTER_PARTITION_REASSIGNMENTS, request, timeout_ms)
@@ -182,7 +184,7 @@ class KafkaController:
         """
         topics = None
         if partitions is not None:
-            topics = [ListPartitionReassignmentsTopics(*one) for one in _by_topic(partitions).items()]
+            topics = [ListPartitionReassignmentsTopics(*one) for one in partitions_by_topic(partitions).items()]
         request = ListPartitionReassignmentsRequest(int(timeout_ms), topics)
         response = await self._send(apis.LIST_PARTITION_REASSIGNMENTS, request, timeout_ms)
         _raise_for(response.error_code, response.error_message)
@@ -196,13 +198,6 @@ class KafkaController:
 
     async def _send(self, key: int, request: Any, timeout_ms: float, at_least: int = 0) -> Any:
         return await self._channel.request(key, request, timeout_ms / 1000 + _MARGIN_SECONDS, at_least=at_least)
-
-
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for at in partitions:
-        found.setdefault(at.topic, []).append(at.partition)
-    return found
 
 
 def _problem(code: int, message: str | None) -> TidegaugeError | None:

@@ -30,7 +30,7 @@ from tidegauge_client.cli.group_properties import GroupSettings, parse_propertie
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupConsumer
 from tidegauge_client.isolation import IsolationLevel
-from tidegauge_client.kafka_brokers import led_by, note
+from tidegauge_client.kafka_brokers import led_by, note_of_partitions
 from tidegauge_client.operation_history import PollHistory
 from tidegauge_client.subscription import ConsumerRecord
 
@@ -145,9 +145,7 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
         first = min(elsewhere) if partition is None else partition
         raise led_by(TopicPartition(topic, first), elsewhere[first])
     if elsewhere and partition is None:
-        names = ", ".join(f"{topic}-{index}" for index in sorted(elsewhere))
-        leaders = {broker.id: broker for broker in elsewhere.values()}
-        say(note(leaders, f"nothing can be read from {names}", shows=False))
+        say(note_of_partitions(topic, elsewhere, "nothing can be read from"))
     if partition is not None:
         chosen = TopicPartition(topic, partition)
         if chosen not in consumer.assignment():

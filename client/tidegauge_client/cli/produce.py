@@ -45,7 +45,7 @@ from tidegauge_client.cli.produce_transactions import (
     transaction_options,
 )
 from tidegauge_client.history import HistoryWriter
-from tidegauge_client.kafka_brokers import led_by, note
+from tidegauge_client.kafka_brokers import led_by, note_of_partitions
 from tidegauge_client.metadata import TopicInfo
 from tidegauge_client.operation_history import TransactionHistory
 from tidegauge_client.partition_queue import RecordMetadata
@@ -379,10 +379,8 @@ def _check_leaders(producer: Producer, work: Work, info: TopicInfo) -> None:
         return
     if elsewhere.keys() >= set(wanted):
         raise led_by(TopicPartition(work.topic, wanted[0]), elsewhere[wanted[0]])
-    names = ", ".join(f"{work.topic}-{index}" for index in sorted(elsewhere))
-    leaders = {broker.id: broker for broker in elsewhere.values()}
     keyed = "" if work.separator is None else "; records whose keys belong there fail"
-    say(f"{note(leaders, f'no record can be written to {names}', shows=False)}{keyed}")
+    say(note_of_partitions(work.topic, elsewhere, "no record can be written to") + keyed)
 
 
 async def _write(producer: Producer, work: Work, lines: AsyncIterator[list[bytes]]) -> str | None:

@@ -178,11 +178,11 @@ def _by_followers(condition: Condition, part: PartitionInfo, said: Said) -> str 
     leads = f"broker {part.leader_id}, an Apache Kafka broker, leads {tp} and can't be asked over gRPC"
     if not following or condition.confirms is None:
         return f"{leads}, and no Tidegauge broker follows it"
-    problems = [condition.confirms(part, one) for _, one in following]
-    if None in problems:
+    problems = {broker: condition.confirms(part, one) for broker, one in following}
+    if None in problems.values():
         return None
     last, _ = max(following, key=lambda one: one[1].high_watermark)
-    return f"{leads}; at its follower {last} {problems[[broker for broker, _ in following].index(last)]}"
+    return f"{leads}; at its follower {last} {problems[last]}"
 
 
 def _followers_wrong(

@@ -29,6 +29,7 @@ from tidegauge_broker.security.acls.model import (
     Pattern,
     PatternType,
     ResourceType,
+    camel,
 )
 from tidegauge_broker.security.acls.znodes import (
     KINDS,
@@ -237,7 +238,7 @@ def _audit(caller: Caller, operation: Operation, pattern: Pattern, api: str) -> 
         "Principal = %s is Denied Operation = %s from host = %s on resource = %s for request = %s "
         "with resourceRefCount = 1",
         caller.principal,
-        "".join(part.capitalize() for part in operation.name.split("_")),
+        camel(operation.name),
         caller.host,
         pattern,
         api,

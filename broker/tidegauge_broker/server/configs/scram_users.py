@@ -23,13 +23,12 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, sanitized
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
-from tidegauge_broker.security.sasl.scram import MIN_ITERATIONS, ScramCredential, credential_of
+from tidegauge_broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, credential_of
 from tidegauge_controller.config_admin import ConfigAdmin
 from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_HASHES = {1: "sha256", 2: "sha512"}
 MAX_ITERATIONS = 16_384
 _ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
 _NO_NAME = "Username must not be empty"
@@ -207,7 +206,7 @@ def _refusal(gone: Sequence[Deletion], new: Sequence[Upsertion], *, twice: bool)
 
 def _credential(one: Upsertion) -> str:
     """Return a credential as ``ScramCredentialUtils.credentialToString`` writes it."""
-    algorithm = _HASHES[one.mechanism]
+    algorithm = HASHES[MECHANISMS[one.mechanism]]
     client_key = hmac.digest(one.salted_password, b"Client Key", algorithm)
     parts = {
         "salt": one.salt,

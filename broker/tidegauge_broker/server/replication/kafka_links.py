@@ -9,7 +9,7 @@ Source: ``RemoteLeaderEndPoint``, ``BrokerBlockingSender``, ``ReplicaFetcherThre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
@@ -94,16 +94,18 @@ class _KafkaLink:
 
     async def fetch(self, chosen: FetchRound) -> Sequence[FetchedPartition]:
         """Send a Fetch; one whose session the leader has given up is sent once more, in full."""
-        response = await self._send(chosen)
+        topic_ids = self._topic_ids(chosen)
+        response = await self._send(chosen, topic_ids)
         if response.error_code in _SESSION_LOST:
             self._session.failed(is_lost=True)
-            response = await self._send(chosen)
+            response = await self._send(chosen, topic_ids)
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._session.failed()
             raise RoundFailed(error, f"the leader refuses the fetch: {error.name}")
         self._session.responded(response.session_id)
-        return await self._with_offsets(chosen, list(_fetched(chosen, response, self._names(chosen))))
+        names = {topic_id_bytes(topic_id): topic for topic, topic_id in topic_ids.items()}
+        return await self._with_offsets(chosen, list(_fetched(chosen, response, names)))
 
     async def ask_epochs(self, chosen: EpochRound) -> Sequence[EpochEndResult]:
         """Send an OffsetForLeaderEpoch."""
@@ -132,8 +134,7 @@ class _KafkaLink:
             self._channel.close()
             self._channel = None
 
-    async def _send(self, chosen: FetchRound) -> wire.FetchResponse:
-        topic_ids = self._topic_ids(chosen)
+    async def _send(self, chosen: FetchRound, topic_ids: Mapping[str, str]) -> wire.FetchResponse:
         asked = self._session.next(chosen.partitions, topic_ids, chosen.first_fetches)
         at_most = None if asked.uses_ids else _LAST_WITH_NAMES
         response: wire.FetchResponse = await self._ask(
@@ -167,10 +168,6 @@ class _KafkaLink:
         """Return the ids of a round's topics by their names: each that of one partition's replica."""
         one_of = {one.topic_partition.topic: one.topic_partition for one in chosen.partitions}
         return {topic: self._links.topic_id_of(at) for topic, at in one_of.items()}
-
-    def _names(self, chosen: FetchRound) -> dict[bytes, str]:
-        """Return the topics of a round by their ids."""
-        return {topic_id_bytes(topic_id): topic for topic, topic_id in self._topic_ids(chosen).items()}
 
     async def _with_offsets(self, chosen: FetchRound, found: list[FetchedPartition]) -> Sequence[FetchedPartition]:
         """Add the leader's log end, or log start, to those whose offset is out of range."""

@@ -118,8 +118,7 @@ class GroupService:
 
     def coordinator_endpoint(self, caller: Caller, group_id: str) -> Endpoint | None:
         """Return the address of a group's coordinator on the caller's listener; None: there is none to be reached."""
-        leader = self._metadata.leader_of(self.partition_of(group_id))
-        endpoint = None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
+        endpoint = self._leader_of(self.partition_of(group_id))
         return None if endpoint is None else endpoint.through(caller.listener)
 
     def coordinator_without_listener(self, caller: Caller, key_type: int, key: str) -> Endpoint | None:
@@ -128,9 +127,12 @@ class GroupService:
         Over gRPC it is an Apache Kafka broker: requests can't be forwarded to it, and waiting does not help.
         """
         of = self if key_type == KeyType.GROUP else self._transactions
-        leader = self._metadata.leader_of(of.partition_of(key))
-        endpoint = None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
+        endpoint = self._leader_of(of.partition_of(key))
         return endpoint if endpoint is not None and endpoint.through(caller.listener) is None else None
+
+    def _leader_of(self, at: TopicPartition) -> Endpoint | None:
+        leader = self._metadata.leader_of(at)
+        return None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
 
     def other_brokers(self, broker_id: int) -> list[Endpoint]:
         """Return the live brokers but one, at the addresses where brokers reach them over gRPC."""

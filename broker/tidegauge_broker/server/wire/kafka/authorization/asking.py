@@ -6,13 +6,14 @@ rest on. The response is then both. The operations and errors are those of ``Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
-from tidegauge_broker.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tidegauge_broker.security.acls.model import Operation, ResourceType
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.wire.kafka import error_responses
 from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler, Held, Response, settled
@@ -58,7 +59,11 @@ class Ask(NamedTuple):
 
     def cluster(self, operation: Operation, *, logs: bool = True) -> bool:
         """Return whether the caller may do an operation with the cluster."""
-        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, logs=logs)
+        return self.acls.allows_cluster(self.context.caller, operation, APIS[self.key].name, logs=logs)
+
+    def topics(self, operation: Operation) -> Callable[[str], bool]:
+        """Return what says of a topic whether the caller may do an operation with it; each is judged once."""
+        return cache(partial(self.topic, operation))
 
     def operations(self, kind: ResourceType, name: str) -> int:
         """Return what the caller may do with a resource, as bits (``AuthHelper.authorizedOperations``)."""
@@ -71,6 +76,15 @@ class Ask(NamedTuple):
 
 
 Guard = Callable[[Any, Ask, Handler], Response]
+
+
+def parted(items: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """Return the items that are allowed, and the others, both in their order."""
+    allowed: list[Any] = []
+    refused: list[Any] = []
+    for item in items:
+        (allowed if may(item) else refused).append(item)
+    return allowed, refused
 
 
 async def changed(response: Response, change: Callable[[Any], None]) -> Any:

@@ -29,6 +29,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_TRANSACTION,
     Ask,
     changed,
+    parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
 from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response
@@ -139,10 +140,9 @@ def find_coordinator(request: Any, ask: Ask, handler: Handler) -> Response:
 
 def describe_groups(request: Any, ask: Ask, handler: Handler) -> Response:
     """DescribeGroups: DESCRIBE of each group; the operations are what the caller may do."""
-    refused = [group for group in request.groups if not ask.group(_DESCRIBE, group)]
+    allowed, refused = parted(request.groups, lambda group: ask.group(_DESCRIBE, group))
     if not refused and not request.include_authorized_operations:
         return handler(request, ask.context)
-    allowed = [group for group in request.groups if group not in refused]
 
     def change(message: Any) -> None:
         for group in message.groups:
@@ -172,17 +172,16 @@ def offset_fetch(request: Any, ask: Ask, handler: Handler) -> Response:
         return _offset_fetch_of_several(request, ask, handler)
     if not ask.group(_DESCRIBE, request.group_id):
         return _refused_offsets(request, ask)
-    known = _Known(ask)
+    may_describe = ask.topics(_DESCRIBE)
     if request.topics is None:
 
         def keep(message: Any) -> None:
-            message.topics = [one for one in message.topics if known.may(one.name)]
+            message.topics = [one for one in message.topics if may_describe(one.name)]
 
         return changed(handler(request, ask.context), keep)
-    refused = [topic for topic in request.topics if not known.may(topic.name)]
+    allowed, refused = parted(request.topics, lambda topic: may_describe(topic.name))
     if not refused:
         return handler(request, ask.context)
-    allowed = [topic for topic in request.topics if known.may(topic.name)]
     results = [
         OffsetFetchResponseTopic(
             topic.name,
@@ -211,21 +210,8 @@ def _refused_offsets(request: Any, ask: Ask) -> OffsetFetchResponse:
     )
 
 
-class _Known:
-    """Which topics may be described; each is judged once."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self._known: dict[str, bool] = {}
-
-    def may(self, name: str) -> bool:
-        if name not in self._known:
-            self._known[name] = self._ask.topic(_DESCRIBE, name)
-        return self._known[name]
-
-
 def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Response:
-    known = _Known(ask)
+    may_describe = ask.topics(_DESCRIBE)
     wanted: list[OffsetFetchRequestGroup] = []
     failed: dict[str, OffsetFetchResponseGroup] = {}
     extra: dict[str, list[OffsetFetchResponseTopics]] = {}
@@ -235,8 +221,8 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
             continue
         topics = group.topics
         if topics is not None:
-            extra[group.group_id] = [_refused_topics(one) for one in topics if not known.may(one.name)]
-            topics = [one for one in topics if known.may(one.name)]
+            topics, refused = parted(topics, lambda one: may_describe(one.name))
+            extra[group.group_id] = [_refused_topics(one) for one in refused]
         wanted.append(dataclasses.replace(group, topics=topics))
 
     def change(message: Any) -> None:
@@ -244,7 +230,7 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
             if group.group_id in extra:
                 group.topics = [*group.topics, *extra[group.group_id]]
             else:
-                group.topics = [one for one in group.topics if known.may(one.name)]
+                group.topics = [one for one in group.topics if may_describe(one.name)]
         message.groups = [*message.groups, *failed.values()]
 
     return changed(handler(dataclasses.replace(request, groups=wanted), ask.context), change)
@@ -259,11 +245,9 @@ def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetDelete: DELETE of the group, then READ of each topic."""
     if not ask.group(Operation.DELETE, request.group_id):
         return ask.refused(request, BY_GROUP)
-    refused = [topic for topic in request.topics if not ask.topic(Operation.READ, topic.name)]
+    allowed, refused = parted(request.topics, lambda topic: ask.topic(Operation.READ, topic.name))
     if not refused:
         return handler(request, ask.context)
-    names = {topic.name for topic in refused}
-    allowed = [topic for topic in request.topics if topic.name not in names]
     results = [
         OffsetDeleteResponseTopic(
             topic.name, [OffsetDeleteResponsePartition(one.partition_index, BY_TOPIC) for one in topic.partitions]
@@ -283,17 +267,15 @@ def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
 
 def describe_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
     """DescribeTransactions: DESCRIBE of each transactional id; topics of which it is not allowed are left out."""
-    ids = list(request.transactional_ids)
-    refused = [one for one in ids if not ask.transaction(_DESCRIBE, one)]
-    known = _Known(ask)
+    allowed, refused = parted(request.transactional_ids, lambda one: ask.transaction(_DESCRIBE, one))
+    may_describe = ask.topics(_DESCRIBE)
 
     def change(message: Any) -> None:
         for state in message.transaction_states:
-            state.topics = [one for one in state.topics if known.may(one.topic)]
+            state.topics = [one for one in state.topics if may_describe(one.topic)]
         failed = [TransactionState(BY_TRANSACTION, one) for one in refused]
         message.transaction_states = [*message.transaction_states, *failed]
 
-    allowed = [one for one in ids if one not in refused]
     return changed(handler(dataclasses.replace(request, transactional_ids=allowed), ask.context), change)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,30 +34,15 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     Ask,
     Guard,
     changed,
+    parted,
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler, Response
 
 
-def _parted(items: Sequence[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """Return the items that are allowed, and the others; each name is judged once by the caller's cache."""
-    allowed: list[Any] = []
-    refused: list[Any] = []
-    for item in items:
-        (allowed if may(item) else refused).append(item)
-    return allowed, refused
-
-
 def _by_name(ask: Ask, operation: Operation) -> Callable[[Any], bool]:
-    """Return whether a topic of a request is allowed; one name is judged once."""
-    known: dict[str, bool] = {}
-
-    def may(item: Any) -> bool:
-        name = item.name
-        if name not in known:
-            known[name] = ask.topic(operation, name)
-        return known[name]
-
-    return may
+    """Return what says whether a topic of a request is allowed."""
+    may = ask.topics(operation)
+    return lambda item: may(item.name)
 
 
 def _appended(field: str, results: Sequence[Any]) -> Callable[[Any], None]:
@@ -77,7 +63,7 @@ def of_topics(operation: Operation, items: str, results: str, refuse: Callable[[
     """
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
-        allowed, refused = _parted(getattr(request, items), _by_name(ask, operation))
+        allowed, refused = parted(getattr(request, items), _by_name(ask, operation))
         if not refused:
             return handler(request, ask.context)
         rest = handler(dataclasses.replace(request, **{items: allowed}), ask.context)
@@ -110,7 +96,7 @@ def offset_for_leader_epoch(request: Any, ask: Ask, handler: Handler) -> Respons
     """OffsetForLeaderEpoch: CLUSTER_ACTION of the cluster, else DESCRIBE of each topic."""
     if ask.cluster(Operation.CLUSTER_ACTION, logs=False):
         return handler(request, ask.context)
-    allowed, refused = _parted(request.topics, lambda item: ask.topic(Operation.DESCRIBE, item.topic))
+    allowed, refused = parted(request.topics, lambda item: ask.topic(Operation.DESCRIBE, item.topic))
     if not refused:
         return handler(request, ask.context)
     results = [
@@ -137,7 +123,7 @@ def produce(request: Any, ask: Ask, handler: Handler) -> Response:
     """Produce: WRITE of the transactional id where a batch is transactional, then WRITE of each topic."""
     if _has_transactional(request) and not ask.transaction(Operation.WRITE, request.transactional_id):
         return _unless_silent(request, ask.refused(request, BY_TRANSACTION))
-    parts = _parted(request.topic_data, _by_name(ask, Operation.WRITE))
+    parts = parted(request.topic_data, _by_name(ask, Operation.WRITE))
     if parts[1] and request.acks == 0:
         return _unless_silent(request, None)
     return _joined(ask, request, handler, "topic_data", parts)
@@ -172,7 +158,7 @@ def offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetCommit: READ of the group, then READ of each topic."""
     if not ask.group(Operation.READ, request.group_id):
         return ask.refused(request, BY_GROUP)
-    return _joined(ask, request, handler, "topics", _parted(request.topics, _by_name(ask, Operation.READ)))
+    return _joined(ask, request, handler, "topics", parted(request.topics, _by_name(ask, Operation.READ)))
 
 
 def txn_offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
@@ -187,10 +173,10 @@ def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     if not ask.context.service.is_controller:
         return handler(request, ask.context)
     may_all = ask.cluster(Operation.CREATE, logs=False)
-    names = [topic.name for topic in request.topics]
-    may = _by_name(ask, Operation.CREATE)
+    times = Counter(topic.name for topic in request.topics)
+    may = ask.topics(Operation.CREATE)
     # A name that stands twice is refused for that, whoever asks.
-    allowed, refused = _parted(request.topics, lambda item: may_all or names.count(item.name) > 1 or may(item))
+    allowed, refused = parted(request.topics, lambda one: may_all or times[one.name] > 1 or may(one.name))
     response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
     sentence = "Authorization failed."
     results = [CreatableTopicResult(one.name, error_code=BY_TOPIC, error_message=sentence) for one in refused]
@@ -233,8 +219,8 @@ def delete_topics(request: Any, ask: Ask, handler: Handler) -> Response:
             refused.append(DeletableTopicResult(name, topic.topic_id, BY_TOPIC))
         else:
             topics.append(topic)
-    names = [name for name in request.topic_names if ask.topic(Operation.DELETE, name)]
-    refused += [DeletableTopicResult(name, error_code=BY_TOPIC) for name in request.topic_names if name not in names]
+    names, others = parted(request.topic_names, ask.topics(Operation.DELETE))
+    refused += [DeletableTopicResult(name, error_code=BY_TOPIC) for name in others]
     if not refused:
         return handler(request, ask.context)
     rest = handler(dataclasses.replace(request, topics=topics, topic_names=names), ask.context)
@@ -243,7 +229,7 @@ def delete_topics(request: Any, ask: Ask, handler: Handler) -> Response:
 
 def delete_groups(request: Any, ask: Ask, handler: Handler) -> Response:
     """DeleteGroups: DELETE of each group."""
-    allowed, refused = _parted(request.groups_names, lambda name: ask.group(Operation.DELETE, name))
+    allowed, refused = parted(request.groups_names, lambda name: ask.group(Operation.DELETE, name))
     if not refused:
         return handler(request, ask.context)
     rest = handler(dataclasses.replace(request, groups_names=allowed), ask.context)
@@ -259,7 +245,7 @@ def add_partitions_to_txn(request: Any, ask: Ask, handler: Handler) -> Response:
     topics = request.v3_and_below_topics
     if not ask.transaction(Operation.WRITE, request.v3_and_below_transactional_id):
         return _of_transaction(topics, lambda _: BY_TRANSACTION)
-    allowed, refused = _parted(topics, _by_name(ask, Operation.WRITE))
+    allowed, refused = parted(topics, _by_name(ask, Operation.WRITE))
     if not refused:
         return handler(request, ask.context)
     names = {topic.name for topic in allowed}
@@ -296,7 +282,7 @@ def of_configs(operation: Operation, field: str, refuse: Callable[[Any, ErrorCod
                 return ask.topic(operation, resource.resource_name)
             return ask.cluster(operation)
 
-        allowed, refused = _parted(request.resources, may)
+        allowed, refused = parted(request.resources, may)
         if not refused:
             return handler(request, ask.context)
         results = [

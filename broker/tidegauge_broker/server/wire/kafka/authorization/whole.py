@@ -13,6 +13,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     Guard,
     changed,
 )
+from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
 from tidegauge_broker.server.wire.kafka.request import Handler, Response
 
 
@@ -87,17 +88,8 @@ def write_txn_markers(request: Any, ask: Ask, handler: Handler) -> Response:
 
 def fetch(request: Any, ask: Ask, handler: Handler) -> Response:
     """Fetch: READ of each topic, also of those in a session; a follower needs CLUSTER_ACTION for all of them."""
-    from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers  # noqa: PLC0415 - of a handler
-
     if not is_followers(request, ask.context.version):
-        known: dict[str, bool] = {}
-
-        def may_read(name: str) -> bool:
-            if name not in known:
-                known[name] = ask.topic(Operation.READ, name)
-            return known[name]
-
-        ask.context.may_read = may_read
+        ask.context.may_read = ask.topics(Operation.READ)
     elif not ask.cluster(Operation.CLUSTER_ACTION):
         ask.context.may_read = lambda _: False
     return handler(request, ask.context)

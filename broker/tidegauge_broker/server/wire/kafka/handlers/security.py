@@ -21,10 +21,8 @@ from tidegauge.kafka.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from tidegauge.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from tidegauge_broker.security.principal import ANONYMOUS
 from tidegauge_broker.server.wire.kafka.request import Context
-
-_USER, _ANONYMOUS = "User", "ANONYMOUS"
-"""Type and name of the principal of a connection that has not authenticated itself."""
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
@@ -32,10 +30,10 @@ def create_delegation_token(request: CreateDelegationTokenRequest, context: Cont
     del context
     return CreateDelegationTokenResponse(
         ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=request.owner_principal_type or _USER,
-        principal_name=request.owner_principal_name or _ANONYMOUS,
-        token_requester_principal_type=_USER,
-        token_requester_principal_name=_ANONYMOUS,
+        principal_type=request.owner_principal_type or ANONYMOUS.kind,
+        principal_name=request.owner_principal_name or ANONYMOUS.name,
+        token_requester_principal_type=ANONYMOUS.kind,
+        token_requester_principal_name=ANONYMOUS.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
