@@ -34,14 +34,21 @@ class Authority:
         )  # fmt: skip
 
     def issue(
-        self, name: str, subject_alternative_name: str = "IP:127.0.0.1,DNS:localhost", *, days: int = 2
+        self,
+        name: str,
+        subject_alternative_name: str = "IP:127.0.0.1,DNS:localhost",
+        *,
+        days: int = 2,
+        subject: str | None = None,
     ) -> Identity:
-        """A certificate; with negative ``days`` it has expired already."""
+        """A certificate for ``/CN=name`` or another subject; with negative ``days`` it has expired already."""
         key, request, certificate, both, extension = (
             self._directory / f"{name}.{end}" for end in ("key", "csr", "pem", "both.pem", "ext")
         )
         extension.write_text(f"subjectAltName={subject_alternative_name}\n")
-        _openssl("req", *_NEW_KEY, "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request))
+        _openssl(
+            "req", *_NEW_KEY, "-nodes", "-subj", subject or f"/CN={name}", "-keyout", str(key), "-out", str(request)
+        )
         _openssl(
             "x509", "-req", "-in", str(request), "-CA", str(self.certificate), "-CAkey", str(self._key),
             "-CAcreateserial", "-days", str(days), "-extfile", str(extension), "-out", str(certificate),

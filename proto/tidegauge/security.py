@@ -213,18 +213,21 @@ def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {setting}: {why}")
 
 
-def server_context(security: Security, *, needs_client_certificate: bool) -> ssl.SSLContext:
+def server_context(security: Security, verify: ssl.VerifyMode) -> ssl.SSLContext:
     """Return Python's TLS context for a listener that does not speak gRPC.
 
     Args:
         security: with a certificate and its key.
-        needs_client_certificate: whether clients must present a trusted certificate (``ssl.client.auth``).
+        verify: whether clients may or must present a trusted certificate (``ssl.client.auth``).
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _load_own(context, security, "ssl.keystore")
-    if needs_client_certificate:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=(security.authorities or b"").decode())
+    if verify is not ssl.CERT_NONE:
+        context.verify_mode = verify
+        if security.authorities is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        else:
+            context.load_verify_locations(cadata=security.authorities.decode())
     return context
 
 

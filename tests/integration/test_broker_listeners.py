@@ -47,7 +47,7 @@ async def serving(port: int, limits: Limits, tls: grpc.ServerCredentials | None 
     servers = RpcServers(
         resolve_listeners(f"{name}://127.0.0.1:{port}", None, None, BOTH),
         limits,
-        tls,
+        None if tls is None else lambda _: tls,
         lambda server, _: health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server),
         LogicalClock(lambda: 0),
         PendingResponses(lambda: 2**30, lambda: 2**30, lambda: 0.0),

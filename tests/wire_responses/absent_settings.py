@@ -61,7 +61,7 @@ ABSENT: Mapping[str, str] = {
     "of TLS certificates and keys are PEM, and gRPC's own versions and cipher suites hold": """
         ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.enabled.protocols
         ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.password ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
+        ssl.keystore.password ssl.protocol ssl.provider ssl.secure.random.implementation
         ssl.trustmanager.algorithm ssl.truststore.password
     """,
     "TLS to ZooKeeper": """

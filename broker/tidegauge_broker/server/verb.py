@@ -26,8 +26,8 @@ from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
+from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
-from tidegauge_broker.server.wire.grpc.servers import tls_of
 from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
 
 LOG = logging.getLogger("tidegauge.broker")
@@ -54,9 +54,9 @@ def identity_of(settings: Values) -> BrokerIdentity:
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
-    if security.is_tls:
-        tls_of(settings, security)
     for name, protocol in listeners.protocols.items():
+        if protocol in WITH_TLS:
+            ClientCertificates(name, protocol, settings).grpc_credentials(security)
         if protocol in WITH_SASL:
             SaslListener(name, settings, lambda *_: None)
     return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security)

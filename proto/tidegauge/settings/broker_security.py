@@ -12,6 +12,8 @@ PATHS = ("ssl.keystore.location", "ssl.truststore.location")
 """Settings that name a file."""
 
 OF_LISTENERS = (
+    "ssl.client.auth",
+    "ssl.principal.mapping.rules",
     "max.connections",
     "max.connection.creation.rate",
     "sasl.enabled.mechanisms",
@@ -45,8 +47,13 @@ SECURITY_SETTINGS = (
     text(
         "ssl.client.auth",
         "none",
-        "Whether clients, and other brokers, must present a certificate.",
-        ("none", "required"),
+        "Whether clients, and other brokers, must present a certificate; over gRPC requested is none.",
+        ("none", "requested", "required"),
+    ),
+    text(
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        "How a certificate's subject becomes a principal on SSL listeners: RULE:pattern/replacement/[LU],...,DEFAULT.",
     ),
     names(
         "sasl.enabled.mechanisms",

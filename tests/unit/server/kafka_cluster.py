@@ -32,6 +32,7 @@ from tidegauge.settings import parse_broker_settings, topic_values
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.effect_host import Outlets
@@ -132,6 +133,9 @@ class _Listener:
 
     def context(self, connection: KafkaConnection, header: Any) -> Context:
         return Context(self._service, connection.caller, self._sessions, self._now_ms, header)
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        return None if certificate else ANONYMOUS
 
     def opened(self, connection: KafkaConnection) -> bool:
         del connection

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegauge.kafka.frames import RequestHeader
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
@@ -83,6 +84,9 @@ class Listener:
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
         return SimpleNamespace(version=header.version, header=header)
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        return None if certificate else ANONYMOUS
 
     def opened(self, connection: KafkaConnection) -> bool:
         return self.room

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import grpc
+
 from tidegauge.listeners import Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
-from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers, tls_of
+from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers
 from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
 
@@ -55,11 +58,14 @@ class WireListeners:
         def connections_of(name: str) -> int:
             return int(settings.of_listener(name, _MAX_CONNECTIONS, limits.connections))
 
+        def grpc_credentials(name: str) -> grpc.ServerCredentials:
+            return ClientCertificates(name, listeners.protocols[name], settings).grpc_credentials(security)
+
         self._offered = offered
         self._grpc = RpcServers(
             listeners,
             limits,
-            tls_of(settings, security) if security.is_tls else None,
+            grpc_credentials if security.is_tls else None,
             offered.add_to,
             logical_clock,
             service.responses,

@@ -20,9 +20,7 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import GRPC, SSL, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
-from tidegauge.secure_channels import server_credentials
-from tidegauge.security import Security
-from tidegauge.settings import INT_MAX, Values
+from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponses
@@ -59,22 +57,13 @@ def grpc_options(limits: Limits) -> tuple[tuple[str, int], ...]:
     )
 
 
-def tls_of(settings: Values, security: Security) -> grpc.ServerCredentials:
-    """Return the credentials of the TLS listeners.
-
-    Raises:
-        TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
-    """
-    return server_credentials(security, needs_client_certificate=settings.text("ssl.client.auth") == "required")
-
-
 class RpcServers:
     """Servers that offer the same services on several addresses.
 
     Args:
         listeners: those that speak gRPC are bound.
         limits: on connections and requests.
-        tls: for the listeners with TLS; None: there is none.
+        tls: returns the credentials of a listener with TLS, by its name; None: there is none.
         add_services: adds the services to the server of a listener, by the listener's name.
         clock: the logical clock that goes with the calls between brokers.
         responses: counts those that wait to be written; it can close connections of these servers.
@@ -87,7 +76,7 @@ class RpcServers:
         self,
         listeners: Listeners,
         limits: Limits,
-        tls: grpc.ServerCredentials | None,
+        tls: Callable[[str], grpc.ServerCredentials] | None,
         add_services: Callable[[grpc.aio.Server, str], None],
         clock: LogicalClock,
         responses: PendingResponses,
@@ -113,7 +102,8 @@ class RpcServers:
             guarded = GuardedServer(server, partial(around, MeasuredCalls(responded, listener.name)))
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", guarded), listener.name)
-            _bind(server, listener, tls if listeners.protocols[listener.name] == SSL else None)
+            has_tls = tls is not None and listeners.protocols[listener.name] == SSL
+            _bind(server, listener, tls(listener.name) if tls is not None and has_tls else None)
             self._servers.append(server)
 
     async def start(self) -> None:

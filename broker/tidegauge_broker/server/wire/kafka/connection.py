@@ -61,6 +61,7 @@ from tidegauge.kafka.frames import (
     response_header,
 )
 from tidegauge.kafka.records import Buffer
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
@@ -130,6 +131,10 @@ class Owner(Protocol):
         """Return what a handler is given."""
         ...
 
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Return the principal of a client with this certificate, in DER; None closes its connection."""
+        ...
+
     def opened(self, connection: KafkaConnection) -> bool:
         """Count the connection; False closes it at once."""
         ...
@@ -196,8 +201,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
-        self.caller = Caller(f"kafka:{peer}:{next(_NUMBERS)}", self._owner.name, host=self.peer_host)
-        if not self._owner.opened(self):
+        tls = transport.get_extra_info("ssl_object")
+        principal = self._owner.principal_of(None if tls is None else tls.getpeercert(binary_form=True))
+        name = f"kafka:{peer}:{next(_NUMBERS)}"
+        self.caller = Caller(name, self._owner.name, host=self.peer_host, principal=principal or ANONYMOUS)
+        if not self._owner.opened(self) or principal is None:
             transport.abort()
         elif self._owner.gate is not None and not self._owner.serves_brokers:
             self._enter(self._owner.gate)

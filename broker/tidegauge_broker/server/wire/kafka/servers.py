@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import logging
 import random
-import ssl
 from collections import Counter
 from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
-from tidegauge.security import Security, server_context
+from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
@@ -66,15 +67,16 @@ class KafkaServers:
         rates: ConnectionRates,
         slots: ConnectionSlots,
     ) -> None:
-        needs_certificate = settings.text("ssl.client.auth") == "required"
-        tls = server_context(security, needs_client_certificate=needs_certificate) if security.is_tls else None
         session_count = settings.integer("max.incremental.fetch.session.cache.slots")
         turns = Turns()
         sessions = FetchSessionCache(session_count, lambda: random.randint(1, INT_MAX))
         self._listeners = [
             _KafkaListener(
                 one,
-                tls if listeners.protocols[one.name] in WITH_TLS else None,
+                ClientCertificates(one.name, listeners.protocols[one.name], settings)
+                if listeners.protocols[one.name] in WITH_TLS
+                else None,
+                security,
                 SaslListener(one.name, settings, service.configs.users.credential)
                 if listeners.protocols[one.name] in WITH_SASL
                 else None,
@@ -151,7 +153,8 @@ class _KafkaListener:
     def __init__(
         self,
         at: Listener,
-        tls: ssl.SSLContext | None,
+        certificates: ClientCertificates | None,
+        security: Security,
         sasl: SaslListener | None,
         service: BrokerService,
         limits: Limits,
@@ -179,6 +182,8 @@ class _KafkaListener:
         self._max_per_ip = limits.connections_per_ip
         self._per_ip: Counter[str] = Counter()
         self._sasl = sasl
+        self._certificates = certificates
+        tls = None if certificates is None else certificates.context(security)
         self._acceptor = Acceptor(at, tls, rates, slots, now_ms, self._connection)
 
     def _connection(self) -> KafkaConnection:
@@ -189,6 +194,16 @@ class _KafkaListener:
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
         return Context(self._service, connection.caller, self._sessions, self._now_ms, header)
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Return the principal of a client with this certificate, in DER; None: it has none, and is not served."""
+        if self._certificates is None or self._sasl is not None:
+            return ANONYMOUS
+        try:
+            return self._certificates.principal(certificate)
+        except NoPrincipal as problem:
+            LOG.info("%s", problem)
+            return None
 
     def opened(self, connection: KafkaConnection) -> bool:
         """Count a connection; False: there are too many."""
