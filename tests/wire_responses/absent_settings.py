@@ -79,9 +79,8 @@ ABSENT: Mapping[str, str] = {
         auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters metrics.num.samples
         metrics.recording.level metrics.sample.window.ms telemetry.max.bytes
     """,
-    "a quota's window is Kafka's default, or the quota is not applied": """
+    "the window of a quota of replication is Kafka's default": """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        controller.quota.window.num controller.quota.window.size.seconds quota.window.num quota.window.size.seconds
         replication.quota.window.num replication.quota.window.size.seconds
     """,
     "limits that are fixed here, or counted otherwise": """

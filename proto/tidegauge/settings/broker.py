@@ -236,6 +236,13 @@ _CONTROLLER = (
     long("controlled.shutdown.retry.backoff.ms", 5000, "ms", "Back-off between those attempts.", 0),
 )
 
+_QUOTAS = (
+    whole("quota.window.num", 11, "", "Samples over which client quotas are measured.", 1),
+    whole("quota.window.size.seconds", 1, "s", "Time span of each.", 1),
+    whole("controller.quota.window.num", 11, "", "Samples whose mutations of topics may come at once (KIP-599).", 1),
+    whole("controller.quota.window.size.seconds", 1, "s", "Time span of each.", 1),
+)
+
 _OWN = (
     flag("lab.enable", False, "Offer the Lab service with its fault switches (not in Kafka)."),
     text(
@@ -268,6 +275,7 @@ BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "Log": LOG_SETTINGS,
     "Consumer groups": GROUP_SETTINGS,
     "Transactions": TRANSACTION_SETTINGS,
+    "Client quotas": _QUOTAS,
     "Tidegauge's own": _OWN,
 }
 

@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka.
 
-Those of addresses are applied (``address_quotas.py``), the others are not.
+What is in force at this broker: ``quotas_in_force.py``, and ``address_quotas.py`` for those of addresses.
 
 Rules:
     1. An entity is a user, a client id, both, or an address; a name that is None is the default of its type.
@@ -115,13 +115,21 @@ class ClientQuotas:
         if not wanted.keys() - {IP}:
             paths += [{IP: address} for address in await self._children("ips")]
         found = [
-            Quota(entity, await self._quotas(names))
+            Quota(entity, await self._values(names))
             for names in paths
             if _matches(entity := {kind: _name(text) for kind, text in names.items()}, wanted, strict=strict)
         ]
         return [quota for quota in found if quota.values]
 
-    async def _quotas(self, names: Mapping[str, str]) -> dict[str, float]:
+    async def values(self, entity: Entity) -> dict[str, float]:
+        """Return what is set for one entity, by key; none where nothing is, or where it is unreadable.
+
+        Raises:
+            ZooKeeperError: ZooKeeper could not be read.
+        """
+        return await self._values({kind: _written(name) for kind, name in entity.items()})
+
+    async def _values(self, names: Mapping[str, str]) -> dict[str, float]:
         keys = _OF_ADDRESSES if IP in names else _OF_CLIENTS
         try:
             values = await self._admin.read(_path(names))
@@ -160,7 +168,12 @@ def _checked(entity: Entity) -> dict[str, str]:
             raise _refused(f"Empty {kind} not supported")
     if IP in entity and len(entity) > 1:
         raise _refused("Invalid quota entity combination, IP entity should not be used with user/client ID entity.")
-    return {kind: DEFAULT_ENTITY if name is None else sanitized(name) for kind, name in entity.items()}
+    return {kind: _written(name) for kind, name in entity.items()}
+
+
+def _written(name: str | None) -> str:
+    """Return a name as it stands in a path."""
+    return DEFAULT_ENTITY if name is None else sanitized(name)
 
 
 def _name(text: str) -> str | None:
@@ -209,6 +222,22 @@ async def _is_address(text: str) -> bool:
         except (OSError, UnicodeError):
             return False
     return True
+
+
+def entity_at(path: str) -> Entity | None:
+    """Return the user, client id or pair whose quotas a path below ``/config`` has; None where it is of another kind.
+
+    Source: ``UserConfigHandler`` and ``ClientIdConfigHandler``.
+    """
+    match path.split("/"):
+        case ["users", user]:
+            return {USER: _name(user)}
+        case ["clients", client]:
+            return {CLIENT_ID: _name(client)}
+        case ["users", user, "clients", client]:
+            return {USER: _name(user), CLIENT_ID: _name(client)}
+        case _:
+            return None
 
 
 def entity_of(parts: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:

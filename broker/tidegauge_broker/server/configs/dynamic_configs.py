@@ -35,6 +35,7 @@ from tidegauge_broker.server.acls.acl_store import AclStore, authorizer_of
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
+from tidegauge_broker.server.configs.quotas_in_force import QuotasInForce
 from tidegauge_broker.server.configs.scram_users import ScramUsers
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_controller.config_admin import ConfigAdmin
@@ -79,6 +80,7 @@ class DynamicConfigs:
         self.topics = TopicConfigs(zookeeper, settings.live)
         self.quotas = ClientQuotas(zookeeper)
         self.addresses = AddressQuotas(self.quotas)
+        self.quotas_in_force = QuotasInForce(self.quotas, settings.live)
         self.users = ScramUsers(zookeeper)
         authorizer = authorizer_of(settings.live)
         self.acls = None if authorizer is None else AclStore(zookeeper, authorizer)
@@ -103,6 +105,7 @@ class DynamicConfigs:
         await self._read_broker()
         await self.topics.read_all()
         await self.addresses.read()
+        await self.quotas_in_force.read_all()
         await self.users.read_all()
         if self.acls is not None:
             await self.acls.read_all()
@@ -141,8 +144,10 @@ class DynamicConfigs:
                     self._affected.unclean_election_enabled(None)
             case "ips":
                 await self.addresses.read()
-            case "users" if "/" not in name:
-                await self.users.read(name)
+            case "users" | "clients":
+                await self.quotas_in_force.read(entity)
+                if kind == "users" and "/" not in name:
+                    await self.users.read(name)
             case _:
                 LOG.debug("The settings of %s are none of this broker's", entity)
 

@@ -1,0 +1,1 @@
+"""Client quotas, pure: who has which, what is measured against it, and how long a client is throttled."""
