@@ -30,8 +30,6 @@ _FENCE = re.compile(r"^```(\w*)$(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT_BEFORE = re.compile(r"<!-- ([^>]*) -->\s*\Z")
 _README_PORT = re.compile(r"127\.0\.0\.1:1909([2-9])")
 _README_KAFKA_PORT = re.compile(r"127\.0\.0\.1:909([2-4])")
-_KAFKA_PORTS = 3
-"""Ports for Kafka clients begin that many above the first for gRPC."""
 _CHANGING = [
     (re.compile(r"^\s*\d+\.\d+s  "), "TIME "),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d+"), "TIME"),
@@ -138,30 +136,34 @@ def renamed(text: str, names: Mapping[int, int]) -> str:
 class Reader:
     """Follows a page in a directory of its own; ``close`` takes down what the page left running."""
 
+    kafka_ports = 3
+    """Ports for Kafka clients begin that many above the first for gRPC."""
+
     def __init__(self, directory: Path, base_port: int) -> None:
-        self._directory = directory
-        self._base_port = base_port
+        self.directory = directory
+        self.base_port = base_port
         self._names: dict[int, int] = {}
         bare = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGAUGE_")}
-        self._environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1"}
+        self.environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1"}
 
     def follow(self, page: Path) -> int:
         """Run all blocks of a page; AssertionError where it promises something else. Gives how many were run."""
         to_run = [block for block in blocks(page.read_text(encoding="utf-8")) if block.is_run]
         for block in to_run:
-            self._do(block, f"{page.name}:{block.line}")
+            self.do(block, f"{page.name}:{block.line}")
         return len(to_run)
 
     def _choose_ports(self) -> None:
         """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port."""
-        directory = self._directory / "tidegauge-data"
+        directory = self.directory / "tidegauge-data"
         if not directory.exists():
-            LocalCluster.create(directory, 3, base_port=self._base_port, kafka_port=self._base_port + _KAFKA_PORTS)
+            LocalCluster.create(directory, 3, base_port=self.base_port, kafka_port=self.base_port + self.kafka_ports)
             planned = load_cluster_file(directory)
-            replace(planned, zookeeper_address=f"127.0.0.1:{self._base_port + 7}").save(directory)
+            replace(planned, zookeeper_address=f"127.0.0.1:{self.base_port + 7}").save(directory)
 
-    def _do(self, block: Block, where: str) -> None:
-        text = self._here(block.text)
+    def do(self, block: Block, where: str) -> None:
+        """Run a block and compare its output; AssertionError where it is another one."""
+        text = self.here(block.text)
         if "tidegauge up" in text:
             self._choose_ports()
         program = (
@@ -181,8 +183,8 @@ class Reader:
         """Exit code and output; None, and what was printed so far, where it does not end. Its children end with it."""
         with subprocess.Popen(
             program,
-            cwd=self._directory,
-            env=self._environment,
+            cwd=self.directory,
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # as in a terminal
             text=True,
@@ -196,11 +198,11 @@ class Reader:
                 return None, f"{output}\nnot ended after {LIMIT_SECONDS} s"
             return process.returncode, output
 
-    def _here(self, text: str) -> str:
+    def here(self, text: str) -> str:
         """Ports of our own, and the environment that is there already."""
         text = re.sub(r"^source \S+/activate$", "", text, flags=re.MULTILINE)
-        text = _README_PORT.sub(lambda port: f"127.0.0.1:{self._base_port + int(port[1]) - 2}", text)
-        kafka = self._base_port + _KAFKA_PORTS
+        text = _README_PORT.sub(lambda port: f"127.0.0.1:{self.base_port + int(port[1]) - 2}", text)
+        kafka = self.base_port + self.kafka_ports
         text = _README_KAFKA_PORT.sub(lambda port: f"127.0.0.1:{kafka + int(port[1]) - 2}", text)
         return renamed(text, self._names).strip()
 
@@ -213,12 +215,12 @@ class Reader:
     def _controller(self) -> int:
         command = ["tidegauge", "status", "-o", "json"]
         done = subprocess.run(
-            command, cwd=self._directory, env=self._environment, capture_output=True, text=True, timeout=150, check=True
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=150, check=True
         )
         return int(json.loads(done.stdout)["controller"]["broker"])
 
     def close(self) -> None:
         """Nothing is left running."""
-        if (self._directory / "tidegauge-data").exists():
+        if (self.directory / "tidegauge-data").exists():
             command = ["tidegauge", "down", "--purge"]
-            subprocess.run(command, cwd=self._directory, env=self._environment, timeout=120, check=True)
+            subprocess.run(command, cwd=self.directory, env=self.environment, timeout=120, check=True)

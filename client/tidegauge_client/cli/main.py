@@ -28,6 +28,7 @@ GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
 
 SECTIONS: dict[str, tuple[str, ...]] = {
+    "Learn": ("lab", "scenario"),
     "Run a cluster": ("up", "status", "logs", "down", "snapshot", "restore", "control", "demo"),
     "Topics and records": (
         "create-topic",
@@ -74,7 +75,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "elect-leaders",
         "reassign-partitions",
     ),
-    "Replication step by step": ("hold-fetch", "step-fetch", "scenario"),
+    "Replication step by step": ("hold-fetch", "step-fetch"),
     "Test the replication core, without a cluster": ("simulate", "explore", "replay"),
     "One process": ("broker",),
 }

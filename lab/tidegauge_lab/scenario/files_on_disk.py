@@ -5,27 +5,32 @@ The files may be written meanwhile: a batch at the end that is not whole yet is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, CorruptCheckpoint, OffsetCheckpoint
-from tidegauge_client.records import decode_batches
+from tidegauge_client.records import Record, decode_batches
 from tidegauge_lab.local.layout import broker_data
 from tidegauge_lab.scenario.readers import LoggedRecord
 
 
 def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[LoggedRecord, ...]:
     """Return the records of a replica by offset; none where there is no directory."""
-    found: list[LoggedRecord] = []
+    return tuple(
+        LoggedRecord("" if one.value is None else one.value.decode("utf-8", errors="replace"), one.leader_epoch)
+        for one in stored_records(cluster, broker_id, at)
+    )
+
+
+def stored_records(cluster: Path, broker_id: int, at: TopicPartition) -> Iterator[Record]:
+    """Read the records of a replica by offset, up to the first batch that is not whole."""
     for path in sorted((broker_data(cluster, broker_id) / str(at)).glob("*.log")):
         try:
-            for record in decode_batches(path.read_bytes()):
-                value = "" if record.value is None else record.value.decode("utf-8", errors="replace")
-                found.append(LoggedRecord(value, record.leader_epoch))
+            yield from decode_batches(path.read_bytes())
         except (TidegaugeError, OSError):
-            break
-    return tuple(found)
+            return
 
 
 def checkpointed_hw(cluster: Path, broker_id: int, at: TopicPartition) -> int | None:

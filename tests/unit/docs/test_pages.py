@@ -3,7 +3,7 @@
 import re
 import shlex
 import tomllib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
@@ -51,7 +51,8 @@ def options_of(verb: click.Command) -> set[str]:
 
 
 def test_commands_and_options_that_pages_name_exist():
-    verbs = {entry.name: entry for entry in entry_points(group="tidegauge.verbs")}
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["tidegauge.verbs"]
+    verbs = {name: EntryPoint(name, target, "tidegauge.verbs") for name, target in named.items()}
     wrong, seen = [], 0
     for page in PAGES:
         for found in COMMAND.finditer(page.read_text(encoding="utf-8")):
@@ -86,6 +87,16 @@ def test_the_guide_lists_its_chapters():
     index = (ROOT / "docs/guide/README.md").read_text(encoding="utf-8")
     assert len(CHAPTERS) == 25
     assert [page.name for page in CHAPTERS if f"({page.name})" not in index] == []
+
+
+def test_labs_are_run_or_say_why_not():
+    hidden = [
+        f"{page.name}:{block.line}"
+        for page in ROOT.glob("docs/labs/[0-9]*.md")
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language not in {"sh", "python"} and re.search(r"^(?:\$ )?tidegauge ", block.text, re.MULTILINE)
+    ]
+    assert hidden == []
 
 
 def test_the_index_has_every_page():

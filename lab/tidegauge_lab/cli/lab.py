@@ -1,0 +1,190 @@
+"""``tidegauge lab list|show|start|check|stop``: questions, tried on a live cluster that checks them itself.
+
+Contract (docs/labs/README.md): ``start`` starts a fresh cluster in ``--dir`` and shows question, prediction and
+commands; ``check`` looks at the cluster, says what is true, and ends with 0 where all of it is as the lab wants it,
+else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_lab.cli.common import directory_argument, lab_verb
+from tidegauge_lab.labs.catalogue import LABS, lab_named
+from tidegauge_lab.labs.gathering import gather
+from tidegauge_lab.labs.model import Finding, Lab, judged, passes
+from tidegauge_lab.labs.running import Ports, begin, end, lab_in
+from tidegauge_lab.labs.texts import text_of
+from tidegauge_lab.local.cluster import LocalCluster
+
+_USUAL_KAFKA_PORT = 9092
+_USUAL_PORT = 19092
+
+
+@click.group()
+def lab() -> None:
+    """Try a question on a live cluster, which checks the result itself."""
+
+
+@lab.command("list")
+@offline_verb_options
+@lab_verb
+def list_labs(output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """List the labs: number, name, question."""
+    del directory, bootstrap_server
+    found = [(one, text_of(one).title) for one in LABS]
+    if output == "json":
+        print_json([{"number": one.number, "name": one.name, "question": title} for one, title in found])
+        return
+    width = max(len(one.name) for one in LABS)
+    for one, title in found:
+        click.echo(f"{one.number:>2}  {one.name:<{width}}  {title}")
+
+
+@lab.command()
+@click.argument("name", metavar="NAME")
+@offline_verb_options
+@lab_verb
+def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """Show the whole page of a lab: also what one sees, and why."""
+    del directory, bootstrap_server
+    wanted = lab_named(name)
+    text = text_of(wanted)
+    if output == "json":
+        print_json({"number": wanted.number, "name": wanted.name, "question": text.title, "page": text.shown})
+    else:
+        click.echo(text.shown, nl=not text.shown.endswith("\n"))
+
+
+@lab.command()
+@click.argument("name", metavar="NAME")
+@click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 19092]")
+@click.option("--kafka-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 9092]")
+@click.option("--zookeeper-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 12181]")
+@directory_option
+@output_option
+@lab_verb
+def start(
+    name: str,
+    base_port: int | None,
+    kafka_port: int | None,
+    zookeeper_port: int | None,
+    directory: Path,
+    output: str,
+) -> None:
+    """Start the cluster of a lab, and show its question, what to predict, and what to do."""
+    wanted = lab_named(name)
+    text = text_of(wanted)
+    cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+    if output == "json":
+        print_json(
+            {
+                "lab": wanted.name,
+                "bootstrap_servers": ",".join(cluster.bootstrap_servers),
+                "kafka_bootstrap_servers": ",".join(cluster.kafka_bootstrap_servers),
+                "directory": str(cluster.directory),
+            }
+        )
+        return
+    click.echo(f"{wanted.number}. {text.title}\n")
+    click.echo(f"{text.sections['Question']}\n\nPredict\n\n{text.sections['Predict']}\n\nDo\n")
+    click.echo(_commands(text.sections["Do"]))
+    click.echo("\n".join(["", *_where(cluster), *_next(wanted, directory)]))
+
+
+def _commands(section: str) -> str:
+    """Return a section without the fences and outputs of its blocks, and without the start that has just been made."""
+    lines: list[str] = []
+    language = None
+    for line in section.splitlines():
+        if line.startswith("```"):
+            language = line.removeprefix("```") if language is None else None
+        elif language is None:
+            lines.append(line)
+        elif language != "text" and not line.startswith("tidegauge lab start "):
+            lines.append(f"    {line}")
+    return "\n".join(_without_gaps(lines)).strip("\n")
+
+
+def _without_gaps(lines: list[str]) -> list[str]:
+    """Return lines with at most one empty line between others."""
+    return [line for place, line in enumerate(lines) if line or (place and lines[place - 1])]
+
+
+def _where(cluster: LocalCluster) -> list[str]:
+    """Return where the cluster is; where other ports were free, what to write in place of the usual ones."""
+    servers = ",".join(cluster.kafka_bootstrap_servers)
+    lines = [f"The cluster is up, in {cluster.directory}; Kafka clients use {servers}"]
+    if not cluster.kafka_bootstrap_servers[0].endswith(f":{_USUAL_KAFKA_PORT}"):
+        lines.append(f"Port {_USUAL_KAFKA_PORT} was not free: write these addresses where a program has 127.0.0.1:9092")
+    return lines
+
+
+def _next(wanted: Lab, directory: Path) -> list[str]:
+    where = directory_argument(directory)
+    return [
+        f"Then: tidegauge lab check {wanted.name}{where}; the explanation: tidegauge lab show {wanted.name}; "
+        f"the end: tidegauge lab stop{where}"
+    ]
+
+
+@lab.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@directory_option
+@output_option
+@lab_verb
+def check(name: str | None, directory: Path, output: str) -> None:
+    """Let the cluster check what was done: what is true, and what is true instead."""
+    running = lab_in(directory)
+    if running is None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is no lab's cluster in {directory.absolute()}; `tidegauge lab start {name or 'NAME'}` starts one",
+        )
+    if name is not None and lab_named(name) is not running:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"the cluster in {directory.absolute()} is that of lab {running.name}; `tidegauge lab stop` ends it",
+        )
+    findings = judged(running, gather(directory))
+    if output == "json":
+        print_json(_as_json(running, findings))
+    else:
+        for one in findings:
+            click.echo(_line(one))
+    if not passes(findings):
+        failed = next(one for one in findings if not one.holds)
+        fail(f"{running.name}: not yet. Next: {failed.next or 'see above'}.", output)
+    if output == "text":
+        click.echo(f"{running.name}: done. Compare with your prediction, then `tidegauge lab show {running.name}`.")
+
+
+def _line(finding: Finding) -> str:
+    return f"  {'yes' if finding.holds else 'no '}  {finding.text}."
+
+
+def _as_json(running: Lab, findings: list[Finding]) -> dict[str, object]:
+    return {
+        "lab": running.name,
+        "passed": passes(findings),
+        "findings": [{"holds": one.holds, "text": one.text, "next": one.next} for one in findings],
+    }
+
+
+@lab.command()
+@directory_option
+@output_option
+@lab_verb
+def stop(directory: Path, output: str) -> None:
+    """Stop the cluster of a lab, and delete it."""
+    ended = end(directory)
+    if output == "json":
+        print_json({"lab": None if ended is None else ended.name})
+    elif ended is None:
+        click.echo(f"There is no lab in {directory.absolute()}.")
+    else:
+        click.echo(f"Lab {ended.name} is over; its cluster is deleted.")

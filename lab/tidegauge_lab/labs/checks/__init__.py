@@ -1,0 +1,1 @@
+"""What each lab's check says, from the evidence alone: pure."""

@@ -1,0 +1,113 @@
+"""Starts and ends the cluster of a lab: an ordinary cluster in a directory, with a note of which lab it belongs to.
+
+Rules:
+    1. A lab begins on a fresh cluster, so that all events are the lab's own. A directory that holds one is refused.
+    2. The controller's broker is started first, so that it is the controller; then the others together.
+    3. A start that fails leaves no cluster behind. ``stop`` deletes a lab's cluster, and never another one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_client.sync_admin import SyncAdmin
+from tidegauge_lab.labs.catalogue import lab_named
+from tidegauge_lab.labs.model import Lab
+from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+
+NOTE = "lab.json"
+
+
+class Ports(NamedTuple):
+    """First ports; None: the usual ones, or the next free ones."""
+
+    base: int | None = None
+    kafka: int | None = None
+    zookeeper: int | None = None
+
+
+def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  # noqa: B008 - it is immutable
+    """Start a lab's cluster and create its topics; return it when they have leaders.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the directory holds a cluster; or it does not start.
+    """
+    directory = directory.absolute()
+    if (directory / FILE_NAME).exists():
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, _occupied(directory))
+    cluster = LocalCluster.create(
+        directory,
+        lab.brokers,
+        settings=lab.all_settings,
+        base_port=ports.base,
+        kafka_port=ports.kafka,
+        zookeeper_port=ports.zookeeper,
+    )
+    try:
+        (directory / NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
+        cluster.start(ZOOKEEPER, lab.controller)
+        cluster.up()
+        _create_topics(lab, cluster)
+    except BaseException:
+        _remove(cluster)
+        raise
+    return cluster
+
+
+def _occupied(directory: Path) -> str:
+    running = _noted(directory)
+    if running is not None:
+        return f"lab {running} is in {directory}; `tidegauge lab stop` ends it and deletes its data"
+    return (
+        f"there is a cluster in {directory}, and a lab begins on one of its own; `tidegauge down --purge` deletes it, "
+        "or use another directory (--dir)"
+    )
+
+
+def _create_topics(lab: Lab, cluster: LocalCluster) -> None:
+    with SyncAdmin(list(cluster.bootstrap_servers)) as admin:
+        for topic in lab.topics:
+            admin.create_topic(topic.name, assignment=topic.assignment, configs=topic.config)
+            admin.wait_for_topic(topic.name)
+
+
+def lab_in(directory: Path) -> Lab | None:
+    """Return the lab whose cluster is in a directory; None where there is none."""
+    name = _noted(directory) if (directory / FILE_NAME).exists() else None
+    return None if name is None else lab_named(name)
+
+
+def _noted(directory: Path) -> str | None:
+    try:
+        note = json.loads((directory / NOTE).read_text(encoding="utf-8"))
+        return str(note["lab"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def end(directory: Path) -> Lab | None:
+    """Stop a lab's cluster and delete it; return the lab, None where there was none.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the cluster is not a lab's.
+    """
+    lab = lab_in(directory)
+    if lab is None:
+        if (directory / FILE_NAME).exists():
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"the cluster in {directory.absolute()} was not started by a lab; `tidegauge down` stops it",
+            )
+        return None
+    _remove(LocalCluster(directory))
+    return lab
+
+
+def _remove(cluster: LocalCluster) -> None:
+    """Take a cluster down, with its note and data."""
+    (cluster.directory / NOTE).unlink(missing_ok=True)
+    cluster.down(purge=True, grace_seconds=0)

@@ -1,0 +1,54 @@
+"""Follows a lab's page, as ``documents`` follows a chapter; the cluster checks it before anything is done, too."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.documents import LIMIT_SECONDS, Block, Reader
+
+PORTS = 16
+"""A lab's cluster has at most four brokers, each with a port for gRPC and one for Kafka clients, and ZooKeeper."""
+_KAFKA = 4
+_ZOOKEEPER = 8
+_START = re.compile(r"^tidegauge lab start ([a-z0-9-]+)$", re.MULTILINE)
+
+
+class LabReader(Reader):
+    """A learner who lets the cluster check right after the start, and then does what the page says."""
+
+    kafka_ports = _KAFKA
+
+    def __init__(self, directory: Path, base_port: int) -> None:
+        super().__init__(directory, base_port)
+        self.before: dict[str, Any] | None = None
+
+    def here(self, text: str) -> str:
+        """Give the cluster ports of this test's own."""
+        base = self.base_port
+        options = f"--base-port {base} --kafka-port {base + _KAFKA} --zookeeper-port {base + _ZOOKEEPER}"
+        return _START.sub(rf"\g<0> {options}", super().here(text))
+
+    def do(self, block: Block, where: str) -> None:
+        """Run a block; after the start the check must not pass."""
+        super().do(block, where)
+        if (started := _START.search(block.text)) is not None:
+            self.before = self.check(started[1])
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Return what the cluster says of a lab now."""
+        done = subprocess.run(
+            ["tidegauge", "lab", "check", name, "-o", "json"],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (0 if found["passed"] else 1), done.stderr
+        return found

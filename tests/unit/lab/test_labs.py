@@ -1,0 +1,69 @@
+"""Labs: each has its page with all sections, and its check refuses a cluster of which it knows nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.documents import blocks
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_lab.labs.catalogue import LABS, lab_named
+from tidegauge_lab.labs.evidence import Evidence
+from tidegauge_lab.labs.model import Lab, judged, passes
+from tidegauge_lab.labs.texts import SECTIONS, text_of
+
+ROOT = Path(__file__).parents[3]
+PAGES = ROOT / "docs" / "labs"
+each_lab = pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+
+
+def test_numbers_and_names_are_in_order_and_single():
+    assert [lab.number for lab in LABS] == list(range(1, len(LABS) + 1))
+    assert len({lab.name for lab in LABS}) == len(LABS)
+    assert sorted(path.name for path in PAGES.glob("[0-9]*.md")) == [lab.page for lab in LABS]
+
+
+@each_lab
+def test_a_lab_is_found_by_name_and_by_number(lab: Lab):
+    assert lab_named(lab.name) is lab
+    assert lab_named(str(lab.number)) is lab
+
+
+def test_an_unknown_lab_is_refused_with_the_one_that_may_be_meant():
+    with pytest.raises(TidegaugeError, match="did you mean acks-all"):
+        lab_named("ack-all")
+    with pytest.raises(TidegaugeError, match="lab list"):
+        lab_named("0")
+
+
+@each_lab
+def test_a_page_has_its_sections_and_leads_through_start_check_and_stop(lab: Lab):
+    text = text_of(lab)
+    assert tuple(text.sections) == SECTIONS
+    assert all(text.sections.values())
+    assert text.source.startswith(f"# {lab.number}. {text.title}\n")
+    run = [block.text for block in blocks(text.source) if block.is_run]
+    assert f"tidegauge lab start {lab.name}" in run[0]
+    assert any(f"tidegauge lab check {lab.name}" in one for one in run)
+    assert "tidegauge lab stop" in run[-1]
+
+
+@each_lab
+def test_a_page_names_its_source(lab: Lab):
+    """A KIP, or a Kafka class with its method."""
+    assert re.search(r"KIP-\d+|`[A-Z]\w+\.\w+`", text_of(lab).sections["Why"])
+
+
+@each_lab
+def test_the_index_has_every_lab_with_its_question(lab: Lab):
+    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    assert f"| {lab.number} | [{text_of(lab).title}]({lab.page}) |" in index
+
+
+@each_lab
+def test_nothing_passes_on_a_cluster_that_does_not_respond(lab: Lab):
+    findings = judged(lab, Evidence())
+    assert not passes(findings)
+    assert all(one.holds or one.next for one in findings), "what does not hold says what to do"
