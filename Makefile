@@ -88,12 +88,13 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/proto
 
-differential: .venv java ## The same script, and the same requests, to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
+differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
 	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
+	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
 
 kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
 	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)

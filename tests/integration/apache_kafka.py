@@ -108,11 +108,14 @@ class KafkaBroker:
 
         def is_up() -> bool:
             assert self.pid is not None, f"broker {self.id} has ended:\n{self.log()[-4_000:]}"
-            return _STARTED in self.log() and self._serves()
+            return self.is_up()
 
         until(is_up, limit_seconds, f"Kafka broker {self.id} is up")
 
-    def _serves(self) -> bool:
+    def is_up(self) -> bool:
+        """Whether its latest process has registered and serves."""
+        if _STARTED not in self.log():
+            return False
         with socket.socket() as probe:
             probe.settimeout(0.5)
             return probe.connect_ex(("127.0.0.1", self.port)) == 0

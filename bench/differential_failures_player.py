@@ -1,0 +1,501 @@
+"""Plays a scenario on either cluster, and looks at it by the same means: Kafka's protocol, ZooKeeper, and the files.
+
+Rules:
+    1. Leader, leader epoch and ISR are those of the partition's znode. Of each replica that responds: its LEO by
+       ListOffsets with replica id -2, to which any replica responds; its leader epoch by which one it takes in such a
+       request; HW and LSO by a consumer's Fetch of version 12, to which a follower responds too (KIP-392); whether it
+       leads by ListOffsets. Epoch caches and logs are read from the files.
+    2. A produce is one batch in one request to one broker; where the leader has moved, it is sent again, unless the
+       step names the broker.
+    3. A step returns when its effect is true. At an ``expect`` the cluster is first given time to become what the file
+       expects, then to come to rest; what is seen then is kept. What differs from the file is kept too, and does not
+       end the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import singledispatchmethod
+from typing import Any
+
+from differential_failures_rules import LEFT_OUT, Fields, fields_of
+from differential_failures_sides import LIMIT_SECONDS, Side
+from kazoo.exceptions import NoNodeError
+from tests.waiting import until
+from tests.wire_responses.batches import batch
+from tests.wire_responses.probe import Peer, message
+from tests.wire_responses.records import fetch, produce, produced
+from tests.zookeeper_view import ZooKeeperView
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, EpochCheckpoint
+from tidegauge_client.records import decode_batches
+from tidegauge_lab.local import layout
+from tidegauge_lab.scenario import Scenario, checks, steps
+from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, numbers
+from tidegauge_lab.scenario.files_on_disk import checkpointed_hw, logged_records
+from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
+from tidegauge_lab.scenario.outcome import described
+from tidegauge_lab.scenario.readers import NO_LEADER
+
+SETTLE_SECONDS = 20.0
+"""How long an expectation may take to become true."""
+REST_LOOKS, REST_SECONDS = 3, 0.4
+"""A cluster is at rest when this number of looks in a row, at this distance, were the same."""
+PRODUCE_MS = 60_000
+ANY_REPLICA = -2
+LATEST = -1
+LIST_OFFSETS_VERSION, FETCH_VERSION, PRODUCE_VERSION = 7, 12, 7
+METADATA_VERSION, CREATE_TOPICS_VERSION, ELECT_LEADERS_VERSION = 9, 5, 2
+MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name})
+
+
+class Eyes:
+    """Looks at one cluster.
+
+    Args:
+        side: the cluster.
+        view: its ZooKeeper.
+    """
+
+    def __init__(self, side: Side, view: ZooKeeperView) -> None:
+        self._side, self._view = side, view
+        self._addresses = {broker.id: (broker.host, broker.kafka_port) for broker in side.cluster.file.brokers}
+
+    @property
+    def responding(self) -> list[int]:
+        """The brokers whose processes run."""
+        return [broker_id for broker_id in self._addresses if self._side.responds(broker_id)]
+
+    def ask(self, broker_id: int, version: int, request: Any, seconds: float = 30.0) -> Any:
+        """Send a broker one request on a connection of its own.
+
+        Raises:
+            OSError: it is not there, or closed the connection.
+        """
+        with closing(Peer(*self._addresses[broker_id])) as peer:
+            response = peer.ask(version, request, seconds)
+        if isinstance(response, str):
+            raise ConnectionError(f"broker {broker_id}: {response}")
+        return response
+
+    # ZooKeeper
+
+    def partition_epoch(self, at: TopicPartition) -> int:
+        """Return the version of a partition's znode: how often its state was written."""
+        return int(self._view.state(at.topic, at.partition)["partition_epoch"])
+
+    def state(self, at: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
+        """Return a partition's leader, leader epoch and ISR; without a state NO_LEADER and -1."""
+        if not self._view.exists(f"/brokers/topics/{at.topic}/partitions/{at.partition}/state"):
+            return NO_LEADER, -1, ()
+        found = self._view.state(at.topic, at.partition)
+        return found["leader"], found["leader_epoch"], tuple(found["isr"])
+
+    def controller(self) -> tuple[int | None, int]:
+        """Return the controller, None without one, and the controller epoch."""
+        return self._view.controller()
+
+    def registered(self) -> list[int]:
+        """Return the brokers that are registered."""
+        return sorted(int(one) for one in self._view.children("/brokers/ids"))
+
+    # Brokers
+
+    def metadata(self, broker_id: int, topics: Iterable[str] = ()) -> Any:
+        """Return a broker's metadata."""
+        named = [{"name": name} for name in topics]
+        return self.ask(broker_id, METADATA_VERSION, message("Metadata", topics=named))
+
+    def in_metadata(self, broker_id: int, at: TopicPartition) -> str:
+        """Return what a broker's metadata says of a partition, as text."""
+        try:
+            [topic] = self.metadata(broker_id, [at.topic]).topics
+        except OSError:
+            return "does not respond"
+        found = next((one for one in topic.partitions if one.partition_index == at.partition), None)
+        if found is None:
+            return ErrorCode(topic.error_code).name
+        return (
+            f"{ErrorCode(found.error_code).name}, leader {found.leader_id}, epoch {found.leader_epoch}, "
+            f"replicas {numbers(found.replica_nodes)}, ISR {numbers(found.isr_nodes)}, "
+            f"offline {numbers(found.offline_replicas)}"
+        )
+
+    def offset(
+        self, broker_id: int, at: TopicPartition, *, epoch: int = -1, replica: int = ANY_REPLICA
+    ) -> tuple[ErrorCode, int]:
+        """Return the latest offset of a replica, or the error."""
+        wanted = {"partition_index": at.partition, "current_leader_epoch": epoch, "timestamp": LATEST}
+        request = message(
+            "ListOffsets", replica_id=replica, topics=[{"name": at.topic, "partitions": [wanted]}], isolation_level=0
+        )
+        [[found]] = [topic.partitions for topic in self.ask(broker_id, LIST_OFFSETS_VERSION, request).topics]
+        return ErrorCode(found.error_code), found.offset
+
+    def fetched(self, broker_id: int, at: TopicPartition) -> Any:
+        """Return what a consumer gets from the beginning of a replica."""
+        request = fetch([at.partition], topic=at.topic, replica_id=-1)
+        [[found]] = [topic.partitions for topic in self.ask(broker_id, FETCH_VERSION, request).responses]
+        return found
+
+    def readable(self, broker_id: int, at: TopicPartition) -> list[str]:
+        """Return the values that a consumer gets from a replica, one after the other."""
+        records = self.fetched(broker_id, at).records
+        return [(one.value or b"").decode() for one in decode_batches(bytes(records or b""))]
+
+    def _leader_epoch(self, broker_id: int, at: TopicPartition, newest: int) -> int:
+        """Return the leader epoch in which a replica is: the one that it takes in a request; -1 for none."""
+        for epoch in range(newest + 1, -1, -1):
+            error, _ = self.offset(broker_id, at, epoch=epoch)
+            if error not in {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}:
+                return epoch
+        return -1
+
+    def _replica(self, broker_id: int, at: TopicPartition, epoch: int) -> Replica | None:
+        try:
+            error, leo = self.offset(broker_id, at)
+            if error is not ErrorCode.NONE:
+                return None
+            marks = self.fetched(broker_id, at)
+            error, _ = self.offset(broker_id, at, replica=-1)
+            leads = error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+            known = self._leader_epoch(broker_id, at, epoch)
+        except OSError:
+            return None
+        path = layout.broker_data(self._side.cluster.directory, broker_id) / str(at) / LEADER_EPOCH_CHECKPOINT
+        return Replica(
+            role=LEADER if leads else "follower",
+            leader_epoch=known,
+            leo=leo,
+            hw=marks.high_watermark,
+            epochs=tuple((one.epoch, one.start_offset) for one in EpochCheckpoint(path).read()),
+            last_stable_offset=marks.last_stable_offset,
+        )
+
+    def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
+        """Return what is true of a partition now."""
+        leader, epoch, isr = self.state(at)
+        living = [broker_id for broker_id in assigned if broker_id in self.responding]
+        replicas = {broker_id: self._replica(broker_id, at, epoch) for broker_id in living}
+        return Facts(
+            leader=leader,
+            epoch=epoch,
+            isr=isr,
+            replicas={broker_id: replica for broker_id, replica in replicas.items() if replica is not None},
+            logs={broker_id: logged_records(self._side.cluster.directory, broker_id, at) for broker_id in assigned},
+            assigned=tuple(assigned),
+        )
+
+
+class Player:
+    """Plays one scenario on one cluster.
+
+    Args:
+        scenario: what is played.
+        side: where; its brokers run.
+        eyes: look at it.
+        say: takes a line for each step.
+    """
+
+    def __init__(self, scenario: Scenario, side: Side, eyes: Eyes, say: Callable[[str], None]) -> None:
+        self.moments: dict[str, Fields] = {}
+        self.unlike_the_file: list[str] = []
+        self._scenario, self._side, self._eyes, self._say = scenario, side, eyes, say
+        self._assigned: dict[TopicPartition, Sequence[int]] = {}
+        self._responses: dict[str, Future[str]] = {}
+        self._pool = ThreadPoolExecutor(8, "produce")
+        self._moment = ""
+
+    def play(self) -> None:
+        """Create the topics and play all steps.
+
+        Raises:
+            AssertionError: what a step waits for did not become true.
+        """
+        for topic in self._scenario.topics:
+            self._create(topic.name, topic.assignment, topic.config)
+        self._wait_controller([self._scenario.controller], None)
+        for step in self._scenario.steps:
+            if step.verb in LEFT_OUT:
+                continue
+            shown = step.verb if isinstance(step, steps.Expect) else described(step)
+            self._moment = f"{self._scenario.name}, line {step.line}, {shown}"
+            self._say(self._moment)
+            self._do(step)
+
+    def close(self) -> None:
+        """Wait for no produce any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _keep(self, fields: Fields) -> None:
+        self.moments[self._moment] = self.moments.get(self._moment, {}) | fields
+
+    def _wait(self, holds: Callable[[], Any]) -> Any:
+        return until(lambda: _unless_silent(holds), LIMIT_SECONDS, f"{self._side.name}: {self._moment}")
+
+    def _at(self, step: steps.PartitionStep) -> TopicPartition:
+        return self._scenario.partition_of(step)
+
+    def _look(self, at: TopicPartition) -> Facts:
+        return self._eyes.look(at, self._assigned[at])
+
+    def _states(self) -> dict[str, str]:
+        return {value: one.result() if one.done() else NO_RESPONSE for value, one in self._responses.items()}
+
+    def _wait_controller(self, brokers: Sequence[int], epoch: int | None) -> None:
+        """Wait until every broker that responds names the same controller, one of these."""
+
+        def agreed() -> bool:
+            named, found = self._eyes.controller()
+            seen = {self._eyes.metadata(one).controller_id for one in self._eyes.responding}
+            return named in brokers and seen == {named} and found == (epoch or found)
+
+        self._wait(agreed)
+
+    def _ask_controller(self, version: int, request: Any) -> Any:
+        """Send a request to the controller, once there is one that responds."""
+        found: list[Any] = []
+
+        def asked() -> bool:
+            controller, _ = self._eyes.controller()
+            if controller is None:
+                return False
+            found[:] = [self._eyes.ask(controller, version, request, LIMIT_SECONDS)]
+            return True
+
+        self._wait(asked)
+        return found[0]
+
+    def _create(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
+        self._moment = f"{self._scenario.name}, topic {name}"
+        wanted = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": at, "broker_ids": list(ids)} for at, ids in enumerate(assignment)],
+            "configs": [{"name": key, "value": value} for key, value in config.items()],
+        }
+        request = message("CreateTopics", timeout_ms=30_000, topics=[wanted])
+        [created] = self._ask_controller(CREATE_TOPICS_VERSION, request).topics
+        assert created.error_code == 0, f"{name} is not created: {created}"
+        for number, replicas in enumerate(assignment):
+            at = TopicPartition(name, number)
+            self._assigned[at] = replicas
+            self._wait(lambda at=at: self._is_led(at))
+
+    def _is_led(self, at: TopicPartition) -> bool:
+        leader, epoch, _ = self._eyes.state(at)
+        return leader >= 0 and self._is_in(at, leader, epoch, replica=-1)
+
+    def _is_in(self, at: TopicPartition, broker_id: int, epoch: int, replica: int = ANY_REPLICA) -> bool:
+        """Whether a replica is in a leader epoch; with replica -1 whether it leads in it."""
+        if not self._side.responds(broker_id):
+            return False
+        error, _ = self._eyes.offset(broker_id, at, epoch=epoch, replica=replica)
+        return error in {ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE}
+
+    # The steps
+
+    @singledispatchmethod
+    def _do(self, step: steps.Step) -> None:
+        raise AssertionError(f"{step.verb} is not played")
+
+    @_do.register
+    def _create_topic(self, step: steps.CreateTopic) -> None:
+        self._create(step.name, step.assignment, step.config or {})
+
+    @_do.register
+    def _produce(self, step: steps.Produce) -> None:
+        at = self._at(step)
+        for value in step.values:
+            if step.answer == "later":
+                self._produce_later(step, at, value)
+                continue
+            future = self._responses[value] = self._pool.submit(self._sent, step, at, value)
+            self._keep({f"response to {value}": future.result(LIMIT_SECONDS)})
+
+    def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
+        """Send, and go on once the broker has appended it, or has responded already."""
+        target = self._eyes.state(at)[0] if step.via is None else step.via
+        _, before = self._eyes.offset(target, at)
+        future = self._responses[value] = self._pool.submit(self._sent, step, at, value)
+        self._wait(lambda: future.done() or self._eyes.offset(target, at)[1] > before)
+
+    def _sent(self, step: steps.Produce, at: TopicPartition, value: str) -> str:
+        """Send one record until the response is not that the leader has moved; return the response."""
+        end = time.monotonic() + LIMIT_SECONDS
+        while True:
+            target = self._eyes.state(at)[0] if step.via is None else step.via
+            state = self._sent_once(step, at, value, target)
+            passes = state in MOVING - {step.error.name} or target == NO_LEADER
+            if step.via is not None or not passes or time.monotonic() > end:
+                return state
+            time.sleep(REST_SECONDS)
+
+    def _sent_once(self, step: steps.Produce, at: TopicPartition, value: str, target: int) -> str:
+        if target == NO_LEADER:
+            return ErrorCode.LEADER_NOT_AVAILABLE.name
+        records = batch((value.encode(),), timestamp_ms=time.time_ns() // 1_000_000)
+        request = produce(records, topic=at.topic, partition=at.partition, acks=step.acks)
+        request.timeout_ms = PRODUCE_MS
+        try:
+            [found] = produced(self._eyes.ask(target, PRODUCE_VERSION, request, LIMIT_SECONDS))
+        except OSError:
+            return UNKNOWN
+        code = ErrorCode(found.error_code)
+        return ACKNOWLEDGED if code is ErrorCode.NONE else code.name
+
+    @_do.register
+    def _wait_response(self, step: steps.WaitResponse) -> None:
+        for value in step.values:
+            self._keep({f"response to {value}": self._responses[value].result(LIMIT_SECONDS)})
+
+    @_do.register
+    def _process(self, step: steps.ProcessStep) -> None:
+        act = getattr(self._side, step.verb)
+        for broker_id in step.brokers:
+            assert isinstance(broker_id, int), "shipped scenarios that are played name their brokers"
+            outcome = act(broker_id)
+            if isinstance(step, steps.Start):
+                self._keep({f"start of broker {broker_id}": outcome})
+            if isinstance(step, steps.Start | steps.Resume):
+                self._wait(lambda broker_id=broker_id: self._is_in_the_picture(broker_id))
+
+    def _is_in_the_picture(self, broker_id: int) -> bool:
+        """Whether a broker is registered, and its metadata has every broker that is, and the topics."""
+        registered = self._eyes.registered()
+        found = self._eyes.metadata(broker_id, [topic.name for topic in self._scenario.topics])
+        known = sorted(one.node_id for one in found.brokers)
+        return broker_id in registered and known == registered and all(one.error_code == 0 for one in found.topics)
+
+    @_do.register
+    def _isolate(self, step: steps.FaultStep) -> None:
+        self._side.isolate(step.broker, step.fault)
+
+    @_do.register
+    def _heal(self, step: steps.Heal) -> None:
+        for broker_id in step.brokers:
+            self._side.heal(broker_id)
+
+    @_do.register
+    def _elect(self, step: steps.Elect) -> None:
+        at = self._at(step)
+        request = message(
+            "ElectLeaders",
+            election_type=int(step.type == "unclean"),
+            topic_partitions=[{"topic": at.topic, "partitions": [at.partition]}],
+            timeout_ms=30_000,
+        )
+        response = self._ask_controller(ELECT_LEADERS_VERSION, request)
+        [found] = [one for topic in response.replica_election_results for one in topic.partition_result]
+        code = ErrorCode(found.error_code)
+        self._keep({"election": code.name, "election's message": found.error_message or ""})
+        if code is not step.error:
+            self.unlike_the_file.append(f"{self._moment}: the election ended with {code.name}, not {step.error.name}")
+
+    @_do.register
+    def _sync(self, step: steps.Sync) -> None:
+        for broker_id in step.brokers:
+            self._side.sync(broker_id, self._at(step))
+
+    @_do.register
+    def _drop_unsynced(self, step: steps.DropUnsynced) -> None:
+        for broker_id in step.brokers:
+            self._side.drop_unsynced(broker_id)
+
+    @_do.register
+    def _wait_leader(self, step: steps.WaitLeader) -> None:
+        at = self._at(step)
+        self._wait(lambda: self._eyes.state(at)[0] == step.leader and (step.leader == NO_LEADER or self._is_led(at)))
+
+    @_do.register
+    def _wait_isr(self, step: steps.WaitIsr) -> None:
+        at = self._at(step)
+
+        def holds() -> bool:
+            leader, _, isr = self._eyes.state(at)
+            return set(isr) == set(step.isr) and (leader == NO_LEADER or self._is_led(at))
+
+        self._wait(holds)
+
+    @_do.register
+    def _wait_hw(self, step: steps.WaitHw) -> None:
+        at = self._at(step)
+        self._wait(lambda: all(self._eyes.fetched(one, at).high_watermark == hw for one, hw in step.hw.items()))
+
+    @_do.register
+    def _wait_leo(self, step: steps.WaitLeo) -> None:
+        at = self._at(step)
+        self._wait(lambda: all(self._eyes.offset(one, at)[1] == leo for one, leo in step.leo.items()))
+
+    @_do.register
+    def _wait_epoch(self, step: steps.WaitEpoch) -> None:
+        at = self._at(step)
+        self._wait(
+            lambda: (
+                self._eyes.state(at)[1] == step.epoch
+                and all(self._is_in(at, broker_id, step.epoch) for broker_id in step.brokers)
+            )
+        )
+
+    @_do.register
+    def _wait_checkpoint(self, step: steps.WaitCheckpoint) -> None:
+        at, directory = self._at(step), self._side.cluster.directory
+        self._wait(lambda: all(checkpointed_hw(directory, one, at) == hw for one, hw in step.hw.items()))
+
+    @_do.register
+    def _wait_controller_step(self, step: steps.WaitController) -> None:
+        self._wait_controller(step.brokers, step.epoch)
+        named, epoch = self._eyes.controller()
+        self._keep({"controller is expected": str(named in step.brokers), "controller epoch": str(epoch)})
+
+    @_do.register
+    def _expect(self, step: steps.Expect) -> None:
+        at = self._at(step)
+        end = time.monotonic() + SETTLE_SECONDS
+        while (problems := self._problems(step, at)) and time.monotonic() < end:
+            time.sleep(REST_SECONDS)
+        self.unlike_the_file += [f"{self._moment}: {problem}" for problem in problems]
+        self._keep(self._at_rest(at))
+
+    def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
+        facts = self._look(at)
+        return checks.differences(step, facts, self._states(), lambda: self._readable(facts, at) or [])
+
+    def _readable(self, facts: Facts, at: TopicPartition) -> list[str] | None:
+        return self._eyes.readable(facts.leader, at) if facts.leader in facts.replicas else None
+
+    def _around(self, at: TopicPartition) -> Fields:
+        """Return what the cluster says of a partition beside its state and replicas."""
+        named = {f"metadata of broker {one}": self._eyes.in_metadata(one, at) for one in self._eyes.responding}
+        return {
+            "partition epoch": str(self._eyes.partition_epoch(at)),
+            "controller epoch": str(self._eyes.controller()[1]),
+        } | named
+
+    def _at_rest(self, at: TopicPartition) -> Fields:
+        seen: list[Fields] = []
+
+        def is_at_rest() -> bool:
+            facts = self._look(at)
+            now = fields_of(facts, self._states(), self._readable(facts, at)) | self._around(at)
+            if seen and seen[-1] != now:
+                seen.clear()
+            seen.append(now)
+            time.sleep(0 if len(seen) > REST_LOOKS else REST_SECONDS)
+            return len(seen) > REST_LOOKS
+
+        self._wait(is_at_rest)
+        return seen[-1]
+
+
+def _unless_silent(holds: Callable[[], Any]) -> Any:
+    """Return whether it holds; a broker that can't be asked now is no."""
+    with suppress(OSError, TidegaugeError, NoNodeError):
+        return holds()
+    return False

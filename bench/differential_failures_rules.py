@@ -1,0 +1,197 @@
+"""Which shipped scenarios Apache Kafka can play, and what must be the same when it and Tidegauge have played one. Pure.
+
+A scenario can be played where its steps are made of what happens to processes and networks: kill, stop, SIGSTOP,
+SIGCONT, start, no way to ZooKeeper, power loss; elections and produces are Kafka's own requests. ``why_not`` says for
+each of the others what it needs beside that.
+
+Each ``expect`` of a scenario is a moment at which both clusters are looked at once they have come to rest. Compared is
+the whole partition, not only what the scenario expects there: ``fields_of``. ``EXPLAINED`` are differences that stay,
+each with its reason; everything else fails the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegauge_lab.scenario import Scenario, steps
+from tidegauge_lab.scenario import facts as show
+from tidegauge_lab.scenario.facts import Facts
+from tidegauge_lab.scenario.model import TRUNCATION_RULE
+
+TODAY = "kip-320"
+PLAYED = frozenset(
+    {
+        "create_topic",
+        "produce",
+        "wait_answer",
+        "kill",
+        "stop",
+        "pause",
+        "resume",
+        "start",
+        "isolate",
+        "heal",
+        "elect",
+        "sync",
+        "drop_unsynced",
+        "wait_leader",
+        "wait_isr",
+        "wait_hw",
+        "wait_leo",
+        "wait_epoch",
+        "wait_checkpoint",
+        "wait_controller",
+        "expect",
+    }
+)
+"""Verbs that both clusters can play."""
+INSIDE_A_BROKER = frozenset(
+    {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
+)
+"""Verbs that are switches inside of Tidegauge's brokers."""
+LEFT_OUT = {
+    "wait_event": "looks into the event log of Tidegauge's brokers; what it waits for shows in the replicas' logs",
+    "verify": "the accountant reads Tidegauge's directories; every record of every replica is compared all the same",
+}
+"""Verbs that change nothing, and are passed over on both sides, with the reason."""
+NOT_THERE = "not there"
+
+Fields = dict[str, str]
+
+
+def why_not(scenario: Scenario) -> str:
+    """Return why Apache Kafka can't play a scenario; empty where it can."""
+    rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
+    if rule != TODAY:
+        return f"its rule is {rule}, which Apache Kafka 3.9 does not have any more"
+    verbs = {step.verb for step in scenario.steps}
+    if inside := sorted(verbs & INSIDE_A_BROKER):
+        return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
+    if strange := sorted(verbs - PLAYED - LEFT_OUT.keys()):
+        return f"it is about clients ({', '.join(strange)}), whose requests the other parts of the differential compare"
+    if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, steps.FaultStep)):
+        return "a process of Apache Kafka can be partitioned from ZooKeeper alone"
+    return ""
+
+
+def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
+    """Return the scenarios that are played, and for each of the others why it is not."""
+    reasons = {one.name: why_not(one) for one in scenarios}
+    return [one for one in scenarios if not reasons[one.name]], {name: why for name, why in reasons.items() if why}
+
+
+def fields_of(facts: Facts, responses: Mapping[str, str], readable: Sequence[str] | None) -> Fields:
+    """Return all that is compared of a partition at one moment, as text, by the name of the field.
+
+    Args:
+        facts: what is true of it.
+        responses: those that producers got so far, by value.
+        readable: what a consumer reads from the leader; None where there is none that responds.
+    """
+    found = {
+        "leader": show.leader_name(facts.leader),
+        "leader epoch": str(facts.epoch),
+        "ISR": show.numbers(facts.isr),
+        "readable": "no leader responds" if readable is None else ", ".join(readable),
+    }
+    for broker_id in facts.assigned:
+        found |= {f"broker {broker_id}: {name}": value for name, value in _of_replica(facts, broker_id)}
+    return found | {f"response to {value}": state for value, state in responses.items()}
+
+
+def _of_replica(facts: Facts, broker_id: int) -> Iterator[tuple[str, str]]:
+    yield "log", show.records(facts.logs.get(broker_id, ()))
+    replica = facts.replicas.get(broker_id)
+    if replica is None:
+        yield "role", "does not respond, or has no replica"
+        return
+    yield "role", replica.role
+    yield "leader epoch", str(replica.leader_epoch)
+    yield "LEO", str(replica.leo)
+    yield "HW", str(replica.hw)
+    yield "LSO", str(replica.lso)
+    yield "epoch cache", show.epochs(replica.epochs)
+
+
+class Explained(NamedTuple):
+    """A difference that stays, at the moments and in the fields whose name fits; either value is a pattern too."""
+
+    name: str
+    theirs: str
+    ours: str
+    why: str
+
+
+EXPLAINED: tuple[Explained, ...] = (
+    Explained(
+        r"restart-within-session, .*: start of broker 1",
+        "refused while its former session lives",
+        "started",
+        "a broker that is started before its former session has ended: Kafka's ends with NodeExists, and is started "
+        "again here once the session has ended; Tidegauge's waits for that (docs/not-emulated.md)",
+    ),
+)
+"""Which of them are met depends on who is faster; so one that is not met is no error."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the comparison found.
+
+    Attributes:
+        compared: how many fields.
+        differences: each with both values, not explained.
+        explained: how many differences each reason explains.
+    """
+
+    compared: int = 0
+    differences: list[str] = field(default_factory=list)
+    explained: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Verdict) -> None:
+        """Take in another one."""
+        self.compared += other.compared
+        self.differences += other.differences
+        for why, count in other.explained.items():
+            self.explained[why] = self.explained.get(why, 0) + count
+
+
+def compared(
+    theirs: Mapping[str, Fields], ours: Mapping[str, Fields], explained: Sequence[Explained] = EXPLAINED
+) -> Verdict:
+    """Compare what was seen of both at each moment of one scenario.
+
+    Args:
+        theirs: the fields of Apache Kafka, by the name of the moment.
+        ours: those of Tidegauge.
+        explained: differences that stay.
+    """
+    verdict = Verdict()
+    for moment in dict.fromkeys((*theirs, *ours)):
+        there, here = theirs.get(moment, {}), ours.get(moment, {})
+        for name in dict.fromkeys((*there, *here)):
+            verdict.compared += 1
+            pair = there.get(name, NOT_THERE), here.get(name, NOT_THERE)
+            if pair[0] == pair[1]:
+                continue
+            reason = _reason(f"{moment}: {name}", pair, explained)
+            if reason:
+                verdict.explained[reason] = verdict.explained.get(reason, 0) + 1
+            else:
+                verdict.differences.append(f"{moment}: {name}\n    Kafka:     {pair[0]}\n    Tidegauge: {pair[1]}")
+    return verdict
+
+
+def _reason(name: str, pair: tuple[str, str], explained: Sequence[Explained]) -> str:
+    """Return why a difference stays; empty where nothing says so."""
+    return next(
+        (
+            one.why
+            for one in explained
+            if re.fullmatch(one.name, name) and re.fullmatch(one.theirs, pair[0]) and re.fullmatch(one.ours, pair[1])
+        ),
+        "",
+    )
