@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kafka_log_dir import log_of
 from tests.waiting import until, until_async
 
 from tidegauge.errors import TidegaugeError
@@ -18,7 +18,6 @@ from tidegauge_lab.local.layout import broker_data
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-KAFKAS = Path(__file__).parents[1] / "unit" / "log" / "kafka-3.9.1"
 LIMIT_SECONDS = 60.0
 
 
@@ -52,7 +51,7 @@ async def served(make_cluster: Any) -> LocalCluster:
     cluster.kill(leader)
     log = broker_data(cluster.directory, leader) / "orders-0" / "00000000000000000000.log"
     assert log.read_bytes() == b""
-    log.write_bytes((KAFKAS / "t-0.log").read_bytes())
+    log.write_bytes(log_of("t-0").read_bytes())
     (log.parent / "leader-epoch-checkpoint").unlink()  # its epochs are later than those of Kafka's batches
     cluster.up(LIMIT_SECONDS)
     return cluster

@@ -1,8 +1,9 @@
-"""The records of Apache Kafka 3.9.1: read by ours, and written by ours byte for byte (kafka_logs/)."""
+"""The records of Apache Kafka 3.9.1: read by ours, and written by ours byte for byte (tests/kafka_log_dir)."""
 
 from pathlib import Path
 
 import pytest
+from tests.kafka_log_dir import log_of
 from tests.unit.coordinator.harness import Harness
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -32,7 +33,7 @@ from tidegauge_broker.coordinator.records import (
     read_offset,
 )
 
-LOGS = [Path(__file__).parent / "kafka_logs" / f"__consumer_offsets-{partition}.log" for partition in (0, 1)]
+LOGS = [log_of(f"__consumer_offsets-{partition}") for partition in (0, 1)]
 T0 = TopicPartition("t", 0)
 
 
@@ -47,7 +48,7 @@ def at(batch: bytes, offset: int, epoch: int = 0) -> bytes:
     return bytes(placed)
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.parent.name)
 def test_every_record_that_kafka_wrote_is_written_the_same(path):
     seen = 0
     for batch in read_batches(path.read_bytes()):
@@ -66,7 +67,7 @@ def test_every_record_that_kafka_wrote_is_written_the_same(path):
     assert seen in {10, 20}
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.parent.name)
 def test_every_plain_batch_that_kafka_wrote_is_written_the_same(path):
     """Commits have base sequence 0 although they have no producer; records of groups and tombstones have -1."""
     sequences = set()

@@ -1,8 +1,7 @@
 """The records of __transaction_state of Apache Kafka 3.9.1: read by ours, and written by ours byte for byte."""
 
-from pathlib import Path
-
 import pytest
+from tests.kafka_log_dir import PARTITION_ORDERS, log_of
 from tests.unit.coordinator.transaction_harness import TransactionHarness
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -20,7 +19,7 @@ from tidegauge_broker.coordinator.transaction.records import (
 from tidegauge_broker.coordinator.transaction.scala_sets import by_topic
 from tidegauge_broker.coordinator.transaction.transaction import Change
 
-LOGS = [Path(__file__).parent / "kafka_logs" / f"__transaction_state-{partition}.log" for partition in (0, 1)]
+LOGS = [log_of(f"__transaction_state-{partition}") for partition in (0, 1)]
 S = TransactionState
 
 
@@ -38,7 +37,7 @@ def change_of(transaction) -> Change:
     )
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.parent.name)
 def test_every_record_and_batch_that_kafka_wrote_is_written_the_same(path):
     """One record in a batch, no producer, base sequence -1, not compressed."""
     data = path.read_bytes()
@@ -55,7 +54,7 @@ def test_every_record_and_batch_that_kafka_wrote_is_written_the_same(path):
     assert seen in {19, 25}
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.parent.name)
 def test_the_same_requests_at_the_same_times_write_the_same_records(path):
     """From the first InitProducerId to the last completion: the requests behind Kafka's log write Kafka's log."""
     expected = [record for batch in read_batches(path.read_bytes()) for record in batch.records]
@@ -145,7 +144,7 @@ def test_partitions_are_written_in_kafka_s_order():
     """That of the Scala collections which hold them there, for transactions of 1 to 50 partitions."""
     partitions: dict[TopicPartition, None] = {}
     seen = 0
-    for line in (LOGS[0].parent / "partition_orders.txt").read_text().splitlines():
+    for line in PARTITION_ORDERS.read_text().splitlines():
         what, _, written = line.partition(" | ")
         if what == "new":
             partitions.clear()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.kafka_log_dir import log_of
 from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, T0, T1, Harness
 
 from tidegauge.errors import ErrorCode
@@ -317,7 +316,7 @@ def test_pending_offsets_of_a_deleted_group_come_back_with_the_next_load():
 def test_every_transactional_batch_that_kafka_wrote_is_written_the_same():
     """Transactional, with the producer's id and epoch, and base sequence 0 whatever came before."""
     seen = 0
-    for path in sorted((Path(__file__).parent / "kafka_logs").glob("__consumer_offsets-*.log")):
+    for path in (log_of(f"__consumer_offsets-{partition}") for partition in (0, 1)):
         data = path.read_bytes()
         for header, batch in zip(iterate_headers(data), read_batches(data), strict=True):
             if header.is_control or not header.is_transactional:

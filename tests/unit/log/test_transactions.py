@@ -1,14 +1,13 @@
 """Transactions in a log: markers, open transactions, .txnindex, snapshots, truncation, recovery, compaction (KIP-98).
 
-``kafka-3.9.1/`` holds two logs that a broker of Apache Kafka 3.9.1 wrote, with their .txnindex and their last snapshot:
+Logs that a broker of Apache Kafka 3.9.1 wrote, with their .txnindex and last snapshot (``tests/kafka_log_dir``), hold
 committed, aborted and fenced transactions of several producers.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.kafka_log_dir import last_snapshot_of, log_of
 
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker, read_marker
@@ -16,7 +15,6 @@ from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.transaction_index import TransactionIndex
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
-KAFKAS = Path(__file__).parent / "kafka-3.9.1"
 HOUR_MS = 3_600_000
 
 
@@ -73,7 +71,7 @@ def open_since(bench):
 
 def test_a_marker_has_the_bytes_of_kafkas():
     """EndTransactionMarker and MemoryRecords.withEndTransactionMarker: 78 bytes, attributes 0x30, no sequence."""
-    kafkas = (KAFKAS / "t-0.log").read_bytes()
+    kafkas = log_of("t-0").read_bytes()
     found = 0
     for header in iterate_headers(kafkas):
         if header.is_control:
@@ -104,7 +102,7 @@ def test_control_records_of_other_types_are_skipped(kind, read):
 @pytest.mark.parametrize("arrival", ["one append", "batch by batch", "recovered"])
 def test_a_log_of_kafka_gives_kafkas_txnindex_and_snapshot(bench, name, arrival):
     """Byte for byte, whether a follower appends it or recovery scans it (TransactionIndex, ProducerStateManager)."""
-    kafkas = (KAFKAS / f"{name}.log").read_bytes()
+    kafkas = log_of(name).read_bytes()
     headers = list(iterate_headers(kafkas))
     log = bench.log()
     if arrival == "one append":
@@ -120,10 +118,10 @@ def test_a_log_of_kafka_gives_kafkas_txnindex_and_snapshot(bench, name, arrival)
         bench.log()
     bench.stop()
     assert (bench.partition_directory / "00000000000000000000.log").read_bytes() == kafkas
-    assert index.read_bytes() == (KAFKAS / f"{name}.txnindex").read_bytes()
+    assert index.read_bytes() == log_of(name).with_suffix(".txnindex").read_bytes()
     end = headers[-1].next_offset
     snapshot = bench.partition_directory / f"{end:020d}.snapshot"
-    assert snapshot.read_bytes() == (KAFKAS / f"{name}.snapshot").read_bytes()
+    assert snapshot.read_bytes() == last_snapshot_of(name).read_bytes()
 
 
 # Open transactions
