@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
+
+Mutate = Callable[[int], None]
+"""Is called with a number of partitions before they are created; raises TidegaugeError where a quota refuses them."""
+
+
+def unlimited(count: object) -> None:
+    """Allow any mutation: of partitions that are created, or of a topic that is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

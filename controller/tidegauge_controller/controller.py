@@ -45,7 +45,7 @@ from tidegauge.znodes import (
     decode_controller_epoch,
     encode_controller_epoch,
 )
-from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.channels import Channels
 from tidegauge_controller.control_links import OpenLink
 from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
@@ -561,25 +561,32 @@ class Controller:
         return self._term if self._term is not None and self._term.context.live else None
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], timeout_ms: int, mutate: Mutate = unlimited, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """Create topics; return when each partition has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
-        return await self._topics.create(term.context, topics, timeout_ms, validate_only=validate_only)
+        return await self._topics.create(term.context, topics, timeout_ms, mutate, validate_only=validate_only)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+        self,
+        topics: Sequence[NewPartitions],
+        timeout_ms: int,
+        mutate: Mutate = unlimited,
+        *,
+        validate_only: bool = False,
     ) -> list[TopicOutcome]:
         """Add partitions; return when each new one has a leader in this broker's metadata."""
         term = self._term_with_brokers()
         if term is None:
             return [TopicOutcome(topic.name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for topic in topics]
-        return await self._topics.add_partitions(term.context, topics, timeout_ms, validate_only=validate_only)
+        return await self._topics.add_partitions(term.context, topics, timeout_ms, mutate, validate_only=validate_only)
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int, mutate: Callable[[str], None] = unlimited
+    ) -> list[TopicOutcome]:
         """Delete topics; return when this broker's metadata no longer shows them."""
         if self._term is None:
             return [TopicOutcome(name, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER) for name in names]
-        return await self._topics.delete(names, timeout_ms)
+        return await self._topics.delete(names, timeout_ms, mutate)

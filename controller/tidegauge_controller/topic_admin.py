@@ -31,7 +31,7 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.topics import (
     already_exists,
@@ -93,7 +93,13 @@ class TopicAdmin:
         self._stop_at = stop_at
 
     async def create(
-        self, context: ControllerContext, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+        self,
+        context: ControllerContext,
+        topics: Sequence[NewTopic],
+        timeout_ms: int,
+        mutate: Mutate = unlimited,
+        *,
+        validate_only: bool = False,
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; ``validate_only``: say what would become of them, and write nothing."""
         deadline, written_until = self._deadlines(timeout_ms)
@@ -104,7 +110,7 @@ class TopicAdmin:
                 outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
                 continue
             try:
-                topic_id, created = await self._create(context, topic, validate_only=validate_only)
+                topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
             except TidegaugeError as refusal:
                 outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
             else:
@@ -131,7 +137,7 @@ class TopicAdmin:
         return TopicOutcome(outcome.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT, outcome.topic_id)
 
     async def _create(
-        self, context: ControllerContext, topic: NewTopic, *, validate_only: bool
+        self, context: ControllerContext, topic: NewTopic, mutate: Mutate, *, validate_only: bool
     ) -> tuple[str, list[TopicPartition]]:
         if self._metadata.knows_topic(topic.name):
             raise already_exists(topic.name)
@@ -146,6 +152,7 @@ class TopicAdmin:
         )
         if validate_only:
             return "", []
+        mutate(len(assignment))
         await self._write_config(topic)
         self._stop_at("CreateTopics/create config")
         topic_id = new_uuid(self._random_bytes(16))
@@ -175,6 +182,7 @@ class TopicAdmin:
         context: ControllerContext,
         topics: Sequence[NewPartitions],
         timeout_ms: int,
+        mutate: Mutate = unlimited,
         *,
         validate_only: bool = False,
     ) -> list[TopicOutcome]:
@@ -187,7 +195,7 @@ class TopicAdmin:
                 outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
                 continue
             try:
-                added = await self._add_partitions(context, topic, validate_only=validate_only)
+                added = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
             except TidegaugeError as refusal:
                 outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
             else:
@@ -196,7 +204,7 @@ class TopicAdmin:
         return await self._until_led(outcomes, partitions, deadline)
 
     async def _add_partitions(
-        self, context: ControllerContext, topic: NewPartitions, *, validate_only: bool
+        self, context: ControllerContext, topic: NewPartitions, mutate: Mutate, *, validate_only: bool
     ) -> list[TopicPartition]:
         unknown = TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
         if topic_name_problem(topic.name) is not None:
@@ -216,6 +224,8 @@ class TopicAdmin:
             added = plan_new_partitions(topic, node, context.endpoints())
             if validate_only:
                 return []
+            if grown is None:
+                mutate(len(added))
             grown = TopicNode({**node.assignment, **added}, node.topic_id, node.adding_replicas, node.removing_replicas)
             try:
                 await self._zookeeper.set(topic_path(topic.name), grown.encode(), stat.version)
@@ -225,7 +235,9 @@ class TopicAdmin:
         self._stop_at("CreatePartitions/set topic")
         return [TopicPartition(topic.name, partition) for partition in sorted(added)]
 
-    async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
+    async def delete(
+        self, names: Sequence[str], timeout_ms: int, mutate: Callable[[str], None] = unlimited
+    ) -> list[TopicOutcome]:
         """Mark topics for deletion and wait until the metadata no longer shows them."""
         deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
@@ -234,7 +246,7 @@ class TopicAdmin:
                 outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
                 continue
             try:
-                await self._mark(name)
+                await self._mark(name, mutate)
             except TidegaugeError as refusal:
                 outcomes.append(TopicOutcome(name, refusal.code, refusal.message))
             else:
@@ -248,13 +260,14 @@ class TopicAdmin:
             for outcome in outcomes
         ]
 
-    async def _mark(self, name: str) -> None:
+    async def _mark(self, name: str, mutate: Callable[[str], None]) -> None:
         if not self._settings.flag("delete.topic.enable"):
             raise TidegaugeError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         if not self._metadata.knows_topic(name):
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
             )
+        mutate(name)
         if await self._zookeeper.exists(topic_path(name)) is None:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
         # Marked already: the deletion is awaited all the same, as in Kafka.

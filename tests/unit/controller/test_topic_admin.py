@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from memory_zookeeper import MemoryZooKeeper, Term
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import (
@@ -237,3 +237,59 @@ async def test_a_short_timeout_ends_the_wait_and_not_the_writing() -> None:
         (name, ErrorCode.REQUEST_TIMED_OUT) for name in "ab"
     ]
     assert {topic_path(name) for name in "ab"} <= set(stage.zookeeper.nodes)
+
+
+class Mutations:
+    """A quota that takes some mutations and refuses the rest (KIP-599)."""
+
+    def __init__(self, takes: int) -> None:
+        self.taken: list[Any] = []
+        self._takes = takes
+
+    def __call__(self, what: Any) -> None:
+        if len(self.taken) >= self._takes:
+            raise TidegaugeError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self.taken.append(what)
+
+
+async def test_an_exhausted_quota_refuses_topics_one_by_one_and_nothing_is_written_for_them() -> None:
+    """ZkAdminManager.createTopics: the quota is asked after all checks, right before the topic is written."""
+    stage, quota = Stage(), Mutations(1)
+    wanted = [NewTopic("a", 2, 1), NewTopic("replicated", 3, 9), NewTopic("b", 3, 1), NewTopic("empty", 0, 1)]
+    outcomes = await stage.admin.create(stage.term.context, wanted, 0, quota)
+    assert [outcome.error for outcome in outcomes] == [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.INVALID_PARTITIONS,
+    ]
+    assert outcomes[2].message == "The throttling quota has been exceeded."
+    assert quota.taken == [2], "the partitions of the topic; what is refused for another reason takes nothing"
+    assert stage.zookeeper.children(f"{CONFIG}/topics") == ["a"]
+
+
+async def test_added_partitions_and_deletions_are_mutations_and_checks_are_none() -> None:
+    """Added partitions count, once also where the write is repeated; of a deletion the topic says how many."""
+    stage, quota = Stage(), Mutations(2)
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    context, wanted = stage.term.context, [NewPartitions("orders", 3, assignment=[[1, 2], [2, 0]])]
+    await stage.admin.create(context, [NewTopic("checked", 2, 1)], 0, quota, validate_only=True)
+    await stage.admin.add_partitions(context, wanted, 0, quota, validate_only=True)
+    assert quota.taken == []
+    stage.session.lost_responses = 1
+    await stage.admin.add_partitions(context, wanted, 0, quota)
+    await stage.admin.delete(["orders", "unknown"], 0, quota)
+    assert quota.taken == [2, "orders"]
+    assert stage.zookeeper.children(DELETE_TOPICS) == ["orders"]
+    [grown] = await stage.admin.add_partitions(context, [NewPartitions("orders", 9)], 0, quota)
+    assert grown.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_refused_deletion_or_growth_leaves_the_topic_as_it_is() -> None:
+    stage, quota = Stage(), Mutations(0)
+    await stage.create(NewTopic("orders", assignment=[[0, 1]]))
+    [deleted] = await stage.admin.delete(["orders"], 0, quota)
+    [grown] = await stage.admin.add_partitions(stage.term.context, [NewPartitions("orders", 2, [[0, 1]])], 0, quota)
+    assert deleted.error is grown.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert len(stage.topic("orders").assignment) == 1
+    assert not stage.zookeeper.children(DELETE_TOPICS)

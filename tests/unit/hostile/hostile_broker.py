@@ -176,20 +176,20 @@ class _Controller:
     async def list_reassignments(self, partitions: Any) -> Any:
         return list_reassignments(self._term.context, partitions)
 
-    async def create_topics(self, topics: Any, timeout_ms: int, *, validate_only: bool = False) -> Any:
+    async def create_topics(self, topics: Any, timeout_ms: int, mutate: Any, *, validate_only: bool = False) -> Any:
         outcomes = await self._topics.create(
-            self._term.context, topics, min(timeout_ms, 0), validate_only=validate_only
+            self._term.context, topics, min(timeout_ms, 0), mutate, validate_only=validate_only
         )
         self._term.run(process_topic_change(self._term.context))
         return outcomes
 
-    async def create_partitions(self, topics: Any, timeout_ms: int, *, validate_only: bool = False) -> Any:
+    async def create_partitions(self, topics: Any, timeout_ms: int, mutate: Any, *, validate_only: bool = False) -> Any:
         return await self._topics.add_partitions(
-            self._term.context, topics, min(timeout_ms, 0), validate_only=validate_only
+            self._term.context, topics, min(timeout_ms, 0), mutate, validate_only=validate_only
         )
 
-    async def delete_topics(self, names: Any, timeout_ms: int) -> Any:
-        return await self._topics.delete(names, min(timeout_ms, 0))
+    async def delete_topics(self, names: Any, timeout_ms: int, mutate: Any) -> Any:
+        return await self._topics.delete(names, min(timeout_ms, 0), mutate)
 
 
 class _ProducerIds:

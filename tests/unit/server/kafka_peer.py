@@ -83,7 +83,7 @@ class Listener:
         self.gone: list[KafkaConnection] = []
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
-        return SimpleNamespace(version=header.version, header=header)
+        return SimpleNamespace(version=header.version, header=header, quotas=None)
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         return None if certificate else ANONYMOUS

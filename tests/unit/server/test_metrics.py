@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 
 import pytest
@@ -13,6 +14,8 @@ from tidegauge.groups import GroupState
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.coordinator.views import Counters, Gauges
+from tidegauge_broker.quotas.client_quota import Reading
+from tidegauge_broker.quotas.limits import Sharers
 from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
 from tidegauge_broker.server.metrics.collect import Replica, Snapshot, families
 from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_address
@@ -401,3 +404,22 @@ def test_groups_are_counted_by_state_under_kafkas_names() -> None:
         f"{metrics}_offset_deletion_count 0",
     ):
         assert line in lines
+
+
+def test_what_clients_used_of_their_quotas_is_there_by_the_names_of_the_usual_rules() -> None:
+    """Kafka's types Produce, Request and so on; a user is percent-encoded, an empty name is no label (mBeanName)."""
+    now = Snapshot([], [], {1}, False, Meters())
+    alice, app = Sharers("al ice", ""), Sharers("", "app")
+    now.quotas = [
+        ("Produce", Reading(alice, "byte-rate", 12.5)),
+        ("Fetch", Reading(app, "byte-rate", 7.0)),
+        ("Fetch", Reading(app, "throttle-time", math.nan)),
+        ("ControllerMutation", Reading(alice, "tokens", -2.0)),
+    ]
+    lines = exposition(families(now)).splitlines()
+    assert [line for line in lines if line.startswith("kafka_server_quota")] == [
+        'kafka_server_quota_byte_rate{resource="Produce",user="al%20ice"} 12.5',
+        'kafka_server_quota_byte_rate{resource="Fetch",clientId="app"} 7',
+        'kafka_server_quota_tokens{resource="ControllerMutation",user="al%20ice"} -2',
+        'kafka_server_quota_throttle_time{resource="Fetch",clientId="app"} NaN',
+    ]

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from tidegauge.settings import Values
-from tidegauge_broker.quotas.client_quota import MutationQuota, QuotaManagers, RateQuota
+from tidegauge_broker.quotas.client_quota import MutationQuota, QuotaManagers, RateQuota, Reading
 from tidegauge_broker.quotas.limits import DEFAULT, Name, QuotaEntity
 from tidegauge_broker.quotas.stats import Window
 from tidegauge_broker.server.configs.client_quotas import CLIENT_ID, IP, USER, ClientQuotas, Entity, entity_at
@@ -69,6 +69,17 @@ class QuotasInForce:
             LOG.warning("A notification is of no user and no client id, and is skipped: %s", path)
         else:
             self._take(_entity(entity), await self._quotas.values(entity))
+
+    def readings(self, now_ms: int) -> list[tuple[str, Reading]]:
+        """Return what the metrics say, each with the kind of quota by Kafka's name (``QuotaType``)."""
+        managers = self.managers
+        kinds = {
+            "Produce": managers.produce,
+            "Fetch": managers.fetch,
+            "Request": managers.request,
+            "ControllerMutation": managers.mutation,
+        }
+        return [(kind, reading) for kind, manager in kinds.items() for reading in manager.readings(now_ms)]
 
     def _take(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
         for key, quota in self._by_key.items():

@@ -130,6 +130,7 @@ class BrokerMetrics:
             transactions=self._service.transactions.runner.coordinator.gauges(),
             now_ms=self._now_ms(),
             max_transaction_timeout_ms=self._service.settings.integer("transaction.max.timeout.ms"),
+            quotas=self._service.configs.quotas_in_force.readings(self._now_ms()),
         )
 
     def _oldest_transaction_ms(self, partition: Partition) -> int:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.groups import GroupState
+from tidegauge.java_text import sanitized
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.views import Counters, Gauges, TransactionGauges
+from tidegauge_broker.quotas.client_quota import Reading
 from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
 from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
@@ -86,6 +88,7 @@ class Snapshot:
         transactions: transactional ids that it coordinates, and the markers that wait.
         now_ms: the time, in ms since 1970.
         max_transaction_timeout_ms: transaction.max.timeout.ms.
+        quotas: what clients used of their quotas, with Kafka's name of the kind.
     """
 
     replicas: Sequence[Replica]
@@ -101,6 +104,7 @@ class Snapshot:
     transactions: TransactionGauges = field(default_factory=TransactionGauges)
     now_ms: int = 0
     max_transaction_timeout_ms: int = 0
+    quotas: Sequence[tuple[str, Reading]] = ()
 
     def is_late(self, replica: Replica) -> bool:
         """Return whether an open transaction has been silent for too long (ProducerStateManager.hasLateTransaction)."""
@@ -124,6 +128,7 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _transactions(now.transactions)
     yield from _verifications(now.meters.verifications)
     yield from _loads(now)
+    yield from _quotas(now.quotas)
     connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
     for listener, count in now.connections.items():
         connections.add(count, listener=listener)
@@ -324,6 +329,26 @@ def _loads(now: Snapshot) -> Iterator[Family]:
         name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time"
         yield _gauge(f"{name}_max", "Longest load of a partition in the last minute, in ms; NaN: none.", longest)
         yield _gauge(f"{name}_avg", "Mean of these times, in ms; NaN: none.", mean)
+
+
+_OF_QUOTAS = {
+    "byte-rate": "Bytes a second of clients with a quota of theirs or of others.",
+    "request-time": "Time that the event loop spent on their requests, as a percentage.",
+    "tokens": "Partitions that they may create or delete before their quota is exhausted.",
+    "mutation-rate": "Partitions a second that they created or deleted.",
+    "throttle-time": "Mean of the times for which they were throttled, in ms; NaN: none.",
+}
+
+
+def _quotas(readings: Sequence[tuple[str, Reading]]) -> Iterator[Family]:
+    """Yield Kafka's metrics of types Produce, Fetch, Request and ControllerMutation; an empty name is no label."""
+    for metric, meaning in _OF_QUOTAS.items():
+        family = Family(f"kafka_server_quota_{metric.replace('-', '_')}", "gauge", meaning)
+        for kind, reading in readings:
+            if reading.metric == metric:
+                names = {"user": sanitized(reading.sharers.user), "clientId": reading.sharers.client_id}
+                family.add(reading.value, resource=kind, **{key: name for key, name in names.items() if name})
+        yield family
 
 
 def _sessions(meters: Meters) -> Iterator[Family]:

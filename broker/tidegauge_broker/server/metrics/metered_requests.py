@@ -45,6 +45,7 @@ class MeteredRequests:
         self._measured: dict[str, Callable[..., Any]] = {
             "produce": self._produce,
             "fetch": self._fetch,
+            "withhold": self._withhold,
             "for_old_client": self._for_old_client,
             "update_metadata": self._update_metadata,
         }
@@ -102,6 +103,12 @@ class MeteredRequests:
                 counter["failedfetchrequests"] += is_consumer
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
         return response
+
+    def _withhold(self, call: Callable[[FetchResponse], None], response: FetchResponse) -> None:
+        """Count the bytes no longer: they are not sent, and no page was made meanwhile (``BytesOutPerSec``)."""
+        for result, records in response.partitions:
+            self._meters.topic(result.topic_partition.topic)["bytesout"] -= len(records)
+        call(response)
 
     def _for_old_client(
         self, call: Callable[..., ReadRecords], at: TopicPartition, *arguments: Any, **options: Any

@@ -63,7 +63,7 @@ from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.transaction_service import TransactionService
-from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment
 
@@ -218,6 +218,10 @@ class BrokerService:
         pending = self.responses.room_at_once(caller.connection) or await self.responses.room(caller.connection)
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
+
+    def withhold(self, response: FetchResponse) -> None:
+        """Give up a response that its client does not get: it exceeds a quota."""
+        response.pending.release()
 
     def for_old_client(
         self, at: TopicPartition, records: bytes, magic: int | None, from_offset: int, *, reads_zstd: bool
@@ -384,20 +388,29 @@ class BrokerService:
         return self._controller.active_controller_id == self.broker_id
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], timeout_ms: int, mutate: Mutate = unlimited, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Create topics, if this broker is the controller."""
-        return await self._controller.create_topics(topics, timeout_ms, validate_only=validate_only)
+        """Create topics, if this broker is the controller; ``mutate`` raises where a quota refuses one."""
+        return await self._controller.create_topics(topics, timeout_ms, mutate, validate_only=validate_only)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+        self,
+        topics: Sequence[NewPartitions],
+        timeout_ms: int,
+        mutate: Mutate = unlimited,
+        *,
+        validate_only: bool = False,
     ) -> list[TopicOutcome]:
-        """Add partitions, if this broker is the controller."""
-        return await self._controller.create_partitions(topics, timeout_ms, validate_only=validate_only)
+        """Add partitions, if this broker is the controller; ``mutate`` raises where a quota refuses them."""
+        return await self._controller.create_partitions(topics, timeout_ms, mutate, validate_only=validate_only)
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
-        """Delete topics, if this broker is the controller."""
-        return await self._controller.delete_topics(names, timeout_ms)
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int, mutate: Mutate = unlimited
+    ) -> list[TopicOutcome]:
+        """Delete topics, if this broker is the controller; ``mutate`` raises where a quota refuses one."""
+        return await self._controller.delete_topics(
+            names, timeout_ms, lambda name: mutate(len(self._metadata.partitions(name)))
+        )
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int, timeout_ms: int

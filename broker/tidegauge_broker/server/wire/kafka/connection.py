@@ -12,7 +12,9 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
     5. A large message is decoded, handled and encoded in slices, so that other connections are served meanwhile
        (``turns``, ``portions``).
-    6. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
+    6. A client that exceeds a quota has its response at once, and then its connection is muted: it begins no further
+       request for a time (``throttling``).
+    7. Record batches are copied once between the socket and the log: out of the buffer that all connections read into.
        (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
@@ -83,6 +85,8 @@ from tidegauge_broker.server.wire.kafka.request import (
     Silent,
     settled,
 )
+from tidegauge_broker.server.wire.kafka.slot import Slot
+from tidegauge_broker.server.wire.kafka.throttling import Measured
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -108,6 +112,7 @@ _NO_LARGER_THAN_REQUEST = {
 """Frequent requests whose responses have at most as many items, but for fetch sessions, where most have few."""
 _MEASURED_BY_SERVICE = {PRODUCE, FETCH}
 """Requests whose metrics need more than their response."""
+_COROUTINES = {CoroutineType, Begun, Measured}
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """What closes the connection with one line in the log."""
 
@@ -144,25 +149,6 @@ class Owner(Protocol):
         ...
 
 
-class _Slot:
-    """A request whose response is not sent yet."""
-
-    __slots__ = ("began", "bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
-
-    def __init__(self, header: RequestHeader) -> None:
-        self.header = header
-        self.began = time.monotonic()
-        self.parts: Sequence[Buffer] | None = None
-        self.waits_for: asyncio.Future[Any] | None = None
-        self.pending: PendingResponse | None = None
-        self.bytes_per_second = 0
-        """The rate at which the response is sent; 0: at once."""
-        self.is_large = False
-        """Whether its message has so many bytes that it is decoded and encoded in slices."""
-        self.has_appended = False
-        """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
-
-
 class KafkaConnection(asyncio.BufferedProtocol):
     """See the module. Every method runs on the event loop."""
 
@@ -179,7 +165,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._large_bytes = 0
         self._filled_bytes = 0
         self._frames: deque[memoryview] = deque()
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._problem: str | None = None
         self._entry: Entry | None = None
         self._writable = True
@@ -351,7 +337,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             handler = self._owner.handlers.get(header.key)
             if handler is None:
                 raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
-            slot = _Slot(header)
+            slot = Slot(header)
             if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
                 message: Any = None  # the body of an unknown version is not read
             elif len(frame) <= LARGE_FRAME_BYTES:
@@ -378,11 +364,31 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if gate is not None and self._entry is None:
             self._name(gate, header.client_id)
         context = owner.context(self, header)
+        quotas = context.quotas
         if gate is None or gate.is_open:
-            return handler(message, context)
-        return gated(
+            if quotas is None:
+                return handler(message, context)
+            return quotas.around(message, size_bytes, lambda: handler(message, context))
+        response = gated(
             gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
         )
+        return response if quotas is None else quotas.around(message, size_bytes, lambda: response)
+
+    def mute(self, header: RequestHeader, milliseconds: int) -> None:
+        """Begin no further request for a time: a slot without a response waits behind those that there are (KIP-219).
+
+        Args:
+            header: of the request whose client is throttled.
+            milliseconds: the time.
+        """
+        if self._transport is not None:
+            muted = Slot(header)
+            muted.waits_for = asyncio.get_running_loop().call_later(milliseconds / 1000, self._unmute, muted)
+            self._slots.append(muted)
+
+    def _unmute(self, muted: Slot) -> None:
+        self._slots.remove(muted)
+        self._go_on()
 
     def _name(self, gate: Gate, client_id: str) -> None:
         """Pass the gate with the first request, which says whether a broker or a client sends."""
@@ -399,18 +405,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle a large request when it is decoded."""
         return await settled(self._handle(handler, await decoding.run(), header, size_bytes))
 
-    def _respond(self, slot: _Slot, response: Any) -> None:
+    def _respond(self, slot: Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait
             self._complete(slot, response)
         elif isinstance(response, Pending):
             slot.has_appended = True
             self._wait(slot, response.future, response.respond)
-        elif response.__class__ is CoroutineType or response.__class__ is Begun:  # cheaper than to ask the ABC
+        elif response.__class__ in _COROUTINES:  # cheaper than to ask the ABC
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
             self._complete(slot, response)
 
-    def _complete(self, slot: _Slot, response: Any) -> None:
+    def _complete(self, slot: Slot, response: Any) -> None:
         """Take a response; it is sent when it is the next in order."""
         if isinstance(response, Paced):
             response, slot.bytes_per_second = response
@@ -439,14 +445,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 encoding = asyncio.get_running_loop().create_task(body.run())
                 self._wait(slot, encoding, lambda body: Encoded(body, header.version))
 
-    def _wait(self, slot: _Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
+    def _wait(self, slot: Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
         slot.waits_for = future
         if future.done():
             self._done(slot, respond, future)
         else:
             future.add_done_callback(partial(self._done, slot, respond))
 
-    def _done(self, slot: _Slot, respond: Callable[[Any], Any] | None, future: asyncio.Future[Any]) -> None:
+    def _done(self, slot: Slot, respond: Callable[[Any], Any] | None, future: asyncio.Future[Any]) -> None:
         slot.waits_for = None
         if future.cancelled():
             self._close(None)
@@ -500,7 +506,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._writable and self._unwritten:
             self._all_written()
 
-    async def _send_slowly(self, slot: _Slot) -> None:
+    async def _send_slowly(self, slot: Slot) -> None:
         """Write the first response at its rate; the others wait behind it."""
         transport = self._transport
         assert transport is not None, "it is cancelled when the connection ends"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service import BrokerService, Caller
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+
+if TYPE_CHECKING:
+    from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 
 
 class CloseConnection(Exception):
@@ -67,6 +70,7 @@ class Context:
         now_ms: the broker's clock.
         header: of the request.
         may_read: whether the caller may fetch from a topic; None: from all.
+        quotas: what measures the client; None: no quota was ever set.
     """
 
     service: BrokerService
@@ -75,6 +79,7 @@ class Context:
     now_ms: Callable[[], int]
     header: RequestHeader
     may_read: Callable[[str], bool] | None = None
+    quotas: RequestQuotas | None = None
 
     @property
     def version(self) -> int:

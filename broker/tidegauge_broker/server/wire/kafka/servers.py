@@ -34,6 +34,7 @@ from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
 from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_broker.server.wire.kafka.turns import Turns
 from tidegauge_broker.server.wire.limits import Limits
 
@@ -177,6 +178,7 @@ class _KafkaListener:
         self._at = at
         self._service = service
         self._sessions = sessions
+        self._quotas = service.configs.quotas_in_force
         self._now_ms = now_ms
         self._slots = slots
         self._max_per_ip = limits.connections_per_ip
@@ -193,7 +195,11 @@ class _KafkaListener:
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
-        return Context(self._service, connection.caller, self._sessions, self._now_ms, header)
+        context = Context(self._service, connection.caller, self._sessions, self._now_ms, header)
+        if self._quotas.are_set:
+            user = connection.caller.principal.name
+            context.quotas = RequestQuotas(self._quotas.managers, user, header, self._now_ms, connection.mute)
+        return context
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Return the principal of a client with this certificate, in DER; None: it has none, and is not served."""

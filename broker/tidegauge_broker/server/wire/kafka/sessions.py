@@ -79,6 +79,13 @@ class FetchSession:
             self.sent.pop(place, None)
             self.known.pop(place, None)
 
+    def would_have_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
+        """Return whether a response would name this partition, and change nothing."""
+        if records or result.error is not _NO_ERROR or result.diverging is not None:
+            return True
+        offsets = (result.high_watermark, result.log_start_offset)
+        return result.preferred_read_replica is not None or self.sent.get(place) != offsets
+
     def has_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
         """Return whether the response must name this partition, and remember what it says."""
         offsets = (result.high_watermark, result.log_start_offset)
@@ -161,6 +168,10 @@ class FetchSessionCache:
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.used_ms = now_ms
         return Opened(session, dict(session.partitions))
+
+    def forget(self, session_id: int) -> None:
+        """End a session: the response that was to open it was not given."""
+        self._sessions.pop(session_id, None)
 
     def standing(self, session_id: int) -> Collection[Place]:
         """Return the partitions of a session; none where there is no such session."""

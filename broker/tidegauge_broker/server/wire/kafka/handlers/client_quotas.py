@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1: quotas are kept and listed, not applied.
+"""DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0-1.
 
 Any broker serves both. A filter of an unknown type gets UNSUPPORTED_VERSION; one of an unknown kind of match, or that
 asks for an exact name and gives none, UNKNOWN_SERVER_ERROR, as in Kafka.

@@ -10,6 +10,7 @@ from tidegauge.settings import SettingView
 from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_TOPIC, STATIC
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_controller.admin import Mutate, unlimited
 
 READ_COMMITTED = 1
 """``IsolationLevel.READ_COMMITTED``: a client that wants no records of open transactions."""
@@ -34,6 +35,15 @@ def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:
 def known_epoch(epoch: int) -> int | None:
     """Return an epoch, None where the client knows none: it is then not checked."""
     return None if epoch < 0 else epoch
+
+
+def mutate_of(context: Context, first_strict: int) -> Mutate:
+    """Return what takes the tokens of partitions that a request creates or deletes (KIP-599).
+
+    From a version on clients know THROTTLING_QUOTA_EXCEEDED and are refused; older ones are throttled and nothing more
+    (``ControllerMutationQuotaManager.newQuotaFor``).
+    """
+    return unlimited if context.quotas is None else context.quotas.mutate(is_strict=context.version >= first_strict)
 
 
 def known_fence(error: ErrorCode, context: Context, first_version: int) -> ErrorCode:

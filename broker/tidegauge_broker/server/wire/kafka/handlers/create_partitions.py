@@ -14,9 +14,11 @@ from tidegauge.kafka.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from tidegauge_broker.server.wire.kafka.handlers.common import message_of
+from tidegauge_broker.server.wire.kafka.handlers.common import message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import NewPartitions, TopicOutcome
+
+_FIRST_WITH_QUOTA_ERROR = 3
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
@@ -32,7 +34,10 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         for name, times in named.items()
         if times > 1
     }
-    created = await context.service.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only)
+    mutate = mutate_of(context, _FIRST_WITH_QUOTA_ERROR)
+    created = await context.service.create_partitions(
+        wanted, request.timeout_ms, mutate, validate_only=request.validate_only
+    )
     outcomes |= {outcome.name: outcome for outcome in created}
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, outcomes[name].error, _message(outcomes[name])) for name in named]

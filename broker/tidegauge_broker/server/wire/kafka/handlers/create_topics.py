@@ -22,12 +22,13 @@ from tidegauge.kafka.messages.create_topics import (
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.settings import SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of
+from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import NewTopic, TopicOutcome
 
 _DEFAULT = -1
 _FIRST_WITH_DETAILS = 5
+_FIRST_WITH_QUOTA_ERROR = 6
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
@@ -43,7 +44,10 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
             wanted.append(_new_topic(topic, duplicates))
         except TidegaugeError as problem:
             outcomes[topic.name] = TopicOutcome(topic.name, problem.code, problem.message)
-    created = await context.service.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only)
+    mutate = mutate_of(context, _FIRST_WITH_QUOTA_ERROR)
+    created = await context.service.create_topics(
+        wanted, request.timeout_ms, mutate, validate_only=request.validate_only
+    )
     outcomes |= {outcome.name: outcome for outcome in created}
     if any(outcome.error is ErrorCode.NOT_CONTROLLER for outcome in created):
         outcomes = {name: TopicOutcome(name, ErrorCode.NOT_CONTROLLER) for name in named}

@@ -19,10 +19,12 @@ from tidegauge.kafka.messages.delete_topics import (
     DeleteTopicState,
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
+from tidegauge_broker.server.wire.kafka.handlers.common import mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _FIRST_WITH_IDS = 6
 _FIRST_WITH_DELETION_DISABLED = 3
+_FIRST_WITH_QUOTA_ERROR = 5
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
@@ -44,7 +46,8 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     named = Counter(names)
     ids = {name: service.topic_id(name) for name in names if name is not None}
     wanted = [name for name, times in named.items() if name is not None and times == 1]
-    outcomes = {outcome.name: outcome for outcome in await service.delete_topics(wanted, request.timeout_ms)}
+    mutate = mutate_of(context, _FIRST_WITH_QUOTA_ERROR)
+    outcomes = {outcome.name: outcome for outcome in await service.delete_topics(wanted, request.timeout_ms, mutate)}
     results = []
     for state, name in zip(states, names, strict=True):
         if name is None:

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import FETCH
+from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -117,6 +119,8 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
         return FetchResponse(error_code=opened)
     session = opened.session
     reads, pending = await _read(request, reader, opened, context)
+    if isinstance(reads, FetchResponse):
+        return reads
     if session is not None:
         reads = _with_news(session, reads, everything=opened.is_new)
     message = _response(reads, context, 0 if session is None else session.id)
@@ -170,9 +174,10 @@ def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -
 
 async def _read(
     request: FetchRequest, reader: _Reader, opened: Opened, context: Context
-) -> tuple[list[_Read], PendingResponse]:
+) -> tuple[list[_Read] | FetchResponse, PendingResponse]:
     """Return what every partition gives, in their order, and what counts the response until it is written.
 
+    Where the client exceeds a quota, return the response that it gets instead (``throttling``).
     A session may have thousands of partitions, most without news: what is done for each of them is done once for its
     topic where that is possible, and what the core is asked is kept until the client asks something else.
     """
@@ -204,13 +209,15 @@ async def _read(
         else:
             places.append(place)
             asked.append(wanted)
+    quotas = None if reader.is_follower else context.quotas
+    max_bytes = request.max_bytes if quotas is None else quotas.most_fetched_bytes(request.max_bytes)
     response = await service.fetch(
         context.caller,
         core.FetchRequest(
             reader.replica_id,
             0 if refused else request.max_wait_ms,
-            request.min_bytes,
-            request.max_bytes,
+            request.min_bytes if quotas is None else min(request.min_bytes, max_bytes),
+            max_bytes,
             asked,
             reader.replica_epoch,
             client_rack=request.rack_id if context.version >= _FIRST_WITH_RACKS else None,
@@ -221,12 +228,37 @@ async def _read(
         _Read(place, result, records)
         for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
     ]
+    if quotas is not None:
+        of_refused = [_Read(place, result, b"") for place, result in refused.items()]
+        throttle_ms = quotas.fetched_ms(_size([*reads, *of_refused], opened, context))
+        if throttle_ms:
+            service.withhold(response)
+            return _throttled(opened, throttle_ms, context), response.pending
     if context.version < _FIRST_WITH_ZSTD:
         reads = [await _for_old_client(read, partitions[read.place], context) for read in reads]
     if refused:
         found = {read.place: read for read in reads}
         reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
     return reads, response.pending
+
+
+def _size(reads: list[_Read], opened: Opened, context: Context) -> int:
+    """Return the bytes of the response with its length, before anything is converted (``FetchResponse.sizeOf``)."""
+    session = opened.session
+    if session is not None and not opened.is_new:
+        reads = [read for read in reads if session.would_have_news(read.place, read.result, read.records)]
+    message = _response(reads, context, 0)
+    message.node_endpoints = []
+    return 4 + sum(map(len, encode(FETCH, context.version, message)))
+
+
+def _throttled(opened: Opened, throttle_ms: int, context: Context) -> FetchResponse:
+    """Return an empty response (``FetchContext.getThrottledResponse``); a session that was to begin does not."""
+    session = opened.session
+    if session is not None and opened.is_new:
+        context.sessions.forget(session.id)
+        session = None
+    return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
 
 def _named(topic: Topic, context: Context) -> tuple[str | None, str]:

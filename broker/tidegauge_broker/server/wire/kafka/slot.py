@@ -1,0 +1,31 @@
+"""A place in the order of a connection's responses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge.kafka.records import Buffer
+from tidegauge_broker.server.service.pending_responses import PendingResponse
+
+
+class Slot:
+    """A request whose response is not sent yet."""
+
+    __slots__ = ("began", "bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
+
+    def __init__(self, header: RequestHeader) -> None:
+        self.header = header
+        self.began = time.monotonic()
+        self.parts: Sequence[Buffer] | None = None
+        self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | None = None
+        self.pending: PendingResponse | None = None
+        self.bytes_per_second = 0
+        """The rate at which the response is sent; 0: at once."""
+        self.is_large = False
+        """Whether its message has so many bytes that it is decoded and encoded in slices."""
+        self.has_appended = False
+        """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
