@@ -81,8 +81,9 @@ def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> Bo
 
 
 def read_command_config(path: Path) -> Security:
-    """Read the security settings in a client properties file: ``security.protocol`` and ``ssl.*``; the rest is
-    ignored.
+    """Read the security settings in a client properties file: ``security.protocol``, ``ssl.*`` and ``sasl.*``.
+
+    The rest is ignored.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, it can't be read or used.

@@ -68,7 +68,7 @@ class KafkaController:
     """
 
     def __init__(self, address: str, security: Security) -> None:
-        self._channel = KafkaChannel(address, CLIENT_ID, Dialer(security))
+        self._channel = KafkaChannel(address, CLIENT_ID, Dialer(security), security.login)
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,20 +2,24 @@
 
 Contract: ``request`` returns the response's message or raises a ``TidegaugeError``:
 
-    NETWORK_EXCEPTION    no connection (refused, no such host, TLS handshake), or it ended before the response came
+    NETWORK_EXCEPTION    no connection (refused, no such host, TLS handshake, credentials that the peer does not take),
+                         or it ended before the response came
     REQUEST_TIMED_OUT    no response in time; the connection is closed, so that the late response is not read
     UNSUPPORTED_VERSION  this side and the peer have no version of the API in common
 
-A connection begins with ApiVersions; each request then has the highest version that both sides know. A connection that
-ended is made again by the next request, after a back-off that doubles with each failure.
-An address is ``host:port``, an IPv6 host in brackets. SASL is not spoken.
+A connection begins with ApiVersions, and with SASL where there is a ``Login``; when its session is about to end, the
+next request waits until it has authenticated itself again (KIP-368). Each request then has the highest version that
+both sides know. A connection that ended is made again by the next request, after a back-off that doubles with each
+failure. An address is ``host:port``, an IPv6 host in brackets.
 Source: ``NetworkClient``, ``InterBrokerSendThread``, ``BrokerBlockingSender``; ApiVersions: KIP-35, KIP-511.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,6 +29,8 @@ from tidegauge.handshakes import client_reason
 from tidegauge.kafka.apis import API_VERSIONS, APIS
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
+from tidegauge.kafka_login import log_in
+from tidegauge.sasl_client import AuthenticationFailed, Login, renewed_after_ms
 from tidegauge.security import PLAIN, Security, client_context
 
 FIRST_BACKOFF_SECONDS = 0.05
@@ -93,12 +99,15 @@ class KafkaChannel:
         address: the peer's.
         client_id: goes with each request; a broker's begins with ``broker-ID``, as Kafka's.
         dial: opens connections.
+        login: the credentials of SASL; None: the listener asks for none.
     """
 
-    def __init__(self, address: str, client_id: str, dial: Dial | None = None) -> None:
+    def __init__(self, address: str, client_id: str, dial: Dial | None = None, login: Login | None = None) -> None:
         self.address = address
         self.client_id = client_id
         self._dial = dial or Dialer()
+        self._login = login
+        self._renewed_at_seconds: float | None = None
         self._connection: KafkaConnection | None = None
         self._connecting: asyncio.Task[KafkaConnection] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
@@ -157,13 +166,17 @@ class KafkaChannel:
         return version
 
     async def _connected(self) -> KafkaConnection:
-        """Return an open connection; several callers wait for the same attempt."""
-        if self._connection is not None and not self._connection.is_closed:
-            return self._connection
-        if self._is_closed:
-            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the channel was closed")
+        """Return an open connection whose session lasts; several callers wait for the same attempt."""
+        loop = asyncio.get_running_loop()
         if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"connect-{self.address}")
+            current = self._connection
+            is_open = current is not None and not current.is_closed
+            if current is not None and is_open and not self._must_renew(loop.time()):
+                return current
+            if self._is_closed:
+                raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the channel was closed")
+            attempt = self._renew(current) if current is not None and is_open else self._connect()
+            self._connecting = loop.create_task(attempt, name=f"connect-{self.address}")
             self._connecting.add_done_callback(self._ended)
         connecting = self._connecting
         try:
@@ -188,20 +201,46 @@ class KafkaChannel:
                 connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id))
                 try:
                     self._versions = await _versions_of(connection)
+                    await self._log_in(connection)
                 except BaseException:
                     connection.close("the connection was given up before it was ready")
                     raise
-        except (OSError, TimeoutError, TidegaugeError) as problem:
+        except (OSError, TimeoutError, AuthenticationFailed, TidegaugeError) as problem:
             self._backoff.failed(loop.time())
             raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, self._why(problem)) from None
         self._backoff.succeeded()
         self._connection = connection
         return connection
 
+    def _must_renew(self, now: float) -> bool:
+        return self._renewed_at_seconds is not None and now >= self._renewed_at_seconds
+
+    async def _renew(self, connection: KafkaConnection) -> KafkaConnection:
+        """Authenticate an open connection again; the peer responds when what is in flight has its responses."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._log_in(connection)
+        except BaseException as problem:
+            connection.close("the SASL session could not be renewed")
+            if isinstance(problem, TimeoutError | AuthenticationFailed | TidegaugeError):
+                raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, self._why(problem)) from None
+            raise
+        return connection
+
+    async def _log_in(self, connection: KafkaConnection) -> None:
+        if self._login is None:
+            return
+        lifetime_ms = await log_in(connection, self._versions, self._login, time.time_ns() // 1_000_000)
+        after_ms = renewed_after_ms(lifetime_ms, random.random())
+        now = asyncio.get_running_loop().time()
+        self._renewed_at_seconds = None if after_ms is None else now + after_ms / 1000
+
     def _why(self, problem: Exception) -> str:
         if isinstance(problem, TimeoutError):
             return f"{self.address} did not accept a connection within {CONNECT_SECONDS:g} s"
         text = problem.message if isinstance(problem, TidegaugeError) else str(problem) or type(problem).__name__
+        if isinstance(problem, AuthenticationFailed):
+            return f"{self.address} did not authenticate this side: {text}"
         if isinstance(problem, ssl.SSLError):
             text = client_reason(text, self.address.rpartition(":")[0]) or text
         return f"no connection to {self.address}: {text}"

@@ -179,12 +179,6 @@ def resolve_listeners(
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
         )
     inter_broker = _inter_broker(published, inter_broker_name, protocols, inter_broker_protocol, wires)
-    if protocols[inter_broker.name] in WITH_SASL:
-        raise _invalid(
-            "inter.broker.listener.name",
-            inter_broker.name,
-            "brokers do not authenticate themselves by SASL; name a listener with PLAINTEXT or SSL",
-        )
     return Listeners(
         tuple(_own_address(listener) for listener in bound), published, inter_broker, protocols, wires, added
     )

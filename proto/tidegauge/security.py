@@ -1,4 +1,4 @@
-r"""TLS by Kafka's settings: from settings and PEM texts to a ``Security``, for brokers and clients.
+r"""TLS and credentials by Kafka's settings: from settings and PEM texts to a ``Security``, for brokers and clients.
 
 Contract: every mistake that shows before a connection is made is reported here, in one sentence that names the setting:
 a file that can't be read, no certificate in it, a key that is encrypted or belongs to another certificate. Texts are
@@ -16,15 +16,18 @@ import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.sasl_client import Login
 
 PLAINTEXT = "PLAINTEXT"
 SSL = "SSL"
 PROTOCOLS = (PLAINTEXT, SSL)
+BESIDE_SASL = {"SASL_PLAINTEXT": PLAINTEXT, "SASL_SSL": SSL}
+"""What a protocol with SASL is beside it."""
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
 _LINE_LENGTH = 64
 _REFUSED = {
@@ -43,12 +46,14 @@ class Security:
         authorities: PEM certificates of the trusted authorities; None: those of the system.
         certificates: PEM chain presented to the peer; None for none.
         private_key: PEM private key of the first certificate in the chain.
+        login: the credentials of SASL; None: there are none.
     """
 
     is_tls: bool = False
     authorities: bytes | None = None
     certificates: bytes | None = None
     private_key: bytes | None = field(default=None, repr=False)
+    login: Login | None = None
 
     @property
     def protocol(self) -> str:
@@ -63,15 +68,20 @@ def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
     """Return the security that Kafka's settings of a broker or of a client describe.
 
     Args:
-        properties: ``ssl.*`` by name; an absent one may be None or empty.
+        properties: ``ssl.*`` by name, and of a client ``sasl.mechanism`` and ``sasl.jaas.config``; an absent one may be
+            None or empty.
         protocol: ``security.protocol`` of a client, or that of a broker's listener.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.
     """
     protocol = str(protocol).strip().upper()
+    if protocol in BESIDE_SASL:
+        login = Login.of(str(properties.get("sasl.mechanism") or "GSSAPI"), properties.get("sasl.jaas.config"))
+        return replace(security_of(properties, BESIDE_SASL[protocol]), login=login)
     if protocol not in PROTOCOLS:
-        raise _invalid("security.protocol", protocol, "it must be PLAINTEXT or SSL; there is no SASL here")
+        legal = f"{', '.join((*PROTOCOLS, *BESIDE_SASL)[:-1])} or {[*BESIDE_SASL][-1]}"
+        raise _invalid("security.protocol", protocol, f"it must be {legal}")
     if protocol == PLAINTEXT:
         return PLAIN
 

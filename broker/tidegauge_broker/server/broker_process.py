@@ -17,14 +17,15 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tidegauge.control import Endpoint, IsrProposal
-from tidegauge.listeners import GRPC, KAFKA, Listeners
+from tidegauge.listeners import GRPC, KAFKA, WITH_TLS, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
+from tidegauge.sasl_client import Login
 from tidegauge.security import PLAIN, SSL, Security
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
@@ -84,12 +85,14 @@ class BrokerIdentity:
         listeners: the addresses that are bound, and those that are advertised to clients and other brokers.
         rack: ``broker.rack``; None where it is not set.
         security: certificates and key of its TLS listeners; plain where it has none.
+        login: its credentials at the other brokers' Kafka listeners; None: those ask for none.
     """
 
     broker_id: int
     listeners: Listeners
     rack: str | None
     security: Security = PLAIN
+    login: Login | None = None
 
     @property
     def to_brokers(self) -> Security:
@@ -100,7 +103,8 @@ class BrokerIdentity:
     @property
     def to_brokers_over_kafka(self) -> Security:
         """Security of its connections to other brokers that speak Kafka's protocol."""
-        return self.security if self.listeners.inter_broker_protocol == SSL else PLAIN
+        security = self.security if self.listeners.inter_broker_protocol in WITH_TLS else PLAIN
+        return replace(security, login=self.login)
 
     @property
     def endpoint(self) -> Endpoint:

@@ -53,6 +53,7 @@ class Seams:
     def __init__(self, security: Security = PLAIN, over_kafka: Security = PLAIN) -> None:
         self._security = security
         self._dialer = Dialer(over_kafka)
+        self._login = over_kafka.login
 
     def disk_of(self, directory: Path) -> Disk:
         """Return what changes the files of a log directory."""
@@ -65,7 +66,7 @@ class Seams:
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to the Kafka listener of another broker."""
-        return KafkaChannel(address, client_id, self._dialer)
+        return KafkaChannel(address, client_id, self._dialer, self._login)
 
     def dial(self) -> Dial | None:
         """Return what opens kazoo's connections; None: kazoo itself."""

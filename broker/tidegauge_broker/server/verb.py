@@ -54,12 +54,14 @@ def identity_of(settings: Values) -> BrokerIdentity:
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
+    login = None
     for name, protocol in listeners.protocols.items():
         if protocol in WITH_TLS:
             ClientCertificates(name, protocol, settings).grpc_credentials(security)
         if protocol in WITH_SASL:
-            SaslListener(name, settings, lambda *_: None)
-    return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security)
+            sasl = SaslListener(name, settings, lambda *_: None)
+            login = sasl.login_of_brokers() if name == listeners.inter_broker.name else login
+    return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security, login)
 
 
 def allow_many_files() -> None:

@@ -62,6 +62,11 @@ SECURITY_SETTINGS = (
         update="per-broker",
     ),
     text(
+        "sasl.mechanism.inter.broker.protocol",
+        "GSSAPI",
+        "SASL mechanism of brokers among themselves, where inter.broker.listener.name has SASL; one that is enabled.",
+    ),
+    text(
         "sasl.jaas.config",
         None,
         "PLAIN's users, other mechanisms' options; with listener.name.NAME.MECHANISM. before it: of one of a listener.",

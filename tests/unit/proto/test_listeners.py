@@ -119,7 +119,6 @@ def test_brokers_may_speak_kafkas_protocol_among_themselves() -> None:
         ("A://h:1,GRPC://h:2", "A://h:1", None, PLAIN, "no gRPC listener is advertised"),
         ("A://h:1", None, None, ("A:KERBEROS",), "it must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
         ("GRPC://h:1", None, None, ("GRPC:SASL_SSL",), "it must be PLAINTEXT or SSL: there is no SASL over gRPC"),
-        ("A://h:1,GRPC://h:2", None, "A", ("A:SASL_SSL",), "brokers do not authenticate themselves by SASL"),
     ],
 )
 def test_what_does_not_fit_is_refused(

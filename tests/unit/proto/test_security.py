@@ -81,7 +81,8 @@ def test_what_can_not_be_used_is_refused_with_the_settings_name(
     other = authority.issue("other")
     mixed = tmp_path / "mixed.pem"
     mixed.write_text(broker.certificate.read_text() + other.key.read_text())
-    assert "there is no SASL here" in refusal({}, "SASL_SSL")
+    assert "there is no SASL mechanism GSSAPI here" in refusal({}, "SASL_SSL"), "it is Kafka's default"
+    assert "it must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL" in refusal({}, "KERBEROS")
     assert "ssl.truststore.location: the file can't be read: No such file" in refusal(
         {"ssl.truststore.location": "/no"}
     )

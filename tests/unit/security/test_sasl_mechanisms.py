@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.jaas import login_module_of
 from tidegauge_broker.security.principal import Principal, principal_of
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
-from tidegauge_broker.security.sasl.jaas import login_module_of
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
 from tidegauge_broker.security.sasl.scram import HASHES, ScramCredential, ScramExchange, credential_of

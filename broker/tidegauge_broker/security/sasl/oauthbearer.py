@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, InvalidCredentials
 
-OAUTHBEARER = "OAUTHBEARER"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _INITIAL = re.compile(
     rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01", re.DOTALL

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused
 
-PLAIN = "PLAIN"
 _TOKENS = 3
 
 

@@ -17,11 +17,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, InvalidCredentials
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Hash algorithm by mechanism."""
-MIN_ITERATIONS = 4_096
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"

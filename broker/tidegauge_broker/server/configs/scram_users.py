@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, sanitized
+from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
-from tidegauge_broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, credential_of
+from tidegauge_broker.security.sasl.scram import ScramCredential, credential_of
 from tidegauge_controller.config_admin import ConfigAdmin
 from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
 

@@ -12,6 +12,7 @@ import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.sasl_client import Login
 from tidegauge_broker.server.lab.channels import REFUSED, Calls
 
 
@@ -23,10 +24,11 @@ class LabKafkaChannel(KafkaChannel):
         address: the peer's.
         client_id: goes with each request.
         dialer: opens connections.
+        login: the credentials of SASL.
     """
 
-    def __init__(self, calls: Calls, address: str, client_id: str, dialer: Dialer) -> None:
-        super().__init__(address, client_id, dialer)
+    def __init__(self, calls: Calls, address: str, client_id: str, dialer: Dialer, login: Login | None) -> None:
+        super().__init__(address, client_id, dialer, login)
         self._calls = calls
 
     async def request(

@@ -63,7 +63,7 @@ class Lab(Seams):
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return LabKafkaChannel(self._calls, address, client_id, self._dialer)
+        return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login)
 
     def dial(self) -> Dial:
         """Return what opens connections to ZooKeeper to which the faults apply."""

@@ -13,17 +13,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.jaas import LoginModule, login_module_of
+from tidegauge.sasl_client import MECHANISMS as SERVED
+from tidegauge.sasl_client import OAUTHBEARER, PLAIN, Login
 from tidegauge.settings import Values
 from tidegauge_broker.security.sasl.exchange import Exchange
-from tidegauge_broker.security.sasl.jaas import LoginModule, login_module_of
-from tidegauge_broker.security.sasl.oauthbearer import OAUTHBEARER, OauthBearerExchange, TokenRules
-from tidegauge_broker.security.sasl.plain import PLAIN, PlainExchange
-from tidegauge_broker.security.sasl.scram import HASHES, ScramCredential, ScramExchange
+from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
+from tidegauge_broker.security.sasl.plain import PlainExchange
+from tidegauge_broker.security.sasl.scram import ScramCredential, ScramExchange
 
-SERVED = (PLAIN, *HASHES, OAUTHBEARER)
 _JAAS = "sasl.jaas.config"
 _MAX_REAUTH = "connections.max.reauth.ms"
 _ENABLED = "sasl.enabled.mechanisms"
+_OF_BROKERS = "sasl.mechanism.inter.broker.protocol"
 _NONCE_BYTES = 18
 
 
@@ -63,6 +65,29 @@ class SaslListener:
         """Return the longest session of a mechanism in ms; 0: without a limit."""
         return int(self._of_mechanism(mechanism, _MAX_REAUTH))
 
+    def login_of_brokers(self) -> Login:
+        """Return this broker's own credentials at the other brokers, whose listeners of this name have the same users.
+
+        They are ``username`` and ``password`` of the mechanism's JAAS entry (``JaasContext.loadServerContext``).
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG, the mechanism is not enabled, or the entry has no credentials.
+        """
+        mechanism = self._settings.text(_OF_BROKERS)
+        if mechanism not in self.enabled:
+            raise _invalid(
+                _OF_BROKERS,
+                f"{mechanism} must be included in {_ENABLED} when SASL is used for inter-broker communication; "
+                f"listener {self._name} has {', '.join(self.enabled)}",
+            )
+        try:
+            return Login.of(mechanism, self._of_mechanism(mechanism, _JAAS))
+        except TidegaugeError as problem:
+            raise _invalid(self._jaas_setting(mechanism), problem.message) from None
+
+    def _jaas_setting(self, mechanism: str) -> str:
+        return f"listener.name.{self._name.lower()}.{mechanism.lower()}.{_JAAS}"
+
     def _login_module(self, mechanism: str) -> LoginModule:
         text = self._of_mechanism(mechanism, _JAAS)
         return LoginModule("", {}) if text is None else _parsed(text)
@@ -86,7 +111,7 @@ class SaslListener:
                 f"served are {', '.join(SERVED)}",
             )
         for mechanism in given:
-            setting = f"listener.name.{self._name.lower()}.{mechanism.lower()}.{_JAAS}"
+            setting = self._jaas_setting(mechanism)
             try:
                 module = self._login_module(mechanism)
                 TokenRules.of(module.options)
