@@ -159,6 +159,18 @@ async def test_an_unreadable_list_stays_as_it_was_known(zookeeper: AclZooKeeper,
     assert zookeeper.nodes[PATH][0] == b"rubbish"
 
 
+@pytest.mark.parametrize("data", [b"rubbish", b'{"version":2,"acls":[]}', b'{"version":1,"acls":[{"host":"*"}]}'])
+async def test_a_broker_does_not_start_on_an_unreadable_list(
+    zookeeper: AclZooKeeper, store: AclStore, data: bytes
+) -> None:
+    """It could deny what the readable lists allow; with a later session the others are followed on."""
+    await store.create([Binding(ORDERS, READ)])
+    zookeeper.put(PATH, data)
+    begun = AclStore(zookeeper, AclAuthorizer(Rules()))  # type: ignore[arg-type] # has what a store uses
+    with pytest.raises(TidegaugeError, match=rf"{PATH} can't be read"):
+        await begun.read_all()
+
+
 async def test_a_refusal_is_in_the_audit_log_unless_it_only_filters(
     store: AclStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from tests.wire_responses.probe import message
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
-from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.fields import NIL_UUID, WIRE
 from tidegauge.kafka.frames import RequestHeader, encode
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
 from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -347,3 +348,82 @@ async def test_a_filter_with_what_is_not_known_matches_nothing_by_chance() -> No
     filters = [{"resource_type_filter": 2, "pattern_type_filter": 1, "operation": 99, "permission_type": 1}]
     [result] = (await ask(service, "DeleteAcls", 3, message("DeleteAcls", filters=filters))).filter_results
     assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+# The order of results: that of the request where Kafka keeps it
+
+REQUEST_S_ORDER = ["a", "b", "c"]
+REFUSED_FIRST = ["a", "c", "b"]
+REFUSED_LAST = ["b", "a", "c"]
+CONFIGS = [{"resource_type": 2, "resource_name": name} for name in "abc"]
+
+
+def partitioned(field: str, **partition: Any) -> list[dict[str, Any]]:
+    return [{"name": name, field: [partition]} for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "request_", "results", "field", "order"),
+    [
+        (
+            "DescribeProducers",
+            0,
+            {"topics": [{"name": one, "partition_indexes": [0]} for one in "abc"]},
+            "topics",
+            "name",
+            REQUEST_S_ORDER,
+        ),
+        ("CreateTopics", 7, {"topics": [{"name": one} for one in "abc"]}, "topics", "name", REQUEST_S_ORDER),
+        ("DeleteTopics", 6, {"topics": [{"name": one} for one in "abc"]}, "responses", "name", REQUEST_S_ORDER),
+        ("DeleteTopics", 5, {"topic_names": [*"abc"]}, "responses", "name", REQUEST_S_ORDER),
+        ("AlterConfigs", 2, {"resources": CONFIGS}, "responses", "resource_name", REQUEST_S_ORDER),
+        ("IncrementalAlterConfigs", 1, {"resources": CONFIGS}, "responses", "resource_name", REQUEST_S_ORDER),
+        ("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [*"abc"]}, "coordinators", "key", REQUEST_S_ORDER),
+        (
+            "DescribeTransactions",
+            0,
+            {"transactional_ids": [*"abc"]},
+            "transaction_states",
+            "transactional_id",
+            REQUEST_S_ORDER,
+        ),
+        (
+            "OffsetFetch",
+            8,
+            {"groups": [{"group_id": one, "topics": None} for one in "abc"]},
+            "groups",
+            "group_id",
+            REQUEST_S_ORDER,
+        ),
+        ("DescribeGroups", 5, {"groups": [*"abc"]}, "groups", "group_id", REFUSED_FIRST),
+        (
+            "OffsetCommit",
+            8,
+            {"group_id": "b", "topics": partitioned("partitions", partition_index=0)},
+            "topics",
+            "name",
+            REFUSED_FIRST,
+        ),
+        (
+            "OffsetDelete",
+            0,
+            {"group_id": "b", "topics": partitioned("partitions", partition_index=0)},
+            "topics",
+            "name",
+            REFUSED_FIRST,
+        ),
+        ("ListOffsets", 7, {"topics": partitioned("partitions", partition_index=0)}, "topics", "name", REFUSED_LAST),
+        ("DescribeConfigs", 4, {"resources": CONFIGS}, "results", "resource_name", REFUSED_LAST),
+        ("DeleteGroups", 2, {"groups_names": [*"abc"]}, "results", "group_id", REFUSED_LAST),
+    ],
+)
+async def test_results_have_the_order_that_kafka_gives_them(
+    name: str, version: int, request_: dict[str, Any], results: str, field: str, order: list[str]
+) -> None:
+    """Of a, b and c only b is allowed (KafkaApis, ConfigAdminManager.reassembleIncrementalResponse)."""
+    kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+    api = Api(name, version, *((Operation.ALL, kind, "b") for kind in kinds))
+    [items] = [one for one in dataclasses.fields(api.response) if one.name == results]
+    setattr(api.response, results, [items.metadata[WIRE].item(**{field: "b"})])
+    response = await api.ask(message(name, **request_))
+    assert [getattr(one, field) for one in getattr(response, results)] == order

@@ -1,8 +1,9 @@
 """Access control lists in ZooKeeper: read, followed, written, and asked.
 
 Rules:
-    1. All lists are read at the start and with a new session; a change node names a list that is read again. Of a list
-       that is unreadable, what was known of it stays in force, and the log names it.
+    1. All lists are read at the start and with a new session; a change node names a list that is read again. A broker
+       does not start on a list that is unreadable: it could hold a denial. Later what was known of such a list stays in
+       force, and the log names it.
     2. A list is written expecting the version that was read, with the change node that notifies all brokers in the same
        transaction (in Kafka: after it). It is in force at this broker before the response.
     3. A refusal is a line in the audit log, unless it only filtered what a response lists.
@@ -92,6 +93,7 @@ class AclStore:
         self.authorizer = authorizer
         self._zookeeper = zookeeper
         self._writing = asyncio.Lock()
+        self._has_read = False
 
     # Decisions
 
@@ -122,6 +124,7 @@ class AclStore:
 
         Raises:
             ZooKeeperError: ZooKeeper could not be read.
+            TidegaugeError: INVALID_CONFIG, a list is unreadable, and nothing was known before.
         """
         for path in paths():
             await self._zookeeper.ensure_path(path)
@@ -132,6 +135,7 @@ class AclStore:
                     pattern = Pattern(kind, name, pattern_type)
                     found[pattern] = await self._read(pattern)
         self.authorizer.replace(found)
+        self._has_read = True
 
     async def read(self, pattern: Pattern) -> None:
         """Read the list of a pattern again.
@@ -148,6 +152,12 @@ class AclStore:
         try:
             entries, _ = await self._get(pattern)
         except MalformedZnode as problem:
+            if not self._has_read:
+                raise TidegaugeError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"The access control list {path_of(pattern)} can't be read: {problem}. Mend or delete the znode: "
+                    "it could deny what would be allowed without it",
+                ) from None
             LOG.error("The access control list %s stays as it was known: %s", path_of(pattern), problem)  # noqa: TRY400 - it says all
             return self.authorizer.entries(pattern)
         return entries

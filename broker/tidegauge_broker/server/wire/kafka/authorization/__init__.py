@@ -77,13 +77,15 @@ GUARDS: Mapping[int, Guard] = {
     apis.CREATE_ACLS: _ALTERS,
     apis.DELETE_ACLS: _ALTERS,
     apis.DESCRIBE_CONFIGS: parts.of_configs(Operation.DESCRIBE_CONFIGS, "results", _described),
-    apis.ALTER_CONFIGS: parts.of_configs(Operation.ALTER_CONFIGS, "responses", _altered),
+    apis.ALTER_CONFIGS: parts.of_configs(Operation.ALTER_CONFIGS, "responses", _altered, in_order=True),
     apis.ALTER_REPLICA_LOG_DIRS: _ALTERS,
     apis.DESCRIBE_LOG_DIRS: _DESCRIBES,
     apis.CREATE_PARTITIONS: parts.create_partitions,
     apis.DELETE_GROUPS: parts.delete_groups,
     apis.ELECT_LEADERS: _ALTERS,
-    apis.INCREMENTAL_ALTER_CONFIGS: parts.of_configs(Operation.ALTER_CONFIGS, "responses", _incrementally_altered),
+    apis.INCREMENTAL_ALTER_CONFIGS: parts.of_configs(
+        Operation.ALTER_CONFIGS, "responses", _incrementally_altered, in_order=True
+    ),
     apis.ALTER_PARTITION_REASSIGNMENTS: _ALTERS,
     apis.LIST_PARTITION_REASSIGNMENTS: _DESCRIBES,
     apis.OFFSET_DELETE: listed.offset_delete,

@@ -1,12 +1,13 @@
 """What a guard asks of the lists, and how it refuses.
 
 A guard stands before a handler: it refuses a request, or the part of it that the principal may not do, and hands the
-rest on. The response is then both. The operations and errors are those of ``KafkaApis``, in its order.
+rest on. The response is then both. The operations and errors are those of ``KafkaApis``, in its order; so is the order
+of results: that of the request where Kafka keeps it (``merged``), else refusals before or behind the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -78,13 +79,37 @@ class Ask(NamedTuple):
 Guard = Callable[[Any, Ask, Handler], Response]
 
 
-def parted(items: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+class Parts(NamedTuple):
+    """The items of a request: those that are allowed, the others, and for each in turn whether it is allowed."""
+
+    allowed: list[Any]
+    refused: list[Any]
+    verdicts: list[bool]
+
+
+def parted(items: Iterable[Any], may: Callable[[Any], bool]) -> Parts:
     """Return the items that are allowed, and the others, both in their order."""
     allowed: list[Any] = []
     refused: list[Any] = []
+    verdicts: list[bool] = []
     for item in items:
-        (allowed if may(item) else refused).append(item)
-    return allowed, refused
+        verdicts.append(may(item))
+        (allowed if verdicts[-1] else refused).append(item)
+    return Parts(allowed, refused, verdicts)
+
+
+def merged(verdicts: Sequence[bool], results: Sequence[Any], refusals: Sequence[Any]) -> list[Any]:
+    """Return the results in the order of a request's items.
+
+    Args:
+        verdicts: whether each item is allowed, in their order.
+        results: of those that are allowed.
+        refusals: the results of the others. They come last where there is not one result for each allowed item.
+    """
+    if len(results) != sum(verdicts):
+        return [*results, *refusals]
+    of_allowed, of_refused = iter(results), iter(refusals)
+    return [next(of_allowed if is_allowed else of_refused) for is_allowed in verdicts]
 
 
 async def changed(response: Response, change: Callable[[Any], None]) -> Any:

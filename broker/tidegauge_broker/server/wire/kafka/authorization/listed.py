@@ -29,6 +29,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_TRANSACTION,
     Ask,
     changed,
+    merged,
     parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
@@ -127,20 +128,21 @@ def find_coordinator(request: Any, ask: Ask, handler: Handler) -> Response:
             return handler(request, ask.context)
         return FindCoordinatorResponse(error_code=error, error_message=_MESSAGES[error], node_id=-1, host="", port=-1)
     errors = {key: error_of(key) for key in request.coordinator_keys}
-    refused = [Coordinator(key, -1, "", -1, error) for key, error in errors.items() if error]
+    verdicts = [not errors[key] for key in request.coordinator_keys]
+    refused = [Coordinator(key, -1, "", -1, errors[key]) for key in request.coordinator_keys if errors[key]]
     if not refused:
         return handler(request, ask.context)
     keys = [key for key in request.coordinator_keys if not errors[key]]
 
     def add(message: Any) -> None:
-        message.coordinators = [*message.coordinators, *refused]
+        message.coordinators = merged(verdicts, message.coordinators, refused)
 
     return changed(handler(dataclasses.replace(request, coordinator_keys=keys), ask.context), add)
 
 
 def describe_groups(request: Any, ask: Ask, handler: Handler) -> Response:
     """DescribeGroups: DESCRIBE of each group; the operations are what the caller may do."""
-    allowed, refused = parted(request.groups, lambda group: ask.group(_DESCRIBE, group))
+    allowed, refused, _ = parted(request.groups, lambda group: ask.group(_DESCRIBE, group))
     if not refused and not request.include_authorized_operations:
         return handler(request, ask.context)
 
@@ -149,7 +151,7 @@ def describe_groups(request: Any, ask: Ask, handler: Handler) -> Response:
             if group.authorized_operations != NOT_ASKED_FOR:
                 group.authorized_operations = ask.operations(ResourceType.GROUP, group.group_id)
         failed = [DescribedGroup(BY_GROUP, group, authorized_operations=NOT_ASKED_FOR) for group in refused]
-        message.groups = [*message.groups, *failed]
+        message.groups = [*failed, *message.groups]
 
     return changed(handler(dataclasses.replace(request, groups=allowed), ask.context), change)
 
@@ -179,7 +181,7 @@ def offset_fetch(request: Any, ask: Ask, handler: Handler) -> Response:
             message.topics = [one for one in message.topics if may_describe(one.name)]
 
         return changed(handler(request, ask.context), keep)
-    allowed, refused = parted(request.topics, lambda topic: may_describe(topic.name))
+    allowed, refused, _ = parted(request.topics, lambda topic: may_describe(topic.name))
     if not refused:
         return handler(request, ask.context)
     results = [
@@ -215,13 +217,14 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
     wanted: list[OffsetFetchRequestGroup] = []
     failed: dict[str, OffsetFetchResponseGroup] = {}
     extra: dict[str, list[OffsetFetchResponseTopics]] = {}
+    position = {group.group_id: at for at, group in enumerate(request.groups)}
     for group in request.groups:
         if not ask.group(_DESCRIBE, group.group_id):
             failed[group.group_id] = OffsetFetchResponseGroup(group.group_id, [], BY_GROUP)
             continue
         topics = group.topics
         if topics is not None:
-            topics, refused = parted(topics, lambda one: may_describe(one.name))
+            topics, refused, _ = parted(topics, lambda one: may_describe(one.name))
             extra[group.group_id] = [_refused_topics(one) for one in refused]
         wanted.append(dataclasses.replace(group, topics=topics))
 
@@ -231,7 +234,7 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
                 group.topics = [*group.topics, *extra[group.group_id]]
             else:
                 group.topics = [one for one in group.topics if may_describe(one.name)]
-        message.groups = [*message.groups, *failed.values()]
+        message.groups = sorted([*message.groups, *failed.values()], key=lambda one: position[one.group_id])
 
     return changed(handler(dataclasses.replace(request, groups=wanted), ask.context), change)
 
@@ -245,7 +248,7 @@ def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetDelete: DELETE of the group, then READ of each topic."""
     if not ask.group(Operation.DELETE, request.group_id):
         return ask.refused(request, BY_GROUP)
-    allowed, refused = parted(request.topics, lambda topic: ask.topic(Operation.READ, topic.name))
+    allowed, refused, _ = parted(request.topics, lambda topic: ask.topic(Operation.READ, topic.name))
     if not refused:
         return handler(request, ask.context)
     results = [
@@ -257,7 +260,7 @@ def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
 
     def add(message: Any) -> None:
         if not message.error_code:
-            message.topics = [*message.topics, *results]
+            message.topics = [*results, *message.topics]
 
     return changed(handler(dataclasses.replace(request, topics=allowed), ask.context), add)
 
@@ -267,14 +270,14 @@ def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
 
 def describe_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
     """DescribeTransactions: DESCRIBE of each transactional id; topics of which it is not allowed are left out."""
-    allowed, refused = parted(request.transactional_ids, lambda one: ask.transaction(_DESCRIBE, one))
+    allowed, refused, verdicts = parted(request.transactional_ids, lambda one: ask.transaction(_DESCRIBE, one))
     may_describe = ask.topics(_DESCRIBE)
 
     def change(message: Any) -> None:
         for state in message.transaction_states:
             state.topics = [one for one in state.topics if may_describe(one.topic)]
         failed = [TransactionState(BY_TRANSACTION, one) for one in refused]
-        message.transaction_states = [*message.transaction_states, *failed]
+        message.transaction_states = merged(verdicts, message.transaction_states, failed)
 
     return changed(handler(dataclasses.replace(request, transactional_ids=allowed), ask.context), change)
 

@@ -33,7 +33,9 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_TRANSACTION,
     Ask,
     Guard,
+    Parts,
     changed,
+    merged,
     parted,
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler, Response
@@ -52,7 +54,16 @@ def _appended(field: str, results: Sequence[Any]) -> Callable[[Any], None]:
     return change
 
 
-def of_topics(operation: Operation, items: str, results: str, refuse: Callable[[Any], Any]) -> Guard:
+def _in_order(field: str, verdicts: Sequence[bool], results: Sequence[Any]) -> Callable[[Any], None]:
+    def change(message: Any) -> None:
+        setattr(message, field, merged(verdicts, getattr(message, field), results))
+
+    return change
+
+
+def of_topics(
+    operation: Operation, items: str, results: str, refuse: Callable[[Any], Any], *, in_order: bool = False
+) -> Guard:
     """Return a guard of requests whose topics are judged one by one.
 
     Args:
@@ -60,14 +71,16 @@ def of_topics(operation: Operation, items: str, results: str, refuse: Callable[[
         items: field of the request with its topics.
         results: field of the response with theirs.
         refuse: returns the result for a topic that is refused.
+        in_order: whether results have the order of the request; else those that are refused come last.
     """
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
-        allowed, refused = parted(getattr(request, items), _by_name(ask, operation))
+        allowed, refused, verdicts = parted(getattr(request, items), _by_name(ask, operation))
         if not refused:
             return handler(request, ask.context)
         rest = handler(dataclasses.replace(request, **{items: allowed}), ask.context)
-        return changed(rest, _appended(results, [refuse(item) for item in refused]))
+        refusals = [refuse(item) for item in refused]
+        return changed(rest, _in_order(results, verdicts, refusals) if in_order else _appended(results, refusals))
 
     return guard
 
@@ -89,14 +102,14 @@ def _describe_producers(topic: Any) -> Any:
 
 LIST_OFFSETS = of_topics(Operation.DESCRIBE, "topics", "topics", _list_offsets)
 DELETE_RECORDS = of_topics(Operation.DELETE, "topics", "topics", _delete_records)
-DESCRIBE_PRODUCERS = of_topics(Operation.READ, "topics", "topics", _describe_producers)
+DESCRIBE_PRODUCERS = of_topics(Operation.READ, "topics", "topics", _describe_producers, in_order=True)
 
 
 def offset_for_leader_epoch(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetForLeaderEpoch: CLUSTER_ACTION of the cluster, else DESCRIBE of each topic."""
     if ask.cluster(Operation.CLUSTER_ACTION, logs=False):
         return handler(request, ask.context)
-    allowed, refused = parted(request.topics, lambda item: ask.topic(Operation.DESCRIBE, item.topic))
+    allowed, refused, _ = parted(request.topics, lambda item: ask.topic(Operation.DESCRIBE, item.topic))
     if not refused:
         return handler(request, ask.context)
     results = [
@@ -107,16 +120,26 @@ def offset_for_leader_epoch(request: Any, ask: Ask, handler: Handler) -> Respons
     return changed(rest, _appended("topics", results))
 
 
-def _joined(ask: Ask, request: Any, handler: Handler, field: str, parts: tuple[list[Any], list[Any]]) -> Response:
+def _joined(
+    ask: Ask, request: Any, handler: Handler, field: str, parts: Parts, *, refused_first: bool = False
+) -> Response:
     """Handle what is allowed, and join the results of what is refused with TOPIC_AUTHORIZATION_FAILED."""
-    allowed, refused = parts
+    allowed, refused, _ = parts
     if not refused:
         return handler(request, ask.context)
     response = ask.refused(dataclasses.replace(request, **{field: refused}), BY_TOPIC)
     if not allowed:
         return response
     rest = handler(dataclasses.replace(request, **{field: allowed}), ask.context)
-    return changed(rest, lambda message: partial_errors.join(message, response))
+
+    def change(message: Any) -> None:
+        if refused_first:
+            partial_errors.join(response, message)
+            setattr(message, field, getattr(response, field))
+        else:
+            partial_errors.join(message, response)
+
+    return changed(rest, change)
 
 
 def produce(request: Any, ask: Ask, handler: Handler) -> Response:
@@ -124,7 +147,7 @@ def produce(request: Any, ask: Ask, handler: Handler) -> Response:
     if _has_transactional(request) and not ask.transaction(Operation.WRITE, request.transactional_id):
         return _unless_silent(request, ask.refused(request, BY_TRANSACTION))
     parts = parted(request.topic_data, _by_name(ask, Operation.WRITE))
-    if parts[1] and request.acks == 0:
+    if parts.refused and request.acks == 0:
         return _unless_silent(request, None)
     return _joined(ask, request, handler, "topic_data", parts)
 
@@ -158,7 +181,8 @@ def offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetCommit: READ of the group, then READ of each topic."""
     if not ask.group(Operation.READ, request.group_id):
         return ask.refused(request, BY_GROUP)
-    return _joined(ask, request, handler, "topics", parted(request.topics, _by_name(ask, Operation.READ)))
+    parts = parted(request.topics, _by_name(ask, Operation.READ))
+    return _joined(ask, request, handler, "topics", parts, refused_first=True)
 
 
 def txn_offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
@@ -176,13 +200,15 @@ def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     times = Counter(topic.name for topic in request.topics)
     may = ask.topics(Operation.CREATE)
     # A name that stands twice is refused for that, whoever asks.
-    allowed, refused = parted(request.topics, lambda one: may_all or times[one.name] > 1 or may(one.name))
+    allowed, refused, _ = parted(request.topics, lambda one: may_all or times[one.name] > 1 or may(one.name))
     response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
     sentence = "Authorization failed."
     results = [CreatableTopicResult(one.name, error_code=BY_TOPIC, error_message=sentence) for one in refused]
 
+    position = {one.name: at for at, one in enumerate(request.topics)}
+
     def change(message: Any) -> None:
-        message.topics = [*message.topics, *results]
+        message.topics = sorted([*message.topics, *results], key=lambda one: position.get(one.name, len(position)))
         for topic in message.topics:
             if not ask.topic(Operation.DESCRIBE_CONFIGS, topic.name, logs=False):
                 topic.topic_config_error_code = BY_TOPIC
@@ -206,30 +232,30 @@ def delete_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     """DeleteTopics: DELETE of each topic; who names an id and may not DESCRIBE it does not learn the name."""
     if not ask.context.service.is_controller:
         return handler(request, ask.context)
-    refused: list[Any] = []
+    refusals: list[Any] = []
     topics: list[Any] = []
+    verdicts: list[bool] = []
     for topic in request.topics:
         by_id = topic.name is None
         name = ask.context.service.topic_name(topic_id_text(topic.topic_id)) if by_id else topic.name
-        if name is None:
-            topics.append(topic)  # of no topic: the handler says so
-        elif by_id and not ask.topic(Operation.DESCRIBE, name):
-            refused.append(DeletableTopicResult(None, topic.topic_id, BY_TOPIC))
-        elif not ask.topic(Operation.DELETE, name):
-            refused.append(DeletableTopicResult(name, topic.topic_id, BY_TOPIC))
+        if name is not None and by_id and not ask.topic(Operation.DESCRIBE, name):
+            refusals.append(DeletableTopicResult(None, topic.topic_id, BY_TOPIC))
+        elif name is not None and not ask.topic(Operation.DELETE, name):
+            refusals.append(DeletableTopicResult(name, topic.topic_id, BY_TOPIC))
         else:
-            topics.append(topic)
-    names, others = parted(request.topic_names, ask.topics(Operation.DELETE))
-    refused += [DeletableTopicResult(name, error_code=BY_TOPIC) for name in others]
-    if not refused:
+            topics.append(topic)  # also the id of no topic: the handler says so
+        verdicts.append(bool(topics) and topics[-1] is topic)
+    names = parted(request.topic_names, ask.topics(Operation.DELETE))
+    refusals += [DeletableTopicResult(name, error_code=BY_TOPIC) for name in names.refused]
+    if not refusals:
         return handler(request, ask.context)
-    rest = handler(dataclasses.replace(request, topics=topics, topic_names=names), ask.context)
-    return changed(rest, _appended("responses", refused))
+    rest = handler(dataclasses.replace(request, topics=topics, topic_names=names.allowed), ask.context)
+    return changed(rest, _in_order("responses", [*verdicts, *names.verdicts], refusals))
 
 
 def delete_groups(request: Any, ask: Ask, handler: Handler) -> Response:
     """DeleteGroups: DELETE of each group."""
-    allowed, refused = parted(request.groups_names, lambda name: ask.group(Operation.DELETE, name))
+    allowed, refused, _ = parted(request.groups_names, lambda name: ask.group(Operation.DELETE, name))
     if not refused:
         return handler(request, ask.context)
     rest = handler(dataclasses.replace(request, groups_names=allowed), ask.context)
@@ -245,7 +271,7 @@ def add_partitions_to_txn(request: Any, ask: Ask, handler: Handler) -> Response:
     topics = request.v3_and_below_topics
     if not ask.transaction(Operation.WRITE, request.v3_and_below_transactional_id):
         return _of_transaction(topics, lambda _: BY_TRANSACTION)
-    allowed, refused = parted(topics, _by_name(ask, Operation.WRITE))
+    allowed, refused, _ = parted(topics, _by_name(ask, Operation.WRITE))
     if not refused:
         return handler(request, ask.context)
     names = {topic.name for topic in allowed}
@@ -267,13 +293,16 @@ def _of_transaction(topics: Sequence[Any], error: Callable[[Any], ErrorCode]) ->
     )
 
 
-def of_configs(operation: Operation, field: str, refuse: Callable[[Any, ErrorCode], Any]) -> Guard:
+def of_configs(
+    operation: Operation, field: str, refuse: Callable[[Any, ErrorCode], Any], *, in_order: bool = False
+) -> Guard:
     """Return a guard of requests about settings: of topics by the topic, of brokers by the cluster.
 
     Args:
         operation: that is needed.
         field: of the response, with a result for each resource.
         refuse: returns the result for a resource that is refused.
+        in_order: whether results have the order of the request; else those that are refused come last.
     """
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
@@ -282,13 +311,13 @@ def of_configs(operation: Operation, field: str, refuse: Callable[[Any, ErrorCod
                 return ask.topic(operation, resource.resource_name)
             return ask.cluster(operation)
 
-        allowed, refused = parted(request.resources, may)
+        allowed, refused, verdicts = parted(request.resources, may)
         if not refused:
             return handler(request, ask.context)
         results = [
             refuse(one, BY_TOPIC if one.resource_type == ConfigResourceType.TOPIC else BY_CLUSTER) for one in refused
         ]
         rest = handler(dataclasses.replace(request, resources=allowed), ask.context)
-        return changed(rest, _appended(field, results))
+        return changed(rest, _in_order(field, verdicts, results) if in_order else _appended(field, results))
 
     return guard
