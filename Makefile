@@ -93,6 +93,7 @@ differential: .venv java ## The same script, requests and failures to Apache Kaf
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
 	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
+	PYTHONPATH=. $(BIN)/python bench/differential_quotas.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
 

@@ -59,7 +59,7 @@ class Limits:
 
     @property
     def were_set(self) -> bool:
-        """Whether there ever was a limit: then clients without one are measured too, as in Kafka."""
+        """Whether a limit was ever set or removed: then clients without one are measured too, as in Kafka."""
         return self._kinds != 0
 
     def entities(self) -> set[QuotaEntity]:
@@ -67,15 +67,15 @@ class Limits:
         return set(self._limits)
 
     def set(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set a limit, or (None) remove it."""
-        if limit is None:
-            self._limits.pop(entity, None)
-            return
+        """Set a limit, or (None) remove it; what kinds of entities there are is kept until the restart, as in Kafka."""
         if entity.user is None:
             self._kinds |= _CLIENTS
         else:
             self._kinds |= _USERS if entity.client_id is None else _PAIRS
-        self._limits[entity] = limit
+        if limit is None:
+            self._limits.pop(entity, None)
+        else:
+            self._limits[entity] = limit
 
     def sharers(self, user: str, client_id: str) -> Sharers:
         """Return with whom a client is measured."""

@@ -71,15 +71,21 @@ def test_a_client_without_a_client_id_has_no_quota_of_client_ids() -> None:
 
 def test_a_removed_limit_holds_no_longer_and_clients_are_measured_all_the_same() -> None:
     """``quotasEnabled`` stays true until the broker's restart."""
+    assert not Limits().were_set
     limits = limits_of(QuotaEntity("alice", None))
     assert limits.were_set
     limits.set(QuotaEntity("alice", None), None)
     assert held(limits, "alice", "app") is None
     assert limits.were_set
     assert not limits.entities()
-    nothing = Limits()
-    nothing.set(QuotaEntity("alice", None), None)
-    assert not nothing.were_set
+
+
+def test_a_kind_of_entity_that_was_altered_counts_though_it_has_no_limit_any_more() -> None:
+    """ClientQuotaManager.updateQuota notes the kind before it looks whether the quota is set or removed."""
+    limits = limits_of(QuotaEntity("alice", "app"))
+    assert limits.sharers("bob", "x") == Sharers("bob", "x")
+    limits.set(QuotaEntity(None, "y"), None)
+    assert limits.sharers("bob", "x") == Sharers("", "x")
 
 
 NAMES: st.SearchStrategy[Name] = st.sampled_from(["a", "b", DEFAULT, None])
