@@ -7,7 +7,6 @@ Source: KafkaAdminClient.alterPartitionReassignments, listPartitionReassignments
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -15,19 +14,7 @@ from tidegauge.v1 import reassignments_pb2
 from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for
 from tidegauge_client.channels import call
 from tidegauge_client.kafka_controller import KafkaController
-
-
-class OngoingReassignment(NamedTuple):
-    """A reassignment in progress: current replicas (the target, then those to be removed), added and removed ones."""
-
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-
-    @property
-    def target(self) -> tuple[int, ...]:
-        """Return the replicas that remain at its end."""
-        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 
 class ReassignmentAdmin(AdminBase):
@@ -80,7 +67,6 @@ class ReassignmentAdmin(AdminBase):
             }
 
         async def at_kafka(kafka: KafkaController, left_ms: float) -> dict[TopicPartition, OngoingReassignment]:
-            found = await kafka.list_reassignments(partitions, left_ms)
-            return {at: OngoingReassignment(*one) for at, one in found.items()}
+            return await kafka.list_reassignments(partitions, left_ms)
 
         return await self.at_controller(attempt, limit_ms, at_kafka)

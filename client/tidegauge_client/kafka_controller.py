@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
@@ -38,6 +38,7 @@ from tidegauge.kafka.topic_ids import known_topic_id
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge.security import Security
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 CLIENT_ID = "tidegauge"
 _MARGIN_SECONDS = 1.0
@@ -49,14 +50,6 @@ _FIRST_WITH_STATES = 6
 _FIRST_WITH_TYPES = 1
 
 Outcomes = dict[TopicPartition, TidegaugeError | None]
-
-
-class Ongoing(NamedTuple):
-    """A reassignment in progress: current replicas, those that it adds, those that it removes."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
 
 
 class KafkaController:
@@ -176,7 +169,7 @@ class KafkaController:
 
     async def list_reassignments(
         self, partitions: Collection[TopicPartition] | None, timeout_ms: float
-    ) -> dict[TopicPartition, Ongoing]:
+    ) -> dict[TopicPartition, OngoingReassignment]:
         """Return the reassignments in progress, of these partitions or (None) of all.
 
         Raises:
@@ -189,7 +182,7 @@ class KafkaController:
         response = await self._send(apis.LIST_PARTITION_REASSIGNMENTS, request, timeout_ms)
         _raise_for(response.error_code, response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): Ongoing(
+            TopicPartition(topic.name, one.partition_index): OngoingReassignment(
                 tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
             )
             for topic in response.topics

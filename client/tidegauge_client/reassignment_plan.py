@@ -16,8 +16,8 @@ from tidegauge.assignment import assign_replicas
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.metadata import BrokerInfo
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"

@@ -19,10 +19,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import reassignment_plan as plan
 from tidegauge_client.admin import Admin
-from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.cli.common import JSON, run, servers, usage
 from tidegauge_client.kafka_brokers import note, own_words
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 Text = TypeVar("Text")
 Parsed = TypeVar("Parsed")

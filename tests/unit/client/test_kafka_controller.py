@@ -27,9 +27,9 @@ from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN
 from tidegauge_client.admin import Admin
-from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 TOPIC_ID = "QUk6P647QOi_KbeBZ5nLHg"
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

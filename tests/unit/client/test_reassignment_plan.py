@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import reassignment_plan as plan
-from tidegauge_client.admin_reassignments import OngoingReassignment
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.metadata import BrokerInfo
+from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 AT = TopicPartition("orders", 0)
 NEXT = TopicPartition("orders", 1)
