@@ -28,6 +28,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import (
+    ALTER_CLIENT_QUOTAS,
     API_VERSIONS,
     FETCH,
     FIND_COORDINATOR,
@@ -40,6 +41,7 @@ from tidegauge.kafka.apis import (
     SYNC_GROUP,
 )
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidegauge.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -66,6 +68,7 @@ VERSIONS = {PRODUCE: 9, FETCH: 12, METADATA: 9, LIST_OFFSETS: 7, API_VERSIONS: 3
     SYNC_GROUP: 5,
     HEARTBEAT: 4,
     OFFSET_COMMIT: 8,
+    ALTER_CLIENT_QUOTAS: 1,
 }
 GROUP = "cost"
 SESSION_MS = 1_800_000
@@ -167,6 +170,16 @@ def group_requests(connection: Connection) -> dict[str, tuple[int, Any]]:
     }
 
 
+def set_quotas(connection: Connection) -> None:
+    """Set quotas of the client id that are too large to be exceeded; wait until the broker has them in force."""
+    names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+    entry = EntryData([EntityData("client-id", "cost")], [OpData(name, 1e9) for name in names])
+    assert (
+        connection.ask(ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest([entry])).entries[0].error_code == ErrorCode.NONE
+    )
+    time.sleep(IDLE_SECONDS)
+
+
 class _Bare(asyncio.BufferedProtocol):
     """Reads frames and writes for each as many bytes as the connection's first four bytes say, in one piece."""
 
@@ -239,6 +252,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--bytes", type=int, default=16_384, help="of the record in a Produce and a Fetch")
     parser.add_argument("--base-port", type=int, default=BASE_PORT)
+    parser.add_argument(
+        "--with-quotas", action="store_true", help="set quotas that are not reached: clients are measured"
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         cluster = LocalCluster.create(
@@ -269,6 +285,8 @@ def measure(cluster: LocalCluster, bare: tuple[int, str], options: argparse.Name
     pid = cluster.pid_of(0)
     assert pid is not None
     connection = Connection(cluster.kafka_bootstrap_servers[0])
+    if options.with_quotas:
+        set_quotas(connection)
     frames: dict[str, bytes] = {}
     to_bare: dict[str, Connection] = {}
     measured = requests(options.bytes) | group_requests(connection)

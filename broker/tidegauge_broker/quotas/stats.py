@@ -33,6 +33,8 @@ class Window(NamedTuple):
         return (self.sample_count - 1) * self.sample_ms / 1000
 
 
+QUOTA_WINDOW = Window()
+"""Kafka's default."""
 STATISTICS_WINDOW = Window(2, 30_000)
 """That of metrics which are shown and not compared with a limit (``metrics.num.samples``)."""
 

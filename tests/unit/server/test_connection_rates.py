@@ -5,21 +5,23 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tidegauge.settings import INT_MAX, BrokerSettings, parse_broker_settings
-from tidegauge_broker.server.wire.connection_rates import MAX_THROTTLE_MS, ConnectionRates, CreationRate
+from tidegauge_broker.quotas.stats import Window
+from tidegauge_broker.server.wire.connection_rates import ConnectionRates, CreationRate
 
 RATE = "max.connection.creation.rate"
+MAX_THROTTLE_MS = 1_000
 
 
 def test_a_burst_of_ten_times_the_rate_passes_and_is_paid_for_afterwards() -> None:
     """Rate.windowSize takes missing samples for full seconds: N-1 of them at the first connection."""
-    quota = CreationRate()
+    quota = CreationRate(Window())
     assert [quota.record(5, 0) for _ in range(50)] == [0] * 50
     assert quota.record(5, 0) == 200, "one connection more than the rate allows in ten seconds: a fifth of a second"
     assert quota.record(5, 0) == 400
 
 
 def test_a_listener_that_waits_as_long_as_asked_accepts_at_the_rate() -> None:
-    quota, now_ms, times = CreationRate(), 0, []
+    quota, now_ms, times = CreationRate(Window()), 0, []
     for _ in range(400):
         now_ms += quota.record(5, now_ms)
         times.append(now_ms)
@@ -30,17 +32,23 @@ def test_a_listener_that_waits_as_long_as_asked_accepts_at_the_rate() -> None:
 
 def test_a_throttle_is_at_most_a_second_and_old_samples_are_forgotten() -> None:
     """quota.window.size.seconds bounds it; after eleven seconds of silence the burst is there again."""
-    quota = CreationRate()
+    quota = CreationRate(Window())
     throttles = [quota.record(1, 0) for _ in range(100)]
     assert max(throttles) == MAX_THROTTLE_MS
     assert [quota.record(1, 11_000) for _ in range(10)] == [0] * 10
     assert quota.record(1, 11_000) == 1000
 
 
+def refused(rates: ConnectionRates, address: str, now_ms: int) -> int:
+    """Accept a connection of an address at a listener without a limit, and judge it."""
+    assert rates.accepted("A", now_ms) == 0
+    return rates.refused("A", address, now_ms)
+
+
 def test_without_a_limit_nothing_is_held_up() -> None:
     rates = ConnectionRates()
     assert not any(rates.accepted("PLAINTEXT", 0) for _ in range(10_000))
-    assert not any(rates.refused("10.0.0.1", 0) for _ in range(10_000))
+    assert not any(refused(rates, "10.0.0.1", 0) for _ in range(10_000))
 
 
 def test_the_brokers_rate_counts_over_listeners_and_spares_the_inter_broker_one() -> None:
@@ -61,15 +69,35 @@ def test_a_listeners_rate_holds_up_that_listener_alone() -> None:
 def test_a_connection_above_the_rate_of_its_address_does_not_count() -> None:
     """recordIpConnectionMaybeThrottle takes its record back; so the rate of those that are served is the quota."""
     rates = ConnectionRates(of_address=lambda address: 2 if address == "10.0.0.1" else INT_MAX)
-    assert [rates.refused("10.0.0.1", 0) for _ in range(20)] == [0] * 20
-    assert [rates.refused("10.0.0.1", 0) for _ in range(5)] == [500] * 5
-    assert rates.refused("10.0.0.2", 0) == 0
-    assert rates.refused("10.0.0.1", 11_000) == 0
+    assert [refused(rates, "10.0.0.1", 0) for _ in range(20)] == [0] * 20
+    assert [refused(rates, "10.0.0.1", 0) for _ in range(5)] == [500] * 5
+    assert refused(rates, "10.0.0.2", 0) == 0
+    assert refused(rates, "10.0.0.1", 11_000) == 0
+
+
+def test_a_connection_that_is_closed_for_its_address_counts_for_no_listener_either() -> None:
+    """updateListenerMetrics takes it back from the listener and, unless that is protected, from the broker."""
+    rates = ConnectionRates(
+        of_broker=lambda: 3, of_listener=lambda _: 2, of_address=lambda address: 0 if address == "10.0.0.1" else INT_MAX
+    )
+    for _ in range(100):
+        assert rates.accepted("A", 0) == 0
+        assert rates.refused("A", "10.0.0.1", 0) == MAX_THROTTLE_MS
+    assert [rates.accepted("A", 0) for _ in range(20)] == [0] * 20
+    assert rates.accepted("A", 0) == 500
+
+
+def test_the_window_is_that_of_quotas() -> None:
+    """quota.window.num and quota.window.size.seconds: here one sample of two seconds beside the present one."""
+    quota = CreationRate(Window(2, 2_000))
+    assert [quota.record(5, 0) for _ in range(10)] == [0] * 10
+    assert quota.record(5, 0) == 200
+    assert max(quota.record(5, 0) for _ in range(20)) == 2_000
 
 
 def test_a_quota_of_nothing_closes_all_and_does_not_divide_by_it() -> None:
     rates = ConnectionRates(of_address=lambda _address: 0)
-    assert rates.refused("10.0.0.1", 0) == MAX_THROTTLE_MS
+    assert refused(rates, "10.0.0.1", 0) == MAX_THROTTLE_MS
 
 
 def test_a_limit_that_changes_counts_from_the_next_connection_on() -> None:

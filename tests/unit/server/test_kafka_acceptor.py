@@ -30,7 +30,7 @@ class Rates:
         self.asked += 1
         return self._accepted.pop(0) if self._accepted else 0
 
-    def refused(self, address: str, now_ms: int) -> int:
+    def refused(self, listener: str, address: str, now_ms: int) -> int:
         assert (address, now_ms) == ("127.0.0.1", 5)
         return self._refused.pop(0) if self._refused else 0
 

@@ -73,7 +73,7 @@ class QuotasInForce:
     def readings(self, now_ms: int) -> list[tuple[str, Reading]]:
         """Return what the metrics say, each with the kind of quota by Kafka's name (``QuotaType``)."""
         managers = self.managers
-        kinds = {
+        kinds: Mapping[str, RateQuota | MutationQuota] = {
             "Produce": managers.produce,
             "Fetch": managers.fetch,
             "Request": managers.request,

@@ -80,6 +80,7 @@ class WireListeners:
             lambda name: int(settings.of_listener(name, _CREATION_RATE)),
             rate_of_address,
             listeners.inter_broker.name,
+            service.configs.quotas_in_force.managers.produce.window,
         )
         slots = ConnectionSlots(
             limits.connections,

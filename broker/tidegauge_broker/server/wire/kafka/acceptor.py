@@ -124,7 +124,7 @@ class Acceptor:
             LOG.debug("Listener %s accepts nothing for %d ms: its quota is exceeded", self._at.name, throttle_ms)
             await asyncio.sleep(throttle_ms / 1000)
         await self._slots.until_free(self._at.name)
-        throttle_ms = self._rates.refused(host, self._now_ms())
+        throttle_ms = self._rates.refused(self._at.name, host, self._now_ms())
         if throttle_ms:
             LOG.debug("Delaying closing of connection from /%s for %d ms", host, throttle_ms)
             later = asyncio.get_running_loop().call_later(throttle_ms / 1000, self._close_throttled, connection)
