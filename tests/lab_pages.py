@@ -14,6 +14,7 @@ PORTS = 16
 """A lab's cluster has at most four brokers, each with a port for gRPC and one for Kafka clients, and ZooKeeper."""
 _KAFKA = 4
 _ZOOKEEPER = 8
+_CONTROL = 9
 _START = re.compile(r"^tidegauge lab start ([a-z0-9-]+)$", re.MULTILINE)
 
 
@@ -30,7 +31,8 @@ class LabReader(Reader):
         """Give the cluster ports of this test's own."""
         base = self.base_port
         options = f"--base-port {base} --kafka-port {base + _KAFKA} --zookeeper-port {base + _ZOOKEEPER}"
-        return _START.sub(rf"\g<0> {options}", super().here(text))
+        text = super().here(text).replace("127.0.0.1:19079", f"127.0.0.1:{base + _CONTROL}")
+        return _START.sub(rf"\g<0> {options}", text)
 
     def do(self, block: Block, where: str) -> None:
         """Run a block; after the start the check must not pass."""

@@ -17,20 +17,23 @@ ORDERS = TopicPartition("orders", 0)
 class Story:
     """Events one after the other, each later by 100 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: TopicPartition = ORDERS) -> None:
         self.events: list[dict[str, Any]] = []
+        self._at = partition
 
-    def note(self, source: str, kind: str, at: TopicPartition | None = ORDERS, **fields: Any) -> Story:
-        """Add any event."""
-        of = {} if at is None else {"topic": at.topic, "partition": at.partition}
-        time_ms = 100 * len(self.events)
-        self.events.append({"time_ms": time_ms, "source": source, "kind": kind, **of, **fields})
+    def note(self, source: str, kind: str, **fields: Any) -> Story:
+        """Add an event of this story's partition."""
+        return self.note_of_broker(source, kind, topic=self._at.topic, partition=self._at.partition, **fields)
+
+    def note_of_broker(self, source: str, kind: str, **fields: Any) -> Story:
+        """Add an event that is about no partition."""
+        self.events.append({"time_ms": 100 * len(self.events), "source": source, "kind": kind, **fields})
         return self
 
-    def elected(self, leader: int, epoch: int, isr: Sequence[int], strategy: str = "initial") -> Story:
-        """Add an election by the controller, broker 0, and the ISR as the leader has it."""
+    def elected(self, leader: int, epoch: int, isr: Sequence[int], strategy: str = "initial", by: int = 0) -> Story:
+        """Add an election by a controller, and the ISR as the leader has it."""
         self.note(
-            "broker-0", "election", leader=leader, leader_epoch=epoch, isr=list(isr), strategy=strategy, cause="X"
+            f"broker-{by}", "election", leader=leader, leader_epoch=epoch, isr=list(isr), strategy=strategy, cause="X"
         )
         return self.isr(leader, isr) if leader >= 0 else self
 
@@ -48,7 +51,29 @@ class Story:
 
     def killed(self, broker: int, action: str = "kill") -> Story:
         """Add a fault of the lab."""
-        return self.note("lab", "fault", None, action=action, broker=broker)
+        return self.note_of_broker("lab", "fault", action=action, broker=broker)
+
+    def truncated(self, broker: int, old: int, new: int) -> Story:
+        """Add a truncation."""
+        return self.note(f"broker-{broker}", "truncation", old=old, new=new)
+
+    def group(self, name: str, new: str, cause: str = "JoinGroup", generation: int = 1) -> Story:
+        """Add a state of a consumer group."""
+        return self.note_of_broker("broker-1", "group", group=name, new=new, cause=cause, generation=generation)
+
+    def transaction(self, new: str, epoch: int, name: str = "till-1") -> Story:
+        """Add a state of a transactional id."""
+        return self.note_of_broker("broker-2", "transaction", transactional_id=name, new=new, producer_epoch=epoch)
+
+    def controller(self, broker: int, state: str, epoch: int) -> Story:
+        """Add an election or the end of a controller."""
+        return self.note_of_broker(f"broker-{broker}", "controller", state=state, controller_epoch=epoch)
+
+    def at(self, topic: str, partition: int = 0) -> Story:
+        """Return a story that goes on with the same events, of another partition."""
+        other = Story(TopicPartition(topic, partition))
+        other.events = self.events
+        return other
 
     def evidence(self, **fields: Any) -> Evidence:
         """Return it as evidence."""

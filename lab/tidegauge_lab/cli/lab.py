@@ -22,7 +22,6 @@ from tidegauge_lab.labs.texts import text_of
 from tidegauge_lab.local.cluster import LocalCluster
 
 _USUAL_KAFKA_PORT = 9092
-_USUAL_PORT = 19092
 
 
 @click.group()
@@ -50,7 +49,7 @@ def list_labs(output: str, directory: Path, bootstrap_server: str | None) -> Non
 @offline_verb_options
 @lab_verb
 def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
-    """Show the whole page of a lab: also what one sees, and why."""
+    """Show a lab's page, explanation included."""
     del directory, bootstrap_server
     wanted = lab_named(name)
     text = text_of(wanted)
@@ -76,7 +75,7 @@ def start(
     directory: Path,
     output: str,
 ) -> None:
-    """Start the cluster of a lab, and show its question, what to predict, and what to do."""
+    """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
     text = text_of(wanted)
     cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
@@ -85,7 +84,7 @@ def start(
             {
                 "lab": wanted.name,
                 "bootstrap_servers": ",".join(cluster.bootstrap_servers),
-                "kafka_bootstrap_servers": ",".join(cluster.kafka_bootstrap_servers),
+                "kafka_bootstrap_servers": ",".join(_listening(cluster)),
                 "directory": str(cluster.directory),
             }
         )
@@ -117,11 +116,16 @@ def _without_gaps(lines: list[str]) -> list[str]:
 
 def _where(cluster: LocalCluster) -> list[str]:
     """Return where the cluster is; where other ports were free, what to write in place of the usual ones."""
-    servers = ",".join(cluster.kafka_bootstrap_servers)
+    servers = ",".join(_listening(cluster))
     lines = [f"The cluster is up, in {cluster.directory}; Kafka clients use {servers}"]
-    if not cluster.kafka_bootstrap_servers[0].endswith(f":{_USUAL_KAFKA_PORT}"):
+    if not servers.startswith(f"127.0.0.1:{_USUAL_KAFKA_PORT},"):
         lines.append(f"Port {_USUAL_KAFKA_PORT} was not free: write these addresses where a program has 127.0.0.1:9092")
     return lines
+
+
+def _listening(cluster: LocalCluster) -> list[str]:
+    """Return where brokers listen for Kafka clients, whatever they advertise."""
+    return [f"{one.host}:{one.kafka_port}" for one in cluster.file.brokers]
 
 
 def _next(wanted: Lab, directory: Path) -> list[str]:
@@ -138,14 +142,15 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 @output_option
 @lab_verb
 def check(name: str | None, directory: Path, output: str) -> None:
-    """Let the cluster check what was done: what is true, and what is true instead."""
+    """Let the cluster say what is done, and what is not."""
+    wanted = None if name is None else lab_named(name)
     running = lab_in(directory)
     if running is None:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"there is no lab's cluster in {directory.absolute()}; `tidegauge lab start {name or 'NAME'}` starts one",
         )
-    if name is not None and lab_named(name) is not running:
+    if wanted is not None and wanted is not running:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"the cluster in {directory.absolute()} is that of lab {running.name}; `tidegauge lab stop` ends it",
@@ -180,7 +185,7 @@ def _as_json(running: Lab, findings: list[Finding]) -> dict[str, object]:
 @output_option
 @lab_verb
 def stop(directory: Path, output: str) -> None:
-    """Stop the cluster of a lab, and delete it."""
+    """Stop a lab's cluster, and delete it."""
     ended = end(directory)
     if output == "json":
         print_json({"lab": None if ended is None else ended.name})

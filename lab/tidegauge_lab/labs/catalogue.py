@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab.labs.checks import acknowledgement
+from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, transactions
 from tidegauge_lab.labs.model import Lab, Topic
 
 ORDERS = Topic("orders", ((1, 2, 0),))
@@ -31,6 +31,39 @@ LABS: tuple[Lab, ...] = (
         controller=3,
     ),
     Lab(3, "high-watermark", acknowledgement.one_round_late, (ORDERS,), LONG_PATIENCE),
+    Lab(4, "acks-1", loss.acknowledged_by_the_leader_alone, (ORDERS,), LONG_PATIENCE),
+    Lab(
+        5,
+        "truncation",
+        loss.truncated_or_not,
+        (ORDERS,),
+        {
+            **LONG_PATIENCE,
+            "replica.truncation.rule": "high-watermark",
+            "replica.high.watermark.checkpoint.interval.ms": "3600000",
+        },
+    ),
+    Lab(
+        6,
+        "unclean-election",
+        elections.unclean,
+        (Topic("orders", ((1, 2),), {"unclean.leader.election.enable": "true"}),),
+    ),
+    Lab(7, "slow-follower", acknowledgement.slow_follower, (ORDERS,), {"replica.lag.time.max.ms": "15000"}),
+    Lab(8, "preferred-leader", elections.preferred, (Topic("orders", ((1, 2, 0), (2, 0, 1), (1, 0, 2))),)),
+    Lab(9, "controller", elections.two_controllers, (Topic("orders", ((0, 1, 2),)),), LONG_PATIENCE),
+    Lab(
+        10,
+        "offsets-topic",
+        groups.one_offsets_replica,
+        (Topic("orders", ((2, 0, 1),)), Topic("__consumer_offsets", ((1,),), {"cleanup.policy": "compact"})),
+        {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"},
+    ),
+    Lab(11, "rebalance-storm", groups.storm_and_calm, (ORDERS,)),
+    Lab(12, "crash-before-commit", groups.twice_and_never, (ORDERS, Topic("shipped", ((1, 2, 0),)))),
+    Lab(13, "producer-fencing", transactions.fenced, (ORDERS,)),
+    Lab(14, "last-stable-offset", transactions.held_readers, (ORDERS,)),
+    Lab(15, "advertised-listeners", network.advertised_listeners, (ORDERS,), advertised_port=9),
 )
 
 

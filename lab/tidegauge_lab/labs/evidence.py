@@ -74,6 +74,8 @@ class Evidence:
         controller_epoch: of the newest metadata; -1 where no broker responds.
         groups: by id.
         held: by partition, the followers whose fetches are held.
+        kafka_addresses: ``host:port`` by broker id, as Kafka clients get them.
+        kafka_reachable: brokers at whose address the cluster can be reached.
     """
 
     events: Sequence[Event] = ()
@@ -84,6 +86,8 @@ class Evidence:
     controller_epoch: int = -1
     groups: Mapping[str, Group] = field(default_factory=dict)
     held: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    kafka_addresses: Mapping[int, str] = field(default_factory=dict)
+    kafka_reachable: frozenset[int] = frozenset()
 
     def partition(self, at: TopicPartition) -> Facts:
         """Return a partition's state; one without leader and replicas where no broker knows it."""
@@ -152,6 +156,25 @@ def deaths(evidence: Evidence) -> list[tuple[Placed, int]]:
         for one in evidence.of("fault")
         if one.event.get("action") in actions and one.event.get("broker") is not None
     ]
+
+
+def appended(evidence: Evidence, at: TopicPartition, after: int, before: int) -> Iterator[Placed]:
+    """Return what leaders of a partition appended for producers between two places."""
+    return (one for one in evidence.of("log_end_offset", at, cause="Produce") if after < one.place < before)
+
+
+def committed(evidence: Evidence, at: TopicPartition, end: int) -> Placed | None:
+    """Return the first high watermark of a leader that reached an end offset; None while none has."""
+    leading: int | None = None
+    for place, event in enumerate(evidence.events):
+        if partition_of(event) != at:
+            continue
+        one = Placed(place, event)
+        if event.get("kind") == "election":
+            leading = event.get("leader")
+        elif event.get("kind") == "high_watermark" and one.broker == leading and one.new >= end:
+            return one
+    return None
 
 
 def seconds_between(first: Placed, second: Placed) -> str:

@@ -13,6 +13,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.labs.evidence import Evidence, Group, Member, StoredRecord
+from tidegauge_lab.labs.kafka_addresses import advertised
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.observation import Observation, Observer, controller_of, leader_in, metadata_in, newest_states
@@ -35,6 +36,7 @@ def gather(directory: Path) -> Evidence:
     partitions = dict(_partitions(seen))
     alive = [broker for broker, state in states.items() if state is not ProcessState.DOWN]
     controller = controller_of(seen, alive)
+    clients = asyncio.run(advertised(file, up))
     timeline = Timeline(directory / layout.LOGS)
     try:
         events = list(timeline.written())
@@ -54,6 +56,8 @@ def gather(directory: Path) -> Evidence:
         controller_epoch=-1 if controller.epoch is None else controller.epoch,
         groups=dict(_groups(seen)),
         held=_held(seen),
+        kafka_addresses=clients.addresses,
+        kafka_reachable=clients.reachable,
     )
 
 

@@ -61,6 +61,7 @@ class Lab:
         settings: of all brokers, beside ``SETTINGS``.
         brokers: how many; their ids begin at 0.
         controller: the broker that is the controller at the beginning.
+        advertised_port: broker N sends Kafka clients to 127.0.0.1 and this port plus N; 0: to where it listens.
     """
 
     number: int
@@ -70,6 +71,7 @@ class Lab:
     settings: Mapping[str, str] = field(default_factory=dict)
     brokers: int = 3
     controller: int = 0
+    advertised_port: int = 0
 
     @property
     def all_settings(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,11 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
         kafka_port=ports.kafka,
         zookeeper_port=ports.zookeeper,
     )
+    if lab.advertised_port:
+        brokers = [
+            replace(one, advertised=f"{one.host}:{lab.advertised_port + one.id}") for one in cluster.file.brokers
+        ]
+        cluster.change_brokers(brokers, [])
     try:
         (directory / NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
         cluster.start(ZOOKEEPER, lab.controller)

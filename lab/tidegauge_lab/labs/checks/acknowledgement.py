@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.labs.evidence import Evidence, Placed, deaths, isr_changes, seconds_between
+from tidegauge_lab.labs.evidence import Evidence, Placed, appended, committed, deaths, isr_changes, seconds_between
 from tidegauge_lab.labs.model import Finding, no, yes
 from tidegauge_lab.scenario.facts import numbers
 
@@ -28,7 +28,7 @@ def dead_follower(evidence: Evidence) -> Iterator[Finding]:
     if removal is None:
         yield no(f"Broker {broker} is still in the ISR {_isr(evidence)}", "wait until its ZooKeeper session has ended")
         return
-    written = next(_appended(evidence, event.place, removal.place), None)
+    written = next(appended(evidence, ORDERS, event.place, removal.place), None)
     if written is None:
         yield no(
             f"No record was written in the {seconds_between(event, removal)} in which broker {broker} was dead and "
@@ -38,20 +38,20 @@ def dead_follower(evidence: Evidence) -> Iterator[Finding]:
         return
     last = written.new - 1
     yield yes(f"Offset {last} was written {seconds_between(event, written)} later, while the ISR still had {broker}")
-    committed = _committed(evidence, written.new)
-    if committed is None:
+    passed = committed(evidence, ORDERS, written.new)
+    if passed is None:
         yield no(f"The high watermark has not passed offset {last} yet", "look at `tidegauge explain orders-0`")
         return
     yield yes(
-        f"The high watermark passed it {seconds_between(written, committed)} after it was written, when the ISR had "
+        f"The high watermark passed it {seconds_between(written, passed)} after it was written, when the ISR had "
         f"become {_ids(removal)}"
     )
     back = next((one for one, isr in changes if one.place > removal.place and broker in isr), None)
-    later = next(_appended(evidence, removal.place, back.place if back else len(evidence.events)), None)
+    later = next(appended(evidence, ORDERS, removal.place, back.place if back else len(evidence.events)), None)
     if later is None:
         yield no(f"No record was written without broker {broker} in the ISR", "write one more")
         return
-    quick = _committed(evidence, later.new)
+    quick = committed(evidence, ORDERS, later.new)
     if quick is None:
         yield no(f"Offset {later.new - 1} is not committed", "look at `tidegauge explain orders-0`")
         return
@@ -72,8 +72,8 @@ def too_few_in_sync(evidence: Evidence) -> Iterator[Finding]:
     with_two = next(one for one, size in sizes if size == 2)
     taken = [
         one
-        for one in _appended(evidence, with_two.place, shrunk.place if shrunk else len(evidence.events))
-        if (done := _committed(evidence, one.new)) is not None and (shrunk is None or done.place < shrunk.place)
+        for one in appended(evidence, ORDERS, with_two.place, shrunk.place if shrunk else len(evidence.events))
+        if (done := committed(evidence, ORDERS, one.new)) is not None and (shrunk is None or done.place < shrunk.place)
     ]
     if not taken:
         yield no("No record was written and committed with two replicas in the ISR", "write one with acks=all")
@@ -86,8 +86,8 @@ def too_few_in_sync(evidence: Evidence) -> Iterator[Finding]:
         return
     stuck = [
         one
-        for one in _appended(evidence, with_two.place, shrunk.place)
-        if (done := _committed(evidence, one.new)) is None or done.place > shrunk.place
+        for one in appended(evidence, ORDERS, with_two.place, shrunk.place)
+        if (done := committed(evidence, ORDERS, one.new)) is None or done.place > shrunk.place
     ]
     if not stuck:
         yield no(
@@ -101,7 +101,7 @@ def too_few_in_sync(evidence: Evidence) -> Iterator[Finding]:
         "committed: the producer got an error, and the record is in the log"
     )
     grown = next((one for one, size in sizes if one.place > shrunk.place and size > 1), None)
-    later = next(_appended(evidence, shrunk.place, grown.place if grown else len(evidence.events)), None)
+    later = next(appended(evidence, ORDERS, shrunk.place, grown.place if grown else len(evidence.events)), None)
     if later is not None:
         yield no(
             f"Offset {later.new - 1} was appended with one replica in sync, so it was not written with acks=all",
@@ -146,24 +146,58 @@ def one_round_late(evidence: Evidence) -> Iterator[Finding]:
     yield yes(f"The high watermark is {leader.hw}, so no consumer can read offset {last}")
 
 
+def slow_follower(evidence: Evidence) -> Iterator[Finding]:
+    """Look for a live follower that held a record back until the leader took it out of the ISR, and that came back."""
+    changes = isr_changes(evidence, ORDERS)
+    shrunk = next(evidence.of("isr", ORDERS, state="pending-shrink", cause="IsrExpiration"), None)
+    if shrunk is None:
+        yield no(f"The leader has taken no follower out of the ISR {_isr(evidence)}", _HOLD)
+        return
+    out = frozenset(shrunk.event.get("old", ())) - frozenset(shrunk.event.get("new", ()))
+    slow = min(out)
+    if any(broker == slow for _, broker in deaths(evidence)):
+        yield no(f"Broker {slow} was dead or paused, and not slow", "start this lab again, and only hold its fetches")
+        return
+    yield yes(f"Broker {slow} was alive all the time, and broker {shrunk.broker}, the leader, took it out of the ISR")
+    waited = [
+        (one, done)
+        for one in appended(evidence, ORDERS, 0, shrunk.place)
+        if (done := committed(evidence, ORDERS, one.new)) is not None and done.place > shrunk.place
+    ]
+    if not waited:
+        yield no("No record waited for it", f"start this lab again. {_HOLD.capitalize()}")
+        return
+    written, done = waited[0]
+    yield yes(
+        f"Offset {written.new - 1} was in the leader's log, and the high watermark stood before it for "
+        f"{seconds_between(written, done)}"
+    )
+    after = next(appended(evidence, ORDERS, done.place, len(evidence.events)), None)
+    quick = None if after is None else committed(evidence, ORDERS, after.new)
+    if after is None or quick is None:
+        yield no(f"No record was written and committed without broker {slow}", "write another one")
+        return
+    yield yes(
+        f"Offset {after.new - 1}, written without broker {slow} in the ISR, was committed after "
+        f"{seconds_between(after, quick)}"
+    )
+    if not any(one.place > done.place and slow in isr for one, isr in changes):
+        yield no(
+            f"Broker {slow} is not back in the ISR {_isr(evidence)}",
+            "release its fetches, and wait until it is in sync",
+        )
+        return
+    yield yes(f"Broker {slow} is back in the ISR by itself: it fetched up to the leader's log end offset")
+
+
+_HOLD = "hold the fetches of broker 2 of orders-0, and write a record with acks=all"
+
+
 def _was_follower(evidence: Evidence, broker: int, died: Placed, changes: list[tuple[Placed, frozenset[int]]]) -> bool:
     """Return whether a broker was in the ISR, and not the leader, when it died."""
     isr = next((isr for one, isr in reversed(changes) if one.place < died.place), frozenset[int]())
     leaders = [one.event.get("leader") for one in evidence.of("election", ORDERS) if one.place < died.place]
     return broker in isr and bool(leaders) and leaders[-1] != broker
-
-
-def _appended(evidence: Evidence, after: int, before: int) -> Iterator[Placed]:
-    """Return what leaders appended between two places."""
-    return (one for one in evidence.of("log_end_offset", ORDERS, cause="Produce") if after < one.place < before)
-
-
-def _committed(evidence: Evidence, end: int) -> Placed | None:
-    """Return the first high watermark of a leader that reached an end offset."""
-    leaders = {one.event.get("leader") for one in evidence.of("election", ORDERS)}
-    return next(
-        (one for one in evidence.of("high_watermark", ORDERS) if one.broker in leaders and one.new >= end), None
-    )
 
 
 def _leo(evidence: Evidence, broker: int) -> int:
