@@ -7,6 +7,8 @@
   everything ended and all brokers up after each test.
 - ``make_cluster``: makes clusters of a test's own, on that ZooKeeper unless ``zookeeper=None`` is given, and takes them
   down afterwards.
+- ``make_mixed``: likewise, with Apache Kafka's brokers on some of the ids; ``mixed``: three brokers, of which one is
+  Apache Kafka's, or two.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.labs import resume_all
@@ -33,7 +35,11 @@ from tidegauge_lab.local.processes import ProcessState, living_children
 from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.switches import Switches
 
+if TYPE_CHECKING:
+    from tests.integration.mixed_cluster import MixedCluster
+
 MakeCluster = Callable[..., LocalCluster]
+MakeMixed = Callable[..., "MixedCluster"]
 
 LIMIT_SECONDS = 150
 """For a cluster to be ready, on a machine that does much else."""
@@ -216,3 +222,30 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
     for cluster in made:
         if (cluster.directory / "cluster.json").exists():
             cluster.down()
+
+
+@pytest.fixture
+def make_mixed(make_cluster: MakeCluster, tmp_path: Path) -> Iterator[MakeMixed]:
+    pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
+    from tests.integration.apache_kafka import Unavailable  # noqa: PLC0415 - after the check that it is there
+    from tests.integration.mixed_cluster import MixedCluster  # noqa: PLC0415 - the same
+
+    made: list[MixedCluster] = []
+
+    def make(kafkas: Iterable[int], size: int = 3) -> MixedCluster:
+        try:
+            mixed = MixedCluster(make_cluster, free_base_port(), tmp_path / f"kafka-{len(made)}", kafkas, size)
+        except Unavailable as problem:
+            pytest.skip(f"Apache Kafka can't be had here: {problem}")
+        made.append(mixed)
+        mixed.start(*mixed.ids)
+        return mixed
+
+    yield make
+    for mixed in made:
+        mixed.end()
+
+
+@pytest.fixture(params=[(2,), (1, 2)], ids=["one-kafka", "two-kafka"])
+def mixed(request: pytest.FixtureRequest, make_mixed: MakeMixed) -> MixedCluster:
+    return make_mixed(request.param)

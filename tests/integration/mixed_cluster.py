@@ -35,6 +35,9 @@ SETTINGS = {
     "replica.lag.time.max.ms": "10000",
 }
 
+ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+"""Three partitions, one led by each of three brokers."""
+
 EXPECTED = (
     "Listeners are not identical",  # Tidegauge's brokers register a gRPC listener too
     "No meta.properties file under dir",  # its directory is new
@@ -47,6 +50,11 @@ EXPECTED = (
     "fails to send request (type",
     "Received UNKNOWN_TOPIC_ID from the leader",  # a leader that has its role before its metadata
     "since the new leader -1 is unavailable",  # a controller's successor writes that first where a leader has died
+    # A controller that was replaced at once, as ``make_controller`` does until the right one is elected:
+    "from an old controller",  # its requests are fenced
+    "since its controller epoch",  # likewise
+    "ControllerMovedException",  # likewise
+    "java.lang.InterruptedException",  # its threads that send are interrupted
     "Non-monotonic update of high watermark",  # that of a new leader is one fetch behind the former one's
     "OutOfOrderSequenceException",  # a producer with several requests in flight retries them at a new leader
 )

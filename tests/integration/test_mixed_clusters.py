@@ -5,37 +5,19 @@ One broker of Apache Kafka and two of Tidegauge, and two and one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.conftest import MakeCluster
 from tests.waiting import until
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 import confluent_kafka
 from confluent_kafka import TopicPartition as Position
-from tests.integration.apache_kafka import Unavailable
-from tests.integration.mixed_cluster import MixedCluster
+from tests.integration.mixed_cluster import ROUND, MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, read_all, retried
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
-ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-"""Three partitions, one led by each broker."""
-
-
-@pytest.fixture(params=[(2,), (1, 2)], ids=["one-kafka", "two-kafka"])
-def mixed(
-    request: pytest.FixtureRequest, make_cluster: MakeCluster, next_base_port: Callable[[], int], tmp_path: Path
-) -> Iterator[MixedCluster]:
-    try:
-        made = MixedCluster(make_cluster, next_base_port(), tmp_path / "kafka", request.param)
-    except Unavailable as problem:
-        pytest.skip(f"Apache Kafka can't be had here: {problem}")
-    made.start(*made.ids)
-    yield made
-    made.end()
 
 
 def written(writer: Writer, topic: str, rounds: int) -> None:

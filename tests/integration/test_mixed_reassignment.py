@@ -10,19 +10,18 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.conftest import MakeCluster
+from tests.integration.conftest import MakeMixed
 from tests.waiting import until
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 import confluent_kafka
 from confluent_kafka import TopicPartition as Position
-from tests.integration.apache_kafka import Unavailable
 from tests.integration.mixed_cluster import MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, read_all
 
@@ -39,14 +38,8 @@ THROTTLED_SECONDS = 8.0
 
 
 @pytest.fixture
-def mixed(make_cluster: MakeCluster, next_base_port: Callable[[], int], tmp_path: Path) -> Iterator[MixedCluster]:
-    try:
-        made = MixedCluster(make_cluster, next_base_port(), tmp_path / "kafka", KAFKAS, size=4)
-    except Unavailable as problem:
-        pytest.skip(f"Apache Kafka can't be had here: {problem}")
-    made.start(*made.ids)
-    yield made
-    made.end()
+def mixed(make_mixed: MakeMixed) -> MixedCluster:
+    return make_mixed(KAFKAS, size=4)
 
 
 @contextmanager

@@ -7,44 +7,27 @@ committed, or aborted by its timeout, by the next one, and a reader of committed
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.conftest import MakeCluster
 from tests.waiting import until
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Position
-from tests.integration.apache_kafka import Unavailable
-from tests.integration.mixed_cluster import MixedCluster
+from tests.integration.mixed_cluster import ROUND, MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, read_all, retried
 
 from tidegauge.groups import partition_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]
-ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 TOPIC, STATE = "data", "__transaction_state"
 STATE_PARTITIONS = 9
 TIMEOUT_MS = 15_000
 """Of transactions that their producer leaves; longer than a kill and its election take."""
-
-
-@pytest.fixture(params=[(2,), (1, 2)], ids=["one-kafka", "two-kafka"])
-def mixed(
-    request: pytest.FixtureRequest, make_cluster: MakeCluster, next_base_port: Callable[[], int], tmp_path: Path
-) -> Iterator[MixedCluster]:
-    try:
-        made = MixedCluster(make_cluster, next_base_port(), tmp_path / "kafka", request.param)
-    except Unavailable as problem:
-        pytest.skip(f"Apache Kafka can't be had here: {problem}")
-    made.start(*made.ids)
-    yield made
-    made.end()
 
 
 class Scene:

@@ -7,32 +7,23 @@ work meanwhile: nothing is lost, nothing stands twice, and a copy that is read c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.conftest import MakeCluster
+from tests.integration.conftest import MakeMixed
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
-from tests.integration.apache_kafka import Unavailable
-from tests.integration.mixed_cluster import MixedCluster
+from tests.integration.mixed_cluster import ROUND, MixedCluster
 from tests.integration.swap_programs import COPIED, COPIED_BY_KAFKAS, SOURCE, Programs
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(2400)]
-ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 TOPICS = (SOURCE, COPIED, COPIED_BY_KAFKAS, "__consumer_offsets", "__transaction_state")
 
 
 @pytest.fixture
-def mixed(make_cluster: MakeCluster, next_base_port: Callable[[], int], tmp_path: Path) -> Iterator[MixedCluster]:
-    try:
-        made = MixedCluster(make_cluster, next_base_port(), tmp_path / "kafka", kafkas=(0, 1, 2))
-    except Unavailable as problem:
-        pytest.skip(f"Apache Kafka can't be had here: {problem}")
-    made.start(*made.ids)
-    yield made
-    made.end()
+def mixed(make_mixed: MakeMixed) -> MixedCluster:
+    return make_mixed((0, 1, 2))
 
 
 def test_brokers_are_swapped_one_at_a_time_and_back_under_load(mixed: MixedCluster, tmp_path: Path) -> None:
