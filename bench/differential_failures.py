@@ -3,9 +3,9 @@
 Each scenario of today's rule whose steps are made of what happens to processes and networks is played twice from the
 same file: on three processes of Apache Kafka and on three of Tidegauge, each with a ZooKeeper of its own
 (``differential_failures_sides``). At each ``expect`` both are looked at by the same means
-(``differential_failures_player``): leader, leader epoch, ISR; of each replica role, leader epoch, LEO, HW, LSO, epoch
-cache and every record; what a consumer reads; the response to each produce and election. All of it must be the same
-on both, and what the file expects must be so on both: the file is a third witness.
+(``differential_failures_look``): leader, leader epoch, ISR; of each replica role, leader epoch, LEO, HW, LSO, epoch
+cache and every record; groups and transactions; what a consumer reads; the response to each produce and election. All
+of it must be the same on both, and what the file expects must be so on both: the file is a third witness.
 
 Which scenarios are played, and what may differ, stands in ``differential_failures_rules``; what is not played is
 printed with the reason. Exit 0: no difference; 1: a difference, or a scenario that did not come to its end.
@@ -23,12 +23,14 @@ from contextlib import closing
 from pathlib import Path
 
 import differential_failures_rules as rules
-from differential_failures_player import Eyes, Player
+from differential_failures_look import Eyes
+from differential_failures_player import Player
 from differential_failures_sides import KafkaSide, TidegaugeSide
 from tests.integration.apache_kafka import Unavailable
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_lab.scenario import Scenario, load, shipped_names
+from tidegauge_lab.scenario.outcome import StepFailed
 
 
 def _note(text: str) -> None:
@@ -44,8 +46,8 @@ def _played(scenario: Scenario, side: KafkaSide | TidegaugeSide) -> Player:
             with closing(player):
                 try:
                     player.play()
-                except (AssertionError, OSError, TidegaugeError) as problem:
-                    player.unlike_the_file.append(f"did not come to its end: {problem}")
+                except (AssertionError, OSError, StepFailed, TidegaugeError) as problem:
+                    player.unlike_the_file.append(f"{player.moment}: it did not come to its end: {problem}")
             return player
 
 
@@ -71,13 +73,14 @@ def main(arguments: Sequence[str]) -> int:
     """Play, compare, print; return the exit code."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios; none: all that can be played")
-    names = parser.parse_args(arguments).names or shipped_names()
-    played, not_played = rules.sorted_out([load(name) for name in names])
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs of both sides in this directory")
+    options = parser.parse_args(arguments)
+    played, not_played = rules.sorted_out([load(name) for name in options.names or shipped_names()])
     total = rules.Verdict()
     with tempfile.TemporaryDirectory(prefix="differential-failures-") as directory:
         for scenario in played:
             try:
-                verdict = compared(scenario, Path(directory))
+                verdict = compared(scenario, options.keep or Path(directory))
             except Unavailable as reason:
                 print(f"Apache Kafka can't be had here ({reason}): failures are not compared")
                 return 0

@@ -1,195 +1,55 @@
-"""Plays a scenario on either cluster, and looks at it by the same means: Kafka's protocol, ZooKeeper, and the files.
+"""Plays a scenario on either cluster, by the same means on both.
 
 Rules:
-    1. Leader, leader epoch and ISR are those of the partition's znode. Of each replica that responds: its LEO by
-       ListOffsets with replica id -2, to which any replica responds; its leader epoch by which one it takes in such a
-       request; HW and LSO by a consumer's Fetch of version 12, to which a follower responds too (KIP-392); whether it
-       leads by ListOffsets. Epoch caches and logs are read from the files.
-    2. A produce is one batch in one request to one broker; where the leader has moved, it is sent again, unless the
+    1. A produce is one batch in one request to one broker; where the leader has moved, it is sent again, unless the
        step names the broker.
-    3. A step returns when its effect is true. At an ``expect`` the cluster is first given time to become what the file
+    2. A step returns when its effect is true. At an ``expect`` the cluster is first given time to become what the file
        expects, then to come to rest; what is seen then is kept. What differs from the file is kept too, and does not
        end the run.
+    3. Clients of groups and transactions are those of the scenario's own player, real ones in processes of their own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import singledispatchmethod
-from typing import Any
+from typing import Any, cast
 
+from differential_failures_clients import KafkaHands, Unrecorded, values_of
+from differential_failures_look import ANY_REPLICA, Eyes
 from differential_failures_rules import LEFT_OUT, Fields, fields_of
 from differential_failures_sides import LIMIT_SECONDS, Side
 from kazoo.exceptions import NoNodeError
 from tests.waiting import until
 from tests.wire_responses.batches import batch
-from tests.wire_responses.probe import Peer, message
-from tests.wire_responses.records import fetch, produce, produced
-from tests.zookeeper_view import ZooKeeperView
+from tests.wire_responses.probe import message
+from tests.wire_responses.records import produce, produced
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.log.checkpoints import LEADER_EPOCH_CHECKPOINT, EpochCheckpoint
-from tidegauge_client.records import decode_batches
-from tidegauge_lab.local import layout
 from tidegauge_lab.scenario import Scenario, checks, steps
-from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, numbers
-from tidegauge_lab.scenario.files_on_disk import checkpointed_hw, logged_records
+from tidegauge_lab.scenario.consumers import Consumers
+from tidegauge_lab.scenario.facts import Facts
+from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
+from tidegauge_lab.scenario.group_player import GroupPlayer
+from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
-from tidegauge_lab.scenario.outcome import described
+from tidegauge_lab.scenario.outcome import StepFailed, described
+from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.transaction_player import TransactionPlayer
+from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS, ExpectTransaction, WaitTransaction
 
 SETTLE_SECONDS = 20.0
 """How long an expectation may take to become true."""
 REST_LOOKS, REST_SECONDS = 3, 0.4
 """A cluster is at rest when this number of looks in a row, at this distance, were the same."""
 PRODUCE_MS = 60_000
-ANY_REPLICA = -2
-LATEST = -1
-LIST_OFFSETS_VERSION, FETCH_VERSION, PRODUCE_VERSION = 7, 12, 7
-METADATA_VERSION, CREATE_TOPICS_VERSION, ELECT_LEADERS_VERSION = 9, 5, 2
+PRODUCE_VERSION, CREATE_TOPICS_VERSION, ELECT_LEADERS_VERSION = 7, 5, 2
 MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name})
-
-
-class Eyes:
-    """Looks at one cluster.
-
-    Args:
-        side: the cluster.
-        view: its ZooKeeper.
-    """
-
-    def __init__(self, side: Side, view: ZooKeeperView) -> None:
-        self._side, self._view = side, view
-        self._addresses = {broker.id: (broker.host, broker.kafka_port) for broker in side.cluster.file.brokers}
-
-    @property
-    def responding(self) -> list[int]:
-        """The brokers whose processes run."""
-        return [broker_id for broker_id in self._addresses if self._side.responds(broker_id)]
-
-    def ask(self, broker_id: int, version: int, request: Any, seconds: float = 30.0) -> Any:
-        """Send a broker one request on a connection of its own.
-
-        Raises:
-            OSError: it is not there, or closed the connection.
-        """
-        with closing(Peer(*self._addresses[broker_id])) as peer:
-            response = peer.ask(version, request, seconds)
-        if isinstance(response, str):
-            raise ConnectionError(f"broker {broker_id}: {response}")
-        return response
-
-    # ZooKeeper
-
-    def partition_epoch(self, at: TopicPartition) -> int:
-        """Return the version of a partition's znode: how often its state was written."""
-        return int(self._view.state(at.topic, at.partition)["partition_epoch"])
-
-    def state(self, at: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
-        """Return a partition's leader, leader epoch and ISR; without a state NO_LEADER and -1."""
-        if not self._view.exists(f"/brokers/topics/{at.topic}/partitions/{at.partition}/state"):
-            return NO_LEADER, -1, ()
-        found = self._view.state(at.topic, at.partition)
-        return found["leader"], found["leader_epoch"], tuple(found["isr"])
-
-    def controller(self) -> tuple[int | None, int]:
-        """Return the controller, None without one, and the controller epoch."""
-        return self._view.controller()
-
-    def registered(self) -> list[int]:
-        """Return the brokers that are registered."""
-        return sorted(int(one) for one in self._view.children("/brokers/ids"))
-
-    # Brokers
-
-    def metadata(self, broker_id: int, topics: Iterable[str] = ()) -> Any:
-        """Return a broker's metadata."""
-        named = [{"name": name} for name in topics]
-        return self.ask(broker_id, METADATA_VERSION, message("Metadata", topics=named))
-
-    def in_metadata(self, broker_id: int, at: TopicPartition) -> str:
-        """Return what a broker's metadata says of a partition, as text."""
-        try:
-            [topic] = self.metadata(broker_id, [at.topic]).topics
-        except OSError:
-            return "does not respond"
-        found = next((one for one in topic.partitions if one.partition_index == at.partition), None)
-        if found is None:
-            return ErrorCode(topic.error_code).name
-        return (
-            f"{ErrorCode(found.error_code).name}, leader {found.leader_id}, epoch {found.leader_epoch}, "
-            f"replicas {numbers(found.replica_nodes)}, ISR {numbers(found.isr_nodes)}, "
-            f"offline {numbers(found.offline_replicas)}"
-        )
-
-    def offset(
-        self, broker_id: int, at: TopicPartition, *, epoch: int = -1, replica: int = ANY_REPLICA
-    ) -> tuple[ErrorCode, int]:
-        """Return the latest offset of a replica, or the error."""
-        wanted = {"partition_index": at.partition, "current_leader_epoch": epoch, "timestamp": LATEST}
-        request = message(
-            "ListOffsets", replica_id=replica, topics=[{"name": at.topic, "partitions": [wanted]}], isolation_level=0
-        )
-        [[found]] = [topic.partitions for topic in self.ask(broker_id, LIST_OFFSETS_VERSION, request).topics]
-        return ErrorCode(found.error_code), found.offset
-
-    def fetched(self, broker_id: int, at: TopicPartition) -> Any:
-        """Return what a consumer gets from the beginning of a replica."""
-        request = fetch([at.partition], topic=at.topic, replica_id=-1)
-        [[found]] = [topic.partitions for topic in self.ask(broker_id, FETCH_VERSION, request).responses]
-        return found
-
-    def readable(self, broker_id: int, at: TopicPartition) -> list[str]:
-        """Return the values that a consumer gets from a replica, one after the other."""
-        records = self.fetched(broker_id, at).records
-        return [(one.value or b"").decode() for one in decode_batches(bytes(records or b""))]
-
-    def _leader_epoch(self, broker_id: int, at: TopicPartition, newest: int) -> int:
-        """Return the leader epoch in which a replica is: the one that it takes in a request; -1 for none."""
-        for epoch in range(newest + 1, -1, -1):
-            error, _ = self.offset(broker_id, at, epoch=epoch)
-            if error not in {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}:
-                return epoch
-        return -1
-
-    def _replica(self, broker_id: int, at: TopicPartition, epoch: int) -> Replica | None:
-        try:
-            error, leo = self.offset(broker_id, at)
-            if error is not ErrorCode.NONE:
-                return None
-            marks = self.fetched(broker_id, at)
-            error, _ = self.offset(broker_id, at, replica=-1)
-            leads = error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
-            known = self._leader_epoch(broker_id, at, epoch)
-        except OSError:
-            return None
-        path = layout.broker_data(self._side.cluster.directory, broker_id) / str(at) / LEADER_EPOCH_CHECKPOINT
-        return Replica(
-            role=LEADER if leads else "follower",
-            leader_epoch=known,
-            leo=leo,
-            hw=marks.high_watermark,
-            epochs=tuple((one.epoch, one.start_offset) for one in EpochCheckpoint(path).read()),
-            last_stable_offset=marks.last_stable_offset,
-        )
-
-    def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
-        """Return what is true of a partition now."""
-        leader, epoch, isr = self.state(at)
-        living = [broker_id for broker_id in assigned if broker_id in self.responding]
-        replicas = {broker_id: self._replica(broker_id, at, epoch) for broker_id in living}
-        return Facts(
-            leader=leader,
-            epoch=epoch,
-            isr=isr,
-            replicas={broker_id: replica for broker_id, replica in replicas.items() if replica is not None},
-            logs={broker_id: logged_records(self._side.cluster.directory, broker_id, at) for broker_id in assigned},
-            assigned=tuple(assigned),
-        )
 
 
 class Player:
@@ -209,7 +69,23 @@ class Player:
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._responses: dict[str, Future[str]] = {}
         self._pool = ThreadPoolExecutor(8, "produce")
-        self._moment = ""
+        self.moment = ""
+        self._hands = KafkaHands(eyes, side.cluster)
+        servers = ",".join(side.cluster.kafka_bootstrap_servers)
+        directory = side.cluster.directory.with_name(f"{side.cluster.directory.name}-clients")
+        directory.mkdir()
+        consumers = Consumers(lambda: servers, directory)
+        of_all: Any = self._hands  # the part of the scenario player's hands that these two use
+        self._groups = GroupPlayer(consumers, of_all, self._wait_until_none, scenario.first_partition.topic)
+        self._transactions = TransactionPlayer(
+            Producers(lambda _: servers, directory),
+            consumers,
+            cast("Any", Unrecorded()),
+            of_all,
+            self._wait_until_none,
+            self._hands.readable,
+            scenario.partition_of,
+        )
 
     def play(self) -> None:
         """Create the topics and play all steps.
@@ -224,19 +100,29 @@ class Player:
             if step.verb in LEFT_OUT:
                 continue
             shown = step.verb if isinstance(step, steps.Expect) else described(step)
-            self._moment = f"{self._scenario.name}, line {step.line}, {shown}"
-            self._say(self._moment)
+            self.moment = f"{self._scenario.name}, line {step.line}, {shown}"
+            self._say(self.moment)
             self._do(step)
 
     def close(self) -> None:
-        """Wait for no produce any more."""
+        """End all clients, and wait for no produce any more."""
+        self._groups.close()
+        self._transactions.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _keep(self, fields: Fields) -> None:
-        self.moments[self._moment] = self.moments.get(self._moment, {}) | fields
+        self.moments[self.moment] = self.moments.get(self.moment, {}) | fields
 
     def _wait(self, holds: Callable[[], Any]) -> Any:
-        return until(lambda: _unless_silent(holds), LIMIT_SECONDS, f"{self._side.name}: {self._moment}")
+        return until(lambda: _unless_silent(holds), LIMIT_SECONDS, f"{self._side.name}: {self.moment}")
+
+    def _wait_until_none(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
+        """Wait until there are no problems; StepFailed with the last ones where there are some for too long."""
+        end = time.monotonic() + (limit_seconds or LIMIT_SECONDS)
+        while found := problems():
+            if time.monotonic() > end:
+                raise StepFailed("; ".join(found))
+            time.sleep(REST_SECONDS)
 
     def _at(self, step: steps.PartitionStep) -> TopicPartition:
         return self._scenario.partition_of(step)
@@ -272,7 +158,7 @@ class Player:
         return found[0]
 
     def _create(self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str]) -> None:
-        self._moment = f"{self._scenario.name}, topic {name}"
+        self.moment = f"{self._scenario.name}, topic {name}"
         wanted = {
             "name": name,
             "num_partitions": -1,
@@ -396,7 +282,7 @@ class Player:
         code = ErrorCode(found.error_code)
         self._keep({"election": code.name, "election's message": found.error_message or ""})
         if code is not step.error:
-            self.unlike_the_file.append(f"{self._moment}: the election ended with {code.name}, not {step.error.name}")
+            self.unlike_the_file.append(f"{self.moment}: the election ended with {code.name}, not {step.error.name}")
 
     @_do.register
     def _sync(self, step: steps.Sync) -> None:
@@ -427,6 +313,11 @@ class Player:
     def _wait_hw(self, step: steps.WaitHw) -> None:
         at = self._at(step)
         self._wait(lambda: all(self._eyes.fetched(one, at).high_watermark == hw for one, hw in step.hw.items()))
+
+    @_do.register
+    def _wait_lso(self, step: steps.WaitLso) -> None:
+        at = self._at(step)
+        self._wait(lambda: all(self._eyes.fetched(one, at).last_stable_offset == lso for one, lso in step.lso.items()))
 
     @_do.register
     def _wait_leo(self, step: steps.WaitLeo) -> None:
@@ -460,15 +351,27 @@ class Player:
         end = time.monotonic() + SETTLE_SECONDS
         while (problems := self._problems(step, at)) and time.monotonic() < end:
             time.sleep(REST_SECONDS)
-        self.unlike_the_file += [f"{self._moment}: {problem}" for problem in problems]
-        self._keep(self._at_rest(at))
+        self.unlike_the_file += [f"{self.moment}: {problem}" for problem in problems]
+        self._keep(self._at_rest(lambda: self._fields(at)))
+
+    @_do.register
+    def _group_step(self, step: GroupStep) -> None:
+        self._groups.do(step)
+        if isinstance(step, ExpectGroup):
+            self._keep(self._at_rest(lambda: self._hands.fields_of_group(step.group)))
+
+    @_do.register
+    def _transaction_step(self, step: OF_TRANSACTIONS) -> None:
+        self._transactions.do(step)
+        if isinstance(step, ExpectTransaction | WaitTransaction):
+            self._keep(self._at_rest(lambda: self._hands.fields_of_transaction(step.transactional_id)))
 
     def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
         facts = self._look(at)
         return checks.differences(step, facts, self._states(), lambda: self._readable(facts, at) or [])
 
     def _readable(self, facts: Facts, at: TopicPartition) -> list[str] | None:
-        return self._eyes.readable(facts.leader, at) if facts.leader in facts.replicas else None
+        return values_of(self._eyes.fetched(facts.leader, at)) if facts.leader in facts.replicas else None
 
     def _around(self, at: TopicPartition) -> Fields:
         """Return what the cluster says of a partition beside its state and replicas."""
@@ -478,12 +381,17 @@ class Player:
             "controller epoch": str(self._eyes.controller()[1]),
         } | named
 
-    def _at_rest(self, at: TopicPartition) -> Fields:
+    def _fields(self, at: TopicPartition) -> Fields:
+        """Return all that is compared of a partition now."""
+        facts = self._look(at)
+        return fields_of(facts, self._states(), self._readable(facts, at)) | self._around(at)
+
+    def _at_rest(self, look: Callable[[], Fields]) -> Fields:
+        """Return what is seen once it stays the same."""
         seen: list[Fields] = []
 
         def is_at_rest() -> bool:
-            facts = self._look(at)
-            now = fields_of(facts, self._states(), self._readable(facts, at)) | self._around(at)
+            now = look()
             if seen and seen[-1] != now:
                 seen.clear()
             seen.append(now)

@@ -1,8 +1,8 @@
 """Which shipped scenarios Apache Kafka can play, and what must be the same when it and Tidegauge have played one. Pure.
 
 A scenario can be played where its steps are made of what happens to processes and networks: kill, stop, SIGSTOP,
-SIGCONT, start, no way to ZooKeeper, power loss; elections and produces are Kafka's own requests. ``why_not`` says for
-each of the others what it needs beside that.
+SIGCONT, start, no way to ZooKeeper, power loss; elections and produces are Kafka's own requests, and clients of groups
+and transactions are real Kafka clients. ``why_not`` says for each of the others what it needs beside that.
 
 Each ``expect`` of a scenario is a moment at which both clusters are looked at once they have come to rest. Compared is
 the whole partition, not only what the scenario expects there: ``fields_of``. ``EXPLAINED`` are differences that stay,
@@ -20,6 +20,7 @@ from tidegauge_lab.scenario import Scenario, steps
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 TODAY = "kip-320"
 PLAYED = frozenset(
@@ -43,8 +44,35 @@ PLAYED = frozenset(
         "wait_leo",
         "wait_epoch",
         "wait_checkpoint",
+        "wait_lso",
         "wait_controller",
         "expect",
+        "start_consumer",
+        "consume",
+        "busy",
+        "poll",
+        "commit",
+        "wait_commit",
+        "close_consumer",
+        "kill_consumer",
+        "wait_group",
+        "expect_group",
+        "start_producer",
+        "begin_transaction",
+        "send",
+        "send_offsets",
+        "commit_transaction",
+        "abort_transaction",
+        "wait_producer",
+        "kill_producer",
+        "pause_client",
+        "resume_client",
+        "wait_transaction",
+        "expect_transaction",
+        "expect_read",
+        "expect_producers",
+        "expect_hanging",
+        "abort_hanging",
     }
 )
 """Verbs that both clusters can play."""
@@ -71,7 +99,9 @@ def why_not(scenario: Scenario) -> str:
     if inside := sorted(verbs & INSIDE_A_BROKER):
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
     if strange := sorted(verbs - PLAYED - LEFT_OUT.keys()):
-        return f"it is about clients ({', '.join(strange)}), whose requests the other parts of the differential compare"
+        return f"{', '.join(strange)} can't be played on Apache Kafka"
+    if any(isinstance(step, StartProducer) and step.library == "tidegauge" for step in scenario.steps):
+        return "its producers are Tidegauge's own, which speak no Kafka protocol"
     if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, steps.FaultStep)):
         return "a process of Apache Kafka can be partitioned from ZooKeeper alone"
     return ""

@@ -33,6 +33,12 @@ LONGER: Mapping[str, Mapping[str, str]] = {"restart-within-session": {"zookeeper
 """Settings of both sides, so that what must happen within a session does: a process of Apache Kafka takes seconds to
 start."""
 
+INTERNAL = {
+    "__consumer_offsets": "offsets.topic.num.partitions",
+    "__transaction_state": "transaction.state.log.num.partitions",
+}
+"""How many partitions Apache Kafka's brokers take an internal topic to have, if it is created after they start."""
+
 
 class Side(Protocol):
     """A cluster that plays."""
@@ -123,7 +129,8 @@ class _Cluster:
 
     def __init__(self, scenario: Scenario, directory: Path, settings: Mapping[str, str]) -> None:
         self._scenario = scenario
-        own = {**scenario.all_settings, **LONGER.get(scenario.name, {}), **settings}
+        partitions = {INTERNAL[one.name]: str(len(one.assignment)) for one in scenario.topics if one.name in INTERNAL}
+        own = {**scenario.all_settings, **partitions, **LONGER.get(scenario.name, {}), **settings}
         self.cluster = LocalCluster.create(directory, scenario.brokers, settings=own)
 
     def __enter__(self) -> Self:

@@ -204,6 +204,11 @@ def message(name: str, /, **fields: Any) -> Any:
     return _struct(message_class(KEYS[name], response=False), fields)
 
 
+def response(name: str, /, **fields: Any) -> Any:
+    """Return a response of this API, likewise."""
+    return _struct(message_class(KEYS[name], response=True), fields)
+
+
 def _struct(kind: type, values: Mapping[str, Any]) -> Any:
     wires = {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}
     return kind(**{name: _value(wires[name].item, value) for name, value in values.items()})

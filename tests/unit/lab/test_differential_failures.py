@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.wire_responses.batches import TRANSACTIONAL, batch
+from tests.wire_responses.probe import response
 
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import Scenario, load, shipped_names
 from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.loader import parse
@@ -16,13 +20,21 @@ from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
 BENCH = Path(__file__).parents[3] / "bench"
 PLAYED = {
+    "commit-failed",
+    "crash-before-commit",
     "divergence-cured",
     "fenced-controller",
+    "hanging-found",
+    "hanging-transaction",
     "last-replica-standing",
     "min-insync-replicas",
+    "one-offsets-replica",
+    "rebalance-storm",
     "restart-within-session",
+    "static-members",
     "unclean-election",
     "zombie-leader",
+    "zombie-producer",
 }
 
 
@@ -59,11 +71,17 @@ def test_a_historical_rule_is_not_played(rules: Any) -> None:
     assert rules.why_not(scenario("kill: 1", settings="{replica.truncation.rule: kip-320}")) == ""
 
 
-def test_what_happens_inside_of_a_broker_or_a_client_is_not_played(rules: Any) -> None:
+def test_what_happens_inside_of_a_broker_is_not_played_and_what_clients_do_is(rules: Any) -> None:
     inside = rules.why_not(scenario("hold_fetch: 2", "step_fetch: 2"))
     assert inside == "no switch inside of a broker of Apache Kafka does what hold_fetch, step_fetch do"
-    clients = rules.why_not(scenario("start_consumer: {consumer: a, group: g}", "kill_consumer: a"))
-    assert clients.startswith("it is about clients (kill_consumer, start_consumer)")
+    assert rules.why_not(scenario("start_consumer: {consumer: a, group: g}", "kill_consumer: a")) == ""
+    assert rules.why_not(scenario("mark: here")) == "mark can't be played on Apache Kafka"
+
+
+def test_only_producers_that_speak_kafkas_protocol_are_played(rules: Any) -> None:
+    assert rules.why_not(scenario("start_producer: {producer: a, transactional_id: t}")) == ""
+    own = rules.why_not(scenario("start_producer: {producer: a, transactional_id: t, library: tidegauge}"))
+    assert own == "its producers are Tidegauge's own, which speak no Kafka protocol"
 
 
 def test_brokers_are_partitioned_from_zookeeper_alone(rules: Any) -> None:
@@ -150,3 +168,95 @@ def test_verdicts_of_several_scenarios_add_up(rules: Any) -> None:
     total.add(rules.Verdict(2, ["b"], {"because": 2, "since": 1}))
     assert (total.compared, total.differences) == (5, ["a", "b"])
     assert total.explained == {"because": 3, "since": 1}
+
+
+AT = TopicPartition("story", 0)
+RUNNING, DONE = 7, 8
+"""Producer ids: of a transaction that its coordinator has, and of one that it has finished with."""
+
+
+class Eyes:
+    """Brokers 0 and 1 of a cluster, in which broker 1 leads and coordinates."""
+
+    responding = (0, 1)
+
+    def __init__(self, responses: dict[str, Any]) -> None:
+        self.asked: list[Any] = []
+        self._responses = responses
+
+    def state(self, _: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
+        return 1, 0, (1,)
+
+    def ask(self, broker_id: int, _: int, request: Any) -> Any:
+        name = type(request).__name__.removesuffix("Request")
+        self.asked.append((broker_id, name, request))
+        found = self._responses[name]
+        return found(request) if callable(found) else found
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that looks at groups and transactions."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    pytest.importorskip("kazoo")
+    return importlib.import_module("differential_failures_clients")
+
+
+def transactions(clients: Any) -> tuple[Any, Eyes]:
+    """Return hands on a cluster with two open transactions in a partition; its coordinator has the one of RUNNING."""
+
+    def described(request: Any) -> Any:
+        [name] = request.transactional_ids
+        state = {"transactional_id": name, "transaction_state": "Ongoing", "producer_id": int(name)}
+        topics = [{"topic": "story", "partitions": [0]}] if int(name) == RUNNING else []
+        return response("DescribeTransactions", transaction_states=[state | {"topics": topics}])
+
+    producers = [
+        {"producer_id": RUNNING, "producer_epoch": 3, "coordinator_epoch": 5, "current_txn_start_offset": 10},
+        {"producer_id": DONE, "producer_epoch": 4, "coordinator_epoch": -1, "current_txn_start_offset": 20},
+        {"producer_id": 9, "producer_epoch": 0, "coordinator_epoch": -1, "current_txn_start_offset": -1},
+    ]
+    partitions = [{"partition_index": 0, "active_producers": producers}]
+    listed = [{"transactional_id": str(one), "producer_id": one} for one in (RUNNING, DONE)]
+    written = [{"name": "story", "partitions": [{"partition_index": 0}]}]
+    eyes = Eyes(
+        {
+            "FindCoordinator": response("FindCoordinator", node_id=1),
+            "DescribeProducers": response("DescribeProducers", topics=[{"name": "story", "partitions": partitions}]),
+            "ListTransactions": response("ListTransactions", transaction_states=listed),
+            "DescribeTransactions": described,
+            "WriteTxnMarkers": response("WriteTxnMarkers", markers=[{"producer_id": DONE, "topics": written}]),
+        }
+    )
+    return clients.KafkaHands(eyes, None), eyes
+
+
+def test_a_transaction_hangs_whose_coordinator_does_not_have_the_partition_in_it(clients: Any) -> None:
+    """TransactionsCommand.FindHangingTransactionsCommand (KIP-664)."""
+    hands, _ = transactions(clients)
+    assert hands.open_transactions(AT) == [10, 20]
+    assert hands.hanging_transactions(AT) == [20]
+
+
+def test_a_hanging_transaction_is_aborted_by_a_marker_of_its_producer_at_the_leader(clients: Any) -> None:
+    """TransactionsCommand.AbortTransactionCommand: an unknown coordinator epoch is sent as 0."""
+    hands, eyes = transactions(clients)
+    hands.abort_hanging(AT, 20)
+    broker_id, name, request = eyes.asked[-1]
+    [marker] = request.markers
+    assert (broker_id, name) == (1, "WriteTxnMarkers")
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (DONE, 4, 0)
+    assert not marker.transaction_result
+    with pytest.raises(TidegaugeError, match="no transaction of story-0 begins at 15"):
+        hands.abort_hanging(AT, 15)
+
+
+def test_readers_of_committed_data_get_no_records_of_an_aborted_transaction(clients: Any) -> None:
+    first = batch((b"a",), producer_id=RUNNING, epoch=0, sequence=0, attributes=TRANSACTIONAL)
+    second = batch((b"b",))
+    fields = {"partition_index": 0, "records": first + (1).to_bytes(8, "big") + second[8:]}
+    aborted = [{"producer_id": RUNNING, "first_offset": 0}]
+    topics = [{"topic": "story", "partitions": [fields | {"aborted_transactions": aborted}, fields]}]
+    [committed, everything] = response("Fetch", responses=topics).responses[0].partitions
+    assert clients.values_of(committed) == ["b"]
+    assert clients.values_of(everything) == ["a", "b"]
