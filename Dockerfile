@@ -24,6 +24,7 @@ COPY controller controller
 COPY client client
 COPY spark_jobs spark_jobs
 COPY lab lab
+COPY docs/labs docs/labs
 COPY proof proof
 RUN pip wheel --no-cache-dir --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 

@@ -12,6 +12,8 @@ ORDERS = Topic("orders", ((1, 2, 0),))
 """One partition on three brokers. The controller, broker 0, is the last of its replicas, so the others die first."""
 LONG_PATIENCE = {"replica.lag.time.max.ms": "600000"}
 """A follower that is held stays in the ISR."""
+LONG_SESSION = {"zookeeper.session.timeout.ms": "18000"}
+"""Kafka's default: where no broker has to die, a busy machine is not mistaken for a dead broker."""
 
 LABS: tuple[Lab, ...] = (
     Lab(
@@ -19,7 +21,7 @@ LABS: tuple[Lab, ...] = (
         "acks-all",
         acknowledgement.dead_follower,
         (ORDERS,),
-        {**LONG_PATIENCE, "zookeeper.session.timeout.ms": "18000"},
+        {**LONG_PATIENCE, **LONG_SESSION},
     ),
     Lab(
         2,
@@ -30,7 +32,7 @@ LABS: tuple[Lab, ...] = (
         brokers=4,
         controller=3,
     ),
-    Lab(3, "high-watermark", acknowledgement.one_round_late, (ORDERS,), LONG_PATIENCE),
+    Lab(3, "high-watermark", acknowledgement.one_round_late, (ORDERS,), {**LONG_PATIENCE, **LONG_SESSION}),
     Lab(4, "acks-1", loss.acknowledged_by_the_leader_alone, (ORDERS,), LONG_PATIENCE),
     Lab(
         5,
@@ -49,8 +51,16 @@ LABS: tuple[Lab, ...] = (
         elections.unclean,
         (Topic("orders", ((1, 2),), {"unclean.leader.election.enable": "true"}),),
     ),
-    Lab(7, "slow-follower", acknowledgement.slow_follower, (ORDERS,), {"replica.lag.time.max.ms": "15000"}),
-    Lab(8, "preferred-leader", elections.preferred, (Topic("orders", ((1, 2, 0), (2, 0, 1), (1, 0, 2))),)),
+    Lab(
+        7,
+        "slow-follower",
+        acknowledgement.slow_follower,
+        (ORDERS,),
+        {"replica.lag.time.max.ms": "15000", **LONG_SESSION},
+    ),
+    Lab(
+        8, "preferred-leader", elections.preferred, (Topic("orders", ((1, 2, 0), (2, 0, 1), (1, 0, 2))),), LONG_SESSION
+    ),
     Lab(9, "controller", elections.two_controllers, (Topic("orders", ((0, 1, 2),)),), LONG_PATIENCE),
     Lab(
         10,
@@ -59,11 +69,11 @@ LABS: tuple[Lab, ...] = (
         (Topic("orders", ((2, 0, 1),)), Topic("__consumer_offsets", ((1,),), {"cleanup.policy": "compact"})),
         {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"},
     ),
-    Lab(11, "rebalance-storm", groups.storm_and_calm, (ORDERS,)),
-    Lab(12, "crash-before-commit", groups.twice_and_never, (ORDERS, Topic("shipped", ((1, 2, 0),)))),
-    Lab(13, "producer-fencing", transactions.fenced, (ORDERS,)),
-    Lab(14, "last-stable-offset", transactions.held_readers, (ORDERS,)),
-    Lab(15, "advertised-listeners", network.advertised_listeners, (ORDERS,), advertised_port=9),
+    Lab(11, "rebalance-storm", groups.storm_and_calm, (ORDERS,), LONG_SESSION),
+    Lab(12, "crash-before-commit", groups.twice_and_never, (ORDERS, Topic("shipped", ((1, 2, 0),))), LONG_SESSION),
+    Lab(13, "producer-fencing", transactions.fenced, (ORDERS,), LONG_SESSION),
+    Lab(14, "last-stable-offset", transactions.held_readers, (ORDERS,), LONG_SESSION),
+    Lab(15, "advertised-listeners", network.advertised_listeners, (ORDERS,), LONG_SESSION, advertised_port=9),
 )
 
 

@@ -19,8 +19,7 @@ from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
-
-NOTE = "lab.json"
+from tidegauge_lab.local.layout import LAB_NOTE
 
 
 class Ports(NamedTuple):
@@ -48,13 +47,13 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
         kafka_port=ports.kafka,
         zookeeper_port=ports.zookeeper,
     )
-    if lab.advertised_port:
-        brokers = [
-            replace(one, advertised=f"{one.host}:{lab.advertised_port + one.id}") for one in cluster.file.brokers
-        ]
-        cluster.change_brokers(brokers, [])
     try:
-        (directory / NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
+        (directory / LAB_NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
+        if lab.advertised_port:
+            brokers = [
+                replace(one, advertised=f"{one.host}:{lab.advertised_port + one.id}") for one in cluster.file.brokers
+            ]
+            cluster.change_brokers(brokers, [])
         cluster.start(ZOOKEEPER, lab.controller)
         cluster.up()
         _create_topics(lab, cluster)
@@ -89,10 +88,11 @@ def lab_in(directory: Path) -> Lab | None:
 
 def _noted(directory: Path) -> str | None:
     try:
-        note = json.loads((directory / NOTE).read_text(encoding="utf-8"))
-        return str(note["lab"])
+        note = json.loads((directory / LAB_NOTE).read_text(encoding="utf-8"))
+        name = note["lab"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
+    return name if isinstance(name, str) else None
 
 
 def end(directory: Path) -> Lab | None:
@@ -114,6 +114,5 @@ def end(directory: Path) -> Lab | None:
 
 
 def _remove(cluster: LocalCluster) -> None:
-    """Take a cluster down, with its note and data."""
-    (cluster.directory / NOTE).unlink(missing_ok=True)
+    """Take a cluster down, and delete it with its note."""
     cluster.down(purge=True, grace_seconds=0)

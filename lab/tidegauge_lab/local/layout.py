@@ -24,6 +24,8 @@ TALLIES = "tallies"
 SNAPSHOTS = "snapshots"
 BASELINE_FILE = "baseline.json"
 LOGS = "logs"
+LAB_NOTE = "lab.json"
+"""Which lab a cluster was started for (``tidegauge lab``)."""
 _BROKER_DIRECTORY = re.compile(r"broker-\d+\Z")
 
 
@@ -107,5 +109,5 @@ def remove_cluster(directory: Path) -> None:
 def _own_paths(directory: Path) -> Iterable[Path]:
     if not directory.is_dir():
         return []
-    names = {ZOOKEEPER, CONTROL, SNAPSHOTS, LOGS, FILE_NAME, CLUSTER_LOCK}
+    names = {ZOOKEEPER, CONTROL, SNAPSHOTS, LOGS, LAB_NOTE, FILE_NAME, CLUSTER_LOCK}
     return [path for path in directory.iterdir() if path.name in names or _BROKER_DIRECTORY.match(path.name)]

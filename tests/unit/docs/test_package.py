@@ -40,6 +40,23 @@ def test_every_package_says_that_it_is_typed():
     assert [package.name for package in packages if not (package / "py.typed").exists()] == []
 
 
+def test_the_pages_of_labs_are_where_the_package_looks_for_them():
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert included["docs/labs"] == "tidegauge_lab/labs/texts"
+    assert (ROOT / "docs/labs").is_dir()
+
+
+def test_the_image_has_all_that_the_package_is_made_of():
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    context = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    build = PROJECT["tool"]["hatch"]["build"]
+    for path in [*build["only-include"], *build["targets"]["wheel"]["force-include"]]:
+        parts = Path(path).parts
+        above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+        assert any(f"COPY {one} {one}\n" in dockerfile for one in above), f"{path} is not copied"
+        assert any(f"!{one}" in context for one in above), f"{path} is not in the build context"
+
+
 def test_every_image_says_what_it_ships():
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     for stage in ("broker", "zookeeper", "spark"):

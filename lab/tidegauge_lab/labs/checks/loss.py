@@ -76,16 +76,16 @@ def truncated_or_not(evidence: Evidence) -> Iterator[Finding]:
             "do the same with a topic `cured` after a restart with replica.truncation.rule=kip-320",
         )
         return
-    before = committed(evidence, CURED, 2)
+    before = committed(evidence, CURED, 1)
     if before is None or before.place > changes[0].place:
-        yield no("Offset 1 of cured-0 was not committed when its first leader died", "do the same steps as with orders")
+        yield no("Offset 0 of cured-0 was not committed when its first leader died", "do the same steps as with orders")
         return
-    kept = _record_at(evidence, CURED, 1)
+    kept = _record_at(evidence, CURED, 0)
     if kept is None or kept.leader_epoch != 0 or _truncated_below_what_was_committed(evidence, CURED) is not None:
-        yield no("Offset 1 of cured-0 is lost too", "start the cluster with replica.truncation.rule=kip-320")
+        yield no("Offset 0 of cured-0 is lost too", "start the cluster with replica.truncation.rule=kip-320")
         return
     yield yes(
-        f"cured-0 lost the same two leaders, and offset 1 is still {kept.value!r} of leader epoch 0: a follower "
+        f"cured-0 lost the same two leaders, and offset 0 is still {kept.value!r} of leader epoch 0: a follower "
         "truncates where epochs diverge, and here none did"
     )
 

@@ -1,0 +1,94 @@
+"""``tidegauge lab``: what is refused before anything is started or deleted, and what is shown without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegauge_client.cluster_file import FILE_NAME, ClusterFile
+from tidegauge_lab.cli.lab import lab
+from tidegauge_lab.labs.catalogue import LABS
+from tidegauge_lab.labs.texts import parsed
+from tidegauge_lab.local.layout import LAB_NOTE, remove_cluster
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(lab, arguments)
+
+
+@pytest.fixture
+def another_cluster(tmp_path: Path) -> Path:
+    ClusterFile("127.0.0.1:1", zookeeper_managed=True, profile="fast", brokers=[]).save(tmp_path)
+    return tmp_path
+
+
+def test_list_has_each_lab_with_its_question():
+    lines = run("list").output.splitlines()
+    assert [line.split()[:2] for line in lines] == [[str(one.number), one.name] for one in LABS]
+    found = json.loads(run("list", "-o", "json").output)
+    assert [one["name"] for one in found] == [one.name for one in LABS]
+    assert all(one["question"].endswith("?") for one in found)
+
+
+def test_show_has_the_explanation_and_no_comments_of_tests():
+    shown = run("show", "min-insync-replicas").output
+    assert "## Why" in shown
+    assert "<!--" not in shown
+
+
+@pytest.mark.parametrize("verb", [["start", "acks-all"], ["stop"]])
+def test_a_cluster_that_is_no_labs_is_left_alone(verb: list[str], another_cluster: Path):
+    done = run(*verb, "--dir", str(another_cluster))
+    assert done.exit_code == 1
+    assert "tidegauge down" in done.output
+    assert (another_cluster / FILE_NAME).exists()
+
+
+def test_a_second_start_names_the_lab_that_is_there(another_cluster: Path):
+    (another_cluster / LAB_NOTE).write_text('{"lab": "acks-1"}')
+    done = run("start", "acks-all", "--dir", str(another_cluster))
+    assert done.exit_code == 1
+    assert "lab acks-1 is in" in done.output
+    assert (another_cluster / FILE_NAME).exists()
+
+
+def test_check_names_the_lab_that_the_cluster_belongs_to(another_cluster: Path):
+    (another_cluster / LAB_NOTE).write_text('{"lab": "acks-1"}')
+    done = run("check", "acks-all", "--dir", str(another_cluster))
+    assert done.exit_code == 1
+    assert "is that of lab acks-1" in done.output
+
+
+def test_check_and_stop_without_a_cluster(tmp_path: Path):
+    assert run("check", "--dir", str(tmp_path)).exit_code == 1
+    assert run("check", "nothing", "--dir", str(tmp_path)).output.startswith(
+        "INVALID_REQUEST (42): there is no lab 'nothing'"
+    )
+    done = run("stop", "--dir", str(tmp_path))
+    assert (done.exit_code, done.output) == (0, f"There is no lab in {tmp_path}.\n")
+
+
+@pytest.mark.parametrize("note", ["", "{}", "[]", "none", '{"lab": 7}'])
+def test_a_damaged_note_is_no_lab(note: str, another_cluster: Path):
+    (another_cluster / LAB_NOTE).write_text(note)
+    done = run("stop", "--dir", str(another_cluster))
+    assert done.exit_code == 1
+    assert (another_cluster / FILE_NAME).exists()
+
+
+def test_a_cluster_that_is_deleted_takes_its_note_along(another_cluster: Path):
+    """A later cluster in the same directory is not the lab's, and ``lab stop`` must not delete it."""
+    (another_cluster / LAB_NOTE).write_text('{"lab": "acks-1"}')
+    remove_cluster(another_cluster)
+    assert not another_cluster.exists()
+
+
+def test_a_page_is_taken_apart_without_its_comments():
+    page = "# 7. Why?\n\n## Question\n\nq\n\n## Do\n\n<!-- ends with 1 -->\n```sh\nfalse\n```\n"
+    text = parsed(page)
+    assert (text.title, text.sections["Question"]) == ("Why?", "q")
+    assert text.sections["Do"] == "```sh\nfalse\n```"
+    assert "<!--" not in text.shown
