@@ -17,8 +17,12 @@ from tidegauge.kafka.messages.produce import ProduceRequest
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tidegauge.settings import Values, parse_broker_settings
+from tidegauge.v1 import common_pb2, lab_pb2
+from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.security.sasl.plain import PlainExchange
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
 from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
@@ -219,3 +223,90 @@ def test_a_listener_has_mechanisms_of_its_own() -> None:
     assert SaslListener("INSIDE", settings, lambda *_: None).enabled == ("OAUTHBEARER",)
     assert SaslListener("OUTSIDE", settings, lambda *_: None).enabled == ("SCRAM-SHA-512",)
     assert isinstance(SaslListener("OUTSIDE", values(), lambda *_: None).exchange("PLAIN"), PlainExchange)
+
+
+# The lab's faults
+
+
+class Faulty:
+    """A listener with SASL behind the lab's gate, and its faults."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.faults = FaultTable(0, DiskFaults(sleep=lambda _: None))
+        listener.gate = LabGate(self.faults)
+        self.client = SaslClient(listener, values(connection__failed__authentication__delay__ms="0"), Clock())
+
+    def fails(self, rpc: str, error: str, **more: Any) -> None:
+        code = common_pb2.ErrorCode.Value(f"ERROR_CODE_{error}")
+        self.faults.set(lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc=rpc, error=code, **more)))
+
+    async def ask(self, key: int, version: int, message: Any) -> Any:
+        """Return the response; None: the connection was closed without one."""
+        self.client.send(joined(request_frame(key, version, 3, "test", message)))
+        transport = self.client.transport
+        before = len(transport.written)
+        while len(transport.written) == before and transport.ended is None:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+        return self.client.response(key, version)
+
+    async def shake(self) -> Any:
+        return await self.ask(SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+
+    async def prove(self) -> Any:
+        return await self.ask(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"\0alice\0secret"))
+
+
+@pytest.fixture
+async def faulty(listener: Listener) -> Faulty:
+    return Faulty(listener)
+
+
+@pytest.mark.parametrize(
+    ("rpc", "error"),
+    [("SaslHandshake", "UNSUPPORTED_SASL_MECHANISM"), ("SaslAuthenticate", "SASL_AUTHENTICATION_FAILED")],
+)
+@pytest.mark.parametrize("after_effect", [False, True])
+async def test_a_fault_refuses_right_credentials(
+    faulty: Faulty, rpc: str, error: str, after_effect: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response has the error, and the connection closes after the delay, as with wrong ones."""
+    faulty.fails(rpc, error, after_effect=after_effect)
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        response = await faulty.shake()
+        if rpc == "SaslAuthenticate":
+            assert response.error_code == 0
+            response = await faulty.prove()
+        await ended(faulty.client)
+    assert response.error_code == ErrorCode[error]
+    assert caplog.messages == [f"Failed authentication with /10.0.0.9 (injected by the lab: {error})"]
+    assert faulty.client.connection.caller.principal == Principal("User", "ANONYMOUS")
+
+
+async def test_a_fault_that_means_other_requests_lets_an_authentication_pass(faulty: Faulty) -> None:
+    faulty.fails("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    assert (await faulty.shake()).error_code == 0
+    assert (await faulty.prove()).error_code == 0
+    assert faulty.client.connection.caller.principal == Principal("User", "alice")
+
+
+async def test_what_comes_behind_a_request_of_sasl_waits_for_it(faulty: Faulty) -> None:
+    """A client may send its first request together with its last token."""
+    faulty.fails("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    assert (await faulty.shake()).error_code == 0
+    first = joined(request_frame(SASL_AUTHENTICATE, 2, 3, "test", SaslAuthenticateRequest(b"\0alice\0secret")))
+    faulty.client.send(first + joined(request_frame(METADATA, 9, 4, "test", MetadataRequest())))
+    found: list[Any] = []
+    while len(found) < 2:
+        await asyncio.sleep(0)
+        found += faulty.client.responses()
+    assert [correlation_id for correlation_id, _ in found] == [3, 4]
+
+
+async def test_a_fault_ends_a_session(faulty: Faulty, caplog: pytest.LogCaptureFixture) -> None:
+    """The next request closes the connection, as the first after the end of a session does (KIP-368)."""
+    assert faulty.client.authenticate().error_code == 0
+    faulty.fails("Metadata", "SASL_AUTHENTICATION_FAILED")
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        assert await faulty.ask(METADATA, 9, MetadataRequest()) is None
+    assert faulty.client.transport.ended == "closed"
+    assert caplog.messages == ["Closing the connection of /10.0.0.9: injected by the lab: its SASL session has ended"]

@@ -164,6 +164,11 @@ class SaslAuthenticator:
         return self.state is State.COMPLETE
 
     @property
+    def expects_request(self) -> bool:
+        """Whether the next frame is a request of Kafka's protocol; else it is a bare token."""
+        return self.state is not State.AUTHENTICATE or self._has_headers
+
+    @property
     def is_reauthentication(self) -> bool:
         """Whether the connection had authenticated itself before."""
         return self._previous is not None

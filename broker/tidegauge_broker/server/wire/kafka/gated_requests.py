@@ -8,6 +8,8 @@ Rules:
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
     4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
     5. A follower's Fetch has the name that it has over gRPC.
+    6. SASL_AUTHENTICATION_FAILED in place of another request's response is the end of the SASL session: no request but
+       those of SASL has that error, and the connection closes as it does when a session expires.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, FETCH, PRODUCE
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
@@ -103,6 +106,8 @@ class _Form:
 
     def refusal(self, injected: InjectedError) -> Any:
         """Return the response to a request that is not handled; None for one that only reads, or is split."""
+        if injected.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
+            raise CallRefused(f"{INJECTED}: its SASL session has ended")
         if error_responses.only_reads(self._key):
             return None
         if self._key == PRODUCE and self.request.acks == 0:

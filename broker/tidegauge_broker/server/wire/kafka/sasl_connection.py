@@ -2,6 +2,9 @@
 
 ``security.sasl.authenticator`` decides; this sends, waits and closes. A connection of a listener without SASL is no
 ``SaslConnection``, so its requests cost nothing more.
+
+SaslHandshake and SaslAuthenticate pass the lab's gate as all requests do, where there is one: they are delayed, held,
+lost, or refused with an error as if the credentials were wrong (``gated_sasl``).
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from tidegauge.kafka.apis import API_VERSIONS, SASL_HANDSHAKE
@@ -27,6 +31,7 @@ from tidegauge.kafka.frames import (
 from tidegauge_broker.security.sasl.authenticator import (
     Authenticated,
     Close,
+    Effect,
     Failed,
     Mechanisms,
     Refuse,
@@ -35,10 +40,14 @@ from tidegauge_broker.security.sasl.authenticator import (
     SaslAuthenticator,
     SendToken,
 )
+from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection, Owner
+from tidegauge_broker.server.wire.kafka.gated_sasl import gated_sasl, sasl_header_of
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import Encoded
+from tidegauge_broker.server.wire.kafka.slot import Slot
 
 LOG = logging.getLogger("tidegauge.kafka")
 _LENGTH = struct.Struct(">i")
@@ -87,10 +96,41 @@ class SaslConnection(KafkaConnection):
             else:
                 super()._begin(frame)
                 return
-        self._authenticate(bytes(frame))
+        gate, header = self._owner.gate, None
+        if gate is not None and not gate.is_open and self._authenticator.expects_request:
+            header = sasl_header_of(frame)
+        if gate is None or header is None:
+            self._apply(self._authenticator.received(bytes(frame), self._now_ms()))
+        else:
+            self._pass(gate, header, bytes(frame))
 
-    def _authenticate(self, frame: bytes) -> None:
-        for effect in self._authenticator.received(frame, self._now_ms()):
+    def _pass(self, gate: Gate, header: RequestHeader, frame: bytes) -> None:
+        """Let a request pass the gate; what comes behind it waits for it."""
+        caller = self.caller
+        if self._owner.serves_brokers:
+            caller = replace(caller, broker_id=calling_broker(header.client_id))
+        slot = Slot(header)
+        passing = gated_sasl(gate, header, caller, len(frame), lambda: self._take(frame), self._sasl.enabled)
+        slot.waits_for = asyncio.get_running_loop().create_task(passing)
+        slot.waits_for.add_done_callback(partial(self._passed, slot))
+        self._slots.append(slot)
+
+    def _take(self, frame: bytes) -> list[Effect]:
+        return self._authenticator.received(frame, self._now_ms())
+
+    def _passed(self, slot: Slot, passing: asyncio.Future[Any]) -> None:
+        problem = None if passing.cancelled() else passing.exception()
+        if passing.cancelled() or self._transport is None:
+            return
+        self._slots.remove(slot)
+        if problem is None:
+            self._apply(passing.result())
+            self._go_on()
+        else:
+            self._close(str(problem))
+
+    def _apply(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
             match effect:
                 case Respond(header, message):
                     self._put(joined(response_frame(header.key, header.version, header.correlation_id, message)))
