@@ -12,14 +12,17 @@ of the directory::
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.security import PLAIN, Security, security_of
+from tidegauge.settings.parsing import broker_setting
 
 FILE_NAME = "cluster.json"
+OWNER_ALONE = 0o600
+"""Mode of files that hold passwords or keys."""
 VERSION = 1
 ANOTHER_DIRECTORY = "name another directory with --dir"
 BROKERS_BY_ADDRESS = "say where brokers are with --bootstrap-server"
@@ -125,8 +128,17 @@ class ClusterFile:
         """Write the file atomically."""
         target = directory / FILE_NAME
         temporary = target.with_suffix(".tmp")
+        if holds_secrets(self.settings):
+            temporary.touch(OWNER_ALONE)
+            temporary.chmod(OWNER_ALONE)
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         temporary.replace(target)
+
+
+def holds_secrets(settings: Mapping[str, str]) -> bool:
+    """Return whether one of a cluster's settings is a password or a key (Kafka's type PASSWORD)."""
+    found = (broker_setting(name.rpartition(":")[2]) for name in settings)
+    return any(setting is not None and setting.is_sensitive for setting in found)
 
 
 def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> ClusterFile:

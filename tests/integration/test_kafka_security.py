@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ConfigResource,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -230,8 +231,21 @@ def test_kafkas_own_tool_works(
     assert "by-tool" not in run("--list")
 
 
-def test_no_secret_is_in_a_log_or_an_event(cluster: LocalCluster) -> None:
+def test_no_secret_is_in_a_log_an_event_or_a_description(
+    cluster: LocalCluster, client: Callable[..., dict[str, Any]]
+) -> None:
+    """Only the files that hold the settings have them, and their owner alone reads those."""
     logs = list((cluster.directory / "logs").iterdir())
     assert logs
-    for path in logs:
-        assert "-secret" not in path.read_text(encoding="utf-8", errors="replace"), path
+    holders = {"server.properties", "cluster.json"}
+    for path in cluster.directory.rglob("*"):
+        if not path.is_file():
+            continue
+        if path.name in holders:
+            assert path.stat().st_mode & 0o077 == 0, path
+        else:
+            assert b"-secret" not in path.read_bytes(), path
+    [described] = AdminClient(client("admin")).describe_configs([ConfigResource("broker", "0")]).values()
+    entries = described.result(LIMIT_SECONDS).values()
+    assert any(one.is_sensitive for one in entries)
+    assert not [one.name for one in entries if "-secret" in str(one.value) or (one.is_sensitive and one.value)]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, readiness, zookeeper
 from tidegauge_lab.local.broker_settings import server_properties
 from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
@@ -107,6 +107,9 @@ def start_broker(
     process = layout.broker_process(directory, broker.id)
     process.directory.mkdir(parents=True, exist_ok=True)
     config = process.directory / "server.properties"
+    if holds_secrets(file.settings):
+        config.touch(OWNER_ALONE)
+        config.chmod(OWNER_ALONE)
     config.write_text(
         server_properties(
             broker,

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge import event_log
 from tidegauge.errors import TidegaugeError
-from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_client.cluster_file import FILE_NAME, ClusterFile, holds_secrets
 from tidegauge_lab.local import layout, locks
 from tidegauge_lab.local.fault_log import next_sequence, note_fault
 from tidegauge_lab.local.plan import Wanted, first_plan
@@ -23,6 +23,24 @@ def make_cluster(directory: Path) -> None:
     layout.make_directories(directory, file)
     (directory / "broker-0" / "data").mkdir()
     file.save(directory)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("listener.name.sasl_plaintext.plain.sasl.jaas.config", True),
+        ("1:sasl.jaas.config", True),
+        ("ssl.keystore.key", True),
+        ("ssl.keystore.location", False),
+        ("1:broker.rack", False),
+    ],
+)
+def test_a_file_with_passwords_or_keys_is_its_owners_alone(tmp_path: Path, name: str, is_secret: bool) -> None:
+    settings = {name: "x"}
+    assert holds_secrets(settings) is is_secret
+    ClusterFile("h:1", zookeeper_managed=True, profile="fast", brokers=[], settings=settings).save(tmp_path)
+    mode = (tmp_path / "cluster.json").stat().st_mode & 0o777
+    assert (mode == 0o600) is is_secret
 
 
 def test_one_holds_alone_and_many_hold_together(tmp_path: Path) -> None:
