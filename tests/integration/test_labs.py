@@ -33,3 +33,7 @@ def test_a_lab_leads_where_its_page_says_and_not_before(lab: Lab, tmp_path: Path
         assert not (tmp_path / "tidegauge-data").exists(), "`lab stop` leaves nothing"
     finally:
         reader.close()
+
+
+def test_the_quick_lab_is_there() -> None:
+    assert {lab.name for lab in LABS} >= QUICK
