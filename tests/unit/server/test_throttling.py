@@ -23,7 +23,7 @@ from tidegauge.kafka.apis import (
     PRODUCE,
     WRITE_TXN_MARKERS,
 )
-from tidegauge.kafka.frames import RequestHeader, decode, encode, joined, read_response_header, request_frame
+from tidegauge.kafka.frames import RequestHeader, decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -165,16 +165,16 @@ async def test_without_a_violation_nothing_is_muted(listener: QuotaListener, tim
     assert timers.waits_ms == []
 
 
-async def test_the_body_of_a_produce_counts(listener: QuotaListener, timers: Timers) -> None:
-    """RequestChannel.Request.sizeInBytes: what follows the header."""
+async def test_the_whole_request_of_a_produce_counts(listener: QuotaListener, timers: Timers) -> None:
+    """RequestChannel.Request.sizeInBytes: the header and the body, without the length before them."""
     del timers
     listener.handlers[PRODUCE] = lambda *_: ProduceResponse()
     listener.limit("produce", 100)
     client = Client(listener)
-    body = len(joined(encode(PRODUCE, VERSIONS[PRODUCE], ProduceRequest("x" * 2_000))))
+    size = len(produce(1, 2_000)) - 4
     client.send(produce(1, 2_000))
     [(_, message)] = responses(client, PRODUCE)
-    assert message.throttle_time_ms == round((body / 10 - 100) / 100 * 10_000)
+    assert message.throttle_time_ms == round((size / 10 - 100) / 100 * 10_000)
 
 
 async def test_a_produce_is_judged_when_its_acks_is_fulfilled(listener: QuotaListener, timers: Timers) -> None:
@@ -517,8 +517,14 @@ async def test_mutations_above_the_quota_are_refused_and_older_clients_are_throt
         assert timers.waits_ms == [4_000, 19_000]
     else:
         assert found == [written, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+        assert _messages(second) <= {None}, "ApiError.fromThrowable leaves out the error's own sentence"
         assert (first.throttle_time_ms, second.throttle_time_ms) == (0, 4_000)
         assert timers.waits_ms == [4_000]
+
+
+def _messages(message: Any) -> set[str | None]:
+    items = getattr(message, "topics", None) or getattr(message, "results", None) or message.responses
+    return {item.error_message for item in items}
 
 
 def _errors(message: Any) -> list[int]:

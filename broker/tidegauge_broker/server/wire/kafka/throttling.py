@@ -3,8 +3,8 @@
 Rules (KafkaApis, RequestHandlerHelper, KIP-124, KIP-219, KIP-599):
     1. The response is sent at once, with ``throttle_time_ms``; then the connection is muted for that time: it begins no
        further request. Of two quotas that are exceeded the longer time counts.
-    2. A Produce uses the bytes of its body, counted when acks is fulfilled; one with acks=0 is no use of the request
-       quota, and mutes the connection without a response.
+    2. A Produce uses the bytes of its request, header included, counted when acks is fulfilled; one with acks=0 is no
+       use of the request quota, and mutes the connection without a response.
     3. A Fetch uses the bytes of its response. Where that exceeds a quota the response is empty, and the bytes do not
        count. No response is larger than what the quota gives in its window.
     4. Every request uses the time that the event loop spent on it, as a percentage of a second, until its response is
@@ -95,31 +95,30 @@ class RequestQuotas:
         if key in EXEMPT or (key == apis.FETCH and is_followers(request, self._header.version)):
             return handle()
         acks = request.acks if key == apis.PRODUCE else None
-        body_bytes = size_bytes - self._header.body_at
         self._watch.start()
         try:
             response = handle()
         finally:
             self._watch.stop()
         if isinstance(response, Coroutine):
-            return Measured(response, self._watch, lambda message: self._throttled(message, acks, body_bytes))
-        return self._throttled(response, acks, body_bytes)
+            return Measured(response, self._watch, lambda message: self._throttled(message, acks, size_bytes))
+        return self._throttled(response, acks, size_bytes)
 
-    def _throttled(self, response: Response, acks: int | None, body_bytes: int) -> Any:
+    def _throttled(self, response: Response, acks: int | None, size_bytes: int) -> Any:
         """Return a response with its throttle time, and mute the connection; a fetch is throttled by its handler."""
         if isinstance(response, Pending):
             make = response.respond
-            return Pending(response.future, lambda results: self._throttled(make(results), acks, body_bytes))
+            return Pending(response.future, lambda results: self._throttled(make(results), acks, size_bytes))
         if isinstance(response, Paced):
-            return response._replace(response=self._throttled(response.response, acks, body_bytes))
+            return response._replace(response=self._throttled(response.response, acks, size_bytes))
         if self._header.key == apis.FETCH:
             return response
-        throttle_ms = self._used_ms() if acks is None else self._produced_ms(acks, body_bytes)
+        throttle_ms = self._used_ms() if acks is None else self._produced_ms(acks, size_bytes)
         return _with_throttle_time(response, throttle_ms, self._header.key) if throttle_ms else response
 
-    def _produced_ms(self, acks: int, body_bytes: int) -> int:
+    def _produced_ms(self, acks: int, size_bytes: int) -> int:
         now_ms = self._now_ms()
-        by_bytes_ms = self._managers.produce.record(self._user, self._client_id, body_bytes, now_ms)
+        by_bytes_ms = self._managers.produce.record(self._user, self._client_id, size_bytes, now_ms)
         by_time_ms = 0 if acks == 0 else self._spent_ms(now_ms)
         return self._throttle(by_bytes_ms, by_time_ms, self._managers.produce, now_ms)
 

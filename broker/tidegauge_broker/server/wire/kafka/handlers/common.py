@@ -53,9 +53,13 @@ def known_fence(error: ErrorCode, context: Context, first_version: int) -> Error
     return error
 
 
+_WITHOUT_MESSAGE = {ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+"""Of the latter Kafka's sentence is that of the error itself, which ``ApiError.fromThrowable`` leaves out."""
+
+
 def message_of(error: ErrorCode, message: str) -> str | None:
     """Return an error's message: none for success, and for an error without a message of its own."""
-    return None if error is ErrorCode.NONE else message or None
+    return None if error in _WITHOUT_MESSAGE else message or None
 
 
 def dynamic_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
