@@ -29,7 +29,6 @@ PLAYED = {
     "last-replica-standing",
     "min-insync-replicas",
     "one-offsets-replica",
-    "rebalance-storm",
     "restart-within-session",
     "static-members",
     "unclean-election",
