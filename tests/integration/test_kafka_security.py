@@ -245,7 +245,8 @@ def test_no_secret_is_in_a_log_an_event_or_a_description(
             assert path.stat().st_mode & 0o077 == 0, path
         else:
             assert b"-secret" not in path.read_bytes(), path
-    [described] = AdminClient(client("admin")).describe_configs([ConfigResource("broker", "0")]).values()
+    admin = AdminClient(client("admin"))
+    [described] = admin.describe_configs([ConfigResource("broker", "0")]).values()
     entries = described.result(LIMIT_SECONDS).values()
     assert any(one.is_sensitive for one in entries)
     assert not [one.name for one in entries if "-secret" in str(one.value) or (one.is_sensitive and one.value)]
