@@ -87,7 +87,7 @@ def test_a_record_that_a_replica_lacks_and_one_that_is_committed_do_not_pass():
     lacking = Evidence(partitions={ORDERS: facts(1, {1: 1, 2: 1, 0: 0}, {1: 0})}, held=held)
     assert said("high-watermark", lacking) == (
         False,
-        "Broker 0 has not fetched offset 0 yet, so the high watermark is 0",
+        "Offset 0 is not yet on broker 0, so the high watermark is 0",
     )
     committed = Evidence(partitions={ORDERS: facts(1, {1: 1, 2: 1, 0: 1}, {1: 1})}, held=held)
     assert said("high-watermark", committed)[0] is False

@@ -132,7 +132,7 @@ def one_round_late(evidence: Evidence) -> Iterator[Finding]:
     lacking = [broker for broker in facts.assigned if _leo(evidence, broker) < leader.leo]
     if lacking:
         yield no(
-            f"Broker {numbers(lacking)} has not fetched offset {last} yet, so the high watermark is {leader.hw}",
+            f"Offset {last} is not yet on broker {numbers(lacking)}, so the high watermark is {leader.hw}",
             "let each held follower do one round",
         )
         return
