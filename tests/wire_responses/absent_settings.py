@@ -37,7 +37,7 @@ ABSENT: Mapping[str, str] = {
         remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     """,
-    "of SASL: Kerberos, signed tokens, classes of a user's own, and SASL among brokers": """
+    "of SASL: Kerberos, signed tokens, and classes of a user's own": """
         sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
