@@ -38,6 +38,8 @@ from tidegauge_lab.switches import Switches
 if TYPE_CHECKING:
     from tests.integration.mixed_cluster import MixedCluster
 
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""For Spark's drivers, which live too short for a second compiler to pay."""
 MakeCluster = Callable[..., LocalCluster]
 MakeMixed = Callable[..., "MixedCluster"]
 

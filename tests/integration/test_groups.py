@@ -320,6 +320,7 @@ def test_a_cluster_that_is_restarted_whole_knows_its_groups_and_offsets(cluster:
     assert (topic, "consumer", "Empty") in {one[:3] for one in listed}
 
 
+@pytest.mark.long
 def test_commits_go_on_while_every_coordinator_is_killed_in_turn(cluster: LocalCluster, topic: str) -> None:
     """Commit after commit through three kills: none that was acknowledged is lost or goes back."""
     with members(cluster, topic) as running:

@@ -131,6 +131,7 @@ def test_kafka_configs(tools: Tools, topic: str) -> None:
 
 
 @pytest.mark.kafka_client("kafka-get-offsets by time, kafka-delete-records, kafka-log-dirs")
+@pytest.mark.long
 def test_offsets_deletions_and_log_directories(tools: Tools, topic: str) -> None:
     tools.run("TopicCommand", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
     tools.run("ConsoleProducer", "--topic", topic, given=LINES)
@@ -157,6 +158,7 @@ def test_offsets_deletions_and_log_directories(tools: Tools, topic: str) -> None
 
 
 @pytest.mark.kafka_client("kafka-reassign-partitions with a throttle, kafka-leader-election")
+@pytest.mark.long
 def test_reassignments_and_elections(tools: Tools, topic: str) -> None:
     tools.run("TopicCommand", "--create", "--topic", topic, "--replica-assignment", "0:1:2")
     tools.run("ConsoleProducer", "--topic", topic, given=LINES)
