@@ -30,6 +30,7 @@ from tests.wire_responses.records import produce, produced
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.scenario import Scenario, checks, steps
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import Facts
@@ -118,11 +119,14 @@ class Player:
 
     def _wait_until_none(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
         """Wait until there are no problems; StepFailed with the last ones where there are some for too long."""
-        end = time.monotonic() + (limit_seconds or LIMIT_SECONDS)
-        while found := problems():
-            if time.monotonic() > end:
-                raise StepFailed("; ".join(found))
-            time.sleep(REST_SECONDS)
+        last: list[str] = []
+
+        def none_left() -> bool:
+            last[:] = problems()
+            return not last
+
+        if not holds_within(none_left, limit_seconds or LIMIT_SECONDS, pause_seconds=REST_SECONDS):
+            raise StepFailed("; ".join(last))
 
     def _at(self, step: steps.PartitionStep) -> TopicPartition:
         return self._scenario.partition_of(step)

@@ -13,7 +13,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.labs.evidence import Evidence, Group, Member, StoredRecord
-from tidegauge_lab.labs.kafka_addresses import advertised
+from tidegauge_lab.labs.kafka_addresses import Advertised, advertised
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.observation import Observation, Observer, controller_of, leader_in, metadata_in, newest_states
@@ -32,11 +32,10 @@ def gather(directory: Path) -> Evidence:
     file = load_cluster_file(directory)
     states = {one.id: layout.broker_process(directory, one.id).state for one in file.brokers}
     up = [broker for broker, state in states.items() if state is ProcessState.UP]
-    seen = asyncio.run(_ask(file, up))
+    seen, clients = asyncio.run(_ask_all(file, up))
     partitions = dict(_partitions(seen))
     alive = [broker for broker, state in states.items() if state is not ProcessState.DOWN]
     controller = controller_of(seen, alive)
-    clients = asyncio.run(advertised(file, up))
     timeline = Timeline(directory / layout.LOGS)
     try:
         events = list(timeline.written())
@@ -59,6 +58,11 @@ def gather(directory: Path) -> Evidence:
         kafka_addresses=clients.addresses,
         kafka_reachable=clients.reachable,
     )
+
+
+async def _ask_all(file: ClusterFile, up: list[int]) -> tuple[dict[int, Observation], Advertised]:
+    """Ask the brokers for themselves, and where they send Kafka clients."""
+    return await asyncio.gather(_ask(file, up), advertised(file, up))
 
 
 async def _ask(file: ClusterFile, up: list[int]) -> dict[int, Observation]:

@@ -34,23 +34,22 @@ def begun(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any
     return Begun(coroutine, first)
 
 
-class Begun(Coroutine[Any, Any, Result]):
-    """What remains of a coroutine that waits for ``first``."""
+class Around(Coroutine[Any, Any, Result]):
+    """A coroutine around another one; whoever cancels reaches that one where it waits.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Result], first: Any) -> None:
+    Args:
+        coroutine: the other one, begun or not.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
-        self._first = first
 
     def send(self, value: Any, /) -> Any:
-        """Give what the coroutine waits for, then go on with it."""
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
+        """Go on with the coroutine."""
         return self._coroutine.send(value)
 
     def throw(self, kind: Any, value: Any = None, traceback: types.TracebackType | None = None, /) -> Any:
         """Raise an exception where the coroutine waits."""
-        self._first = None
         if value is None and traceback is None:
             return self._coroutine.throw(kind)
         return self._coroutine.throw(kind, value, traceback)
@@ -67,3 +66,23 @@ class Begun(Coroutine[Any, Any, Result]):
 
     def __next__(self) -> Any:
         return self.send(None)
+
+
+class Begun(Around[Result]):
+    """What remains of a coroutine that waits for ``first``."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], first: Any) -> None:
+        super().__init__(coroutine)
+        self._first = first
+
+    def send(self, value: Any, /) -> Any:
+        """Give what the coroutine waits for, then go on with it."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return self._coroutine.send(value)
+
+    def throw(self, kind: Any, value: Any = None, traceback: types.TracebackType | None = None, /) -> Any:
+        """Raise an exception where the coroutine waits."""
+        self._first = None
+        return super().throw(kind, value, traceback)

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from time import perf_counter_ns
+from types import TracebackType
 from typing import Any
 
 from tidegauge.kafka import apis
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge_broker.quotas.client_quota import Mutations, QuotaManagers
+from tidegauge_broker.server.wire.kafka.eager import Around
 from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
 from tidegauge_broker.server.wire.kafka.request import Encoded, Held, Paced, Pending, Response, Silent
 
@@ -185,17 +187,17 @@ def _with_throttle_time(response: Any, throttle_ms: int, key: int) -> Any:
     return response
 
 
-class Measured(Coroutine[Any, Any, Any]):
+class Measured(Around[Any]):
     """A coroutine whose steps are measured, and what is made of its result.
 
     Args:
-        coroutine: one that has begun or not; whoever cancels reaches it where it waits.
+        coroutine: one that has begun or not.
         watch: runs while a step runs.
         finish: makes the result.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], watch: _Watch, finish: Callable[[Any], Any]) -> None:
-        self._coroutine = coroutine
+        super().__init__(coroutine)
         self._watch = watch
         self._finish = finish
 
@@ -203,15 +205,10 @@ class Measured(Coroutine[Any, Any, Any]):
         """Run the next step."""
         return self._step(lambda: self._coroutine.send(value))
 
-    def throw(self, kind: Any, value: Any = None, traceback: Any = None, /) -> Any:
+    def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
         """Raise an exception where the coroutine waits."""
-        if value is None and traceback is None:
-            return self._step(lambda: self._coroutine.throw(kind))
-        return self._step(lambda: self._coroutine.throw(kind, value, traceback))
-
-    def close(self) -> None:
-        """End the coroutine."""
-        self._coroutine.close()
+        throw = super().throw
+        return self._step(lambda: throw(kind, value, traceback))
 
     def _step(self, step: Callable[[], Any]) -> Any:
         self._watch.start()
@@ -222,12 +219,3 @@ class Measured(Coroutine[Any, Any, Any]):
             raise StopIteration(self._finish(end.value)) from None
         finally:
             self._watch.stop()
-
-    def __await__(self) -> Any:
-        return self
-
-    def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
