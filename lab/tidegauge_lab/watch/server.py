@@ -1,7 +1,7 @@
 """The page's server: a Starlette application with five kinds of responses, and uvicorn on 127.0.0.1.
 
     GET /           the page, with this run's token in it
-    GET /watch.css, /watch.js, /form.js, /groups.js
+    GET /watch.css, /page.js, ...: the page's style and its scripts, in the order in which the page loads them (SCRIPTS)
     GET /vocabulary the declared faults and actions as JSON Schema, from which the page builds its form and its buttons
     GET /events     server-sent events: ``view`` once, then ``change`` and ``events`` (hub.py)
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
@@ -34,8 +34,14 @@ from tidegauge_lab.watch.hub import Hub
 
 MAX_ACTION_BYTES = 4096
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
-_SCRIPTS = ("watch.js", "form.js", "groups.js")
-_TYPES = {"watch.css": "text/css", **dict.fromkeys(_SCRIPTS, "text/javascript")}
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in (
+        *("page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "events"),
+        "watch",  # the last: it begins
+    )
+)
+_TYPES = {"watch.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),

@@ -112,7 +112,7 @@ def test_each_action_is_a_verb_a_step_and_a_method_with_its_parameters(kind):
 def test_the_page_names_only_declared_faults_and_actions_and_has_all_that_stand_on_cards():
     """The form's are built from the schema; cards and details have buttons of their own."""
     page = ROOT / "lab" / "tidegauge_lab" / "watch" / "page"
-    script = (page / "watch.js").read_text(encoding="utf-8")
+    script = "".join((page / name).read_text(encoding="utf-8") for name in ("brokers.js", "details.js"))
     named = set(re.findall(r'"([a-z_]+)"', "".join(re.findall(r"(?:action: |texts\(|\? )[^,;)]*", script))))
     cards = {kind.name for kind in ACTIONS.values() if kind.room != "broker"}
     assert cards <= named

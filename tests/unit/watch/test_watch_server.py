@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tidegauge_lab.watch import hub as hub_module
 from tidegauge_lab.watch.actions import Action
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.hub import EVENTS_KEPT, Hub
-from tidegauge_lab.watch.server import MAX_ACTION_BYTES, application, listen
+from tidegauge_lab.watch.server import MAX_ACTION_BYTES, SCRIPTS, application, listen
 
 PORT = 19080
 TOKEN = "secret"  # noqa: S105 - of a test
@@ -135,7 +136,8 @@ async def test_the_page_has_the_token_and_no_other_site_may_frame_or_script_it(s
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert response.headers["cache-control"] == "no-store"
-    scripts = [(f"/{name}.js", "text/javascript") for name in ("watch", "form", "groups")]
+    assert tuple(re.findall(rb'<script src="([^"]+)" defer>', response.body)) == tuple(map(str.encode, SCRIPTS))
+    scripts = [(f"/{name}", "text/javascript") for name in SCRIPTS]
     for name, kind in [("/watch.css", "text/css"), *scripts]:
         asset = await ask(site.app, "GET", name, {"host": GOOD["host"]})
         assert asset.status == 200

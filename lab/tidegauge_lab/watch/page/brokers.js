@@ -1,0 +1,105 @@
+// The cards of ZooKeeper and of each broker, with their buttons.
+"use strict";
+
+const cards = new Map(); // id -> card
+
+function makeCard(target, title) {
+  const card = {
+    node: make("li", { class: "card" }),
+    state: make("span", { class: "state" }),
+    badge: make("span", { class: "badge" }, "controller"),
+    place: make("div"),
+    session: make("div"),
+    leads: make("div"),
+    faults: make("div", { class: "faults" }),
+    now: "",
+    actions: make("div", { class: "buttons" }),
+    network: make("div", { class: "buttons" }),
+  };
+  const does = (name) => () => ({ action: name(), broker: target });
+  card.stops = () => (card.now === "down" ? "start" : "stop");
+  card.pauses = () => (card.now === "paused" ? "resume" : "pause");
+  card.kill = button(texts("kill"), `${texts("kill")} ${title}`, does(() => "kill"));
+  card.kill.classList.add("harm");
+  card.stop = button("", "", does(card.stops));
+  card.pause = button("", "", does(card.pauses));
+  card.actions.append(card.kill, card.stop, card.pause);
+  card.node.append(
+    make("h3", {}, title, card.state, card.badge),
+    make("div", { class: "facts" }, card.place, card.session, card.leads, card.faults),
+    card.actions,
+  );
+  if (target !== "zookeeper") {
+    const ends = make("select", { "aria-label": `What to isolate ${title} from` });
+    const words = declared.faults.isolate.properties.from.anyOf.find((one) => one.enum).enum;
+    for (const value of words) ends.append(make("option", { value }, `from ${value}`));
+    card.isolate = button("Isolate", `Isolate ${title}`, () => ({ action: "isolate", broker: target, from: ends.value }));
+    card.heal = button(texts("heal"), `${texts("heal")} ${title}`, () => ({ action: "heal", broker: target }));
+    card.network.append(card.isolate, ends, card.heal);
+    card.node.append(card.network);
+  }
+  card.title = title;
+  return card;
+}
+
+function drawCard(card, state, place, switchable) {
+  card.now = state;
+  write(card.state, state);
+  mark(card.state, "class", `state ${state}`);
+  card.node.classList.toggle("down", state === "down");
+  write(card.place, place);
+  show(card.actions, switchable);
+  show(card.network, switchable);
+  write(card.stop, texts(card.stops()));
+  mark(card.stop, "aria-label", `${card.stop.textContent} ${card.title}`);
+  write(card.pause, texts(card.pauses()));
+  mark(card.pause, "aria-label", `${card.pause.textContent} ${card.title}`);
+  able(card.kill, state !== "down" && state !== "kafka");
+  able(card.pause, state !== "down" && state !== "kafka");
+  able(card.stop, state !== "kafka");
+}
+
+function drawBroker(broker) {
+  let card = cards.get(broker.id);
+  if (!card) {
+    card = makeCard(broker.id, `Broker ${broker.id}`);
+    cards.set(broker.id, card);
+    const next = [...cards.keys()].filter((id) => id !== "zookeeper" && id > broker.id).sort((a, b) => a - b)[0];
+    byId("cards").insertBefore(card.node, next === undefined ? null : cards.get(next).node);
+  }
+  const pid = broker.pid === null ? "" : `, process ${broker.pid}`;
+  drawCard(card, broker.state, `${broker.address}${pid}`, view.switchable);
+  show(card.badge, broker.controller);
+  show(card.session, view.switchable);
+  write(card.session, `ZooKeeper: ${broker.sessionText}`);
+  const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
+  const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
+  write(card.leads, `leads ${broker.leads} of its ${broker.replicas} partitions${silent}`);
+  const held = broker.held ? [`${broker.held} held`] : [];
+  write(card.faults, [...broker.faults, ...held].join("; "));
+  able(card.isolate, broker.state === "up");
+  able(card.heal, broker.faults.length > 0);
+  const head = heads.get(broker.id);
+  if (head) {
+    write(head.state, broker.state === "up" ? "" : broker.state);
+    mark(head.state, "class", `state ${broker.state === "up" ? "" : broker.state}`);
+    write(head.controller, broker.controller ? "controller" : "");
+  }
+}
+
+function drawZooKeeper() {
+  let card = cards.get("zookeeper");
+  if (!card) {
+    card = makeCard("zookeeper", "ZooKeeper");
+    cards.set("zookeeper", card);
+    byId("cards").prepend(card.node);
+    show(card.badge, false);
+  }
+  const zookeeper = view.zookeeper;
+  show(card.node, zookeeper.address !== "");
+  drawCard(card, zookeeper.state, zookeeper.address, view.switchable && zookeeper.managed);
+  const sessions = Object.values(view.brokers).filter((broker) => broker.session !== null).length;
+  write(card.session, zookeeper.answers ? `${sessions} sessions of brokers` : "does not respond");
+  const epoch = view.controllerEpoch === null ? "" : `, controller epoch ${view.controllerEpoch}`;
+  write(card.leads, view.controller === null ? "no controller is known" : `controller: broker ${view.controller}${epoch}`);
+}

@@ -1,0 +1,40 @@
+// Buttons: each sends an action to the server, and says what came of it.
+"use strict";
+
+const token = document.querySelector('meta[name="tidegauge-token"]').content;
+
+function button(text, label, request) {
+  const node = make("button", { type: "button" }, text);
+  if (label) node.setAttribute("aria-label", label);
+  node.addEventListener("click", () => press(node, request));
+  return node;
+}
+
+// A pressed button stays where it is and keeps the focus; it takes no second press before the first has its effect.
+async function press(node, request) {
+  if (node.getAttribute("aria-disabled") === "true" || node.getAttribute("aria-busy") === "true") return;
+  node.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch("action", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Tidegauge-Token": token },
+      body: JSON.stringify(request()),
+    });
+    const told = await answer.json();
+    say(answer.ok ? told.message : told.error.message, !answer.ok);
+  } catch {
+    say("the server of this page does not respond; is `tidegauge watch` still running?", true);
+  } finally {
+    node.removeAttribute("aria-busy");
+  }
+}
+
+// With its time: the sentence stays until the next button is pressed.
+function say(text, bad) {
+  byId("said").classList.toggle("bad", bad);
+  byId("said").replaceChildren(make("time", {}, clock(new Date())), ` ${text}`);
+}
+
+function able(node, yes) {
+  mark(node, "aria-disabled", yes ? "false" : "true");
+}

@@ -1,0 +1,59 @@
+// The list of events, and what a screen reader is told by itself.
+"use strict";
+
+const EVENTS_KEPT = 300;
+let events = []; // newest last
+
+const isOffset = (event) => ["high_watermark", "last_stable_offset", "log_end_offset"].includes(event.kind);
+
+function wantsEvent(event) {
+  if (isOffset(event) && !byId("offsets").checked) return false;
+  const wanted = byId("events-filter").value.trim();
+  return !wanted || `${event.source} ${event.partition} ${event.text}`.includes(wanted);
+}
+
+function eventLine(event) {
+  const moment = new Date(event.time);
+  const written = `${clock(moment)}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
+  return make("li", {}, make("time", {}, written), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
+}
+
+function addEvents(added) {
+  events.push(...added);
+  let [plain, offsets] = [0, 0]; // each kind keeps its own: offsets come in hundreds
+  events = events.reverse().filter((event) => (isOffset(event) ? ++offsets : ++plain) <= EVENTS_KEPT).reverse();
+  const wanted = added.filter(wantsEvent).slice(-2 * EVENTS_KEPT);
+  byId("events").prepend(...wanted.reverse().map(eventLine));
+  while (byId("events").childElementCount > 2 * EVENTS_KEPT) byId("events").lastElementChild.remove();
+}
+
+function drawEvents() {
+  byId("events").replaceChildren(...events.filter(wantsEvent).reverse().map(eventLine));
+}
+
+// --- What a screen reader is told by itself: states, controller, leaders; at most every two seconds ----------------
+
+let news = [];
+let newsTimer = 0;
+
+function tell(change) {
+  for (const [id, broker] of Object.entries(change.brokers || {})) {
+    const before = view.brokers[id];
+    if (broker && before && before.state !== broker.state) news.push(`broker ${id} ${broker.state}`);
+  }
+  if (change.zookeeper && view.zookeeper && change.zookeeper.state !== view.zookeeper.state) news.push(`ZooKeeper ${change.zookeeper.state}`);
+  if (change.controller !== undefined && change.controller !== null) news.push(`broker ${change.controller} is the controller`);
+  const moved = Object.entries(change.partitions || {}).filter(([name, now]) => now && view.partitions[name] && view.partitions[name].leader !== now.leader);
+  for (const [name, now] of Object.entries(change.groups || {})) {
+    if (now && view.groups[name] && view.groups[name].state !== now.state) news.push(`group ${name} ${now.state}`);
+  }
+  if (moved.length > 3) news.push(`${moved.length} partitions changed their leader`);
+  else for (const [name, now] of moved) news.push(now.leader === null ? `${name} has no leader` : `broker ${now.leader} leads ${name}`);
+  if (news.length && !newsTimer) {
+    newsTimer = setTimeout(() => {
+      write(byId("news"), news.join("; "));
+      news = [];
+      newsTimer = 0;
+    }, 2000);
+  }
+}

@@ -1,0 +1,23 @@
+// Topics: a new one, and records for one.
+"use strict";
+
+let topics = "";
+
+function makeTopics() {
+  const number = (id) => Number(byId(id).value);
+  byId("create").append(button("Create topic", "", () => ({
+    action: "create-topic", topic: byId("topic").value.trim(), partitions: number("topic-partitions"), replicas: number("topic-replicas"),
+  })));
+  byId("produce").append(button("Write", "Write records", () => ({ action: "produce", topic: byId("records-topic").value, count: number("records") })));
+}
+
+function drawTopics() {
+  const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].sort();
+  show(byId("topics"), Boolean(view.switchable));
+  able(byId("produce").firstChild, names.length > 0);
+  if (names.join() === topics) return;
+  topics = names.join();
+  const chosen = byId("records-topic").value;
+  byId("records-topic").replaceChildren(...names.map((name) => make("option", {}, name)));
+  if (names.includes(chosen)) byId("records-topic").value = chosen;
+}
