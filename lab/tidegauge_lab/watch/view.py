@@ -34,6 +34,9 @@ def view_of(facts: Facts) -> Json:
     newest = newest_metadata(_metadata(facts.brokers))
     controller = newest.controller_id if newest is not None and newest.HasField("controller_id") else None
     partitions = _partitions(facts.brokers, newest)
+    waited = {broker.id: broker for broker in _with_sessions_to_end(facts)}
+    for partition in partitions.values():
+        partition["waiting"] = waiting_of(partition, waited)
     return {
         "name": facts.name,
         "problem": facts.problem,
@@ -137,13 +140,34 @@ def waiting_for_sessions(facts: Facts) -> str:
 
     A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else.
     """
-    waited = [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
-    if not waited or not facts.zookeeper.responds:
+    waited = _with_sessions_to_end(facts)
+    if not waited:
         return ""
     each = "; ".join(
         f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
     )
     return f"{each[0].upper()}{each[1:]}. Until then the controller does not notice, and elects no leader in its place."
+
+
+def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
+    """Return what a partition waits for: the session of its leader, or of others in its ISR; empty for nothing.
+
+    Args:
+        partition: as the page has it.
+        waited: the silent brokers whose sessions have not ended, by id.
+    """
+    if (leader := waited.get(partition["leader"])) is not None:
+        return f"the session of broker {leader.id} {_left(leader)}; until then no other leader is elected"
+    silent = [waited[broker] for broker in partition["isr"] if broker in waited]
+    each = ", ".join(f"the session of broker {broker.id} {_left(broker)}" for broker in silent)
+    return f"{each}; until then the ISR keeps it" if each else ""
+
+
+def _with_sessions_to_end(facts: Facts) -> list[BrokerFacts]:
+    """Return the brokers that do not respond and whose sessions have not ended; none where ZooKeeper can't say so."""
+    if not facts.zookeeper.responds:
+        return []
+    return [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
 
 
 def _left(broker: BrokerFacts) -> str:

@@ -170,6 +170,25 @@ def test_what_is_waited_for_counts_down_in_words():
     assert waiting(2001.0, session=None) == "", "it has ended"
 
 
+def test_a_partition_says_for_whose_session_it_waits():
+    """No leader is elected, and no replica leaves the ISR, before the controller sees the end of the session."""
+    facts = healthy()
+
+    def waiting(place: int, left_ms: float = 2001.0, **more: Any) -> str:
+        brokers = list(facts.brokers)
+        brokers[place] = replace(brokers[place], state="down", session_left_ms=left_ms, **more)
+        return str(view_of(replace(facts, brokers=brokers))["partitions"]["orders-0"]["waiting"])
+
+    assert view_of(facts)["partitions"]["orders-0"]["waiting"] == ""
+    assert waiting(0) == "the session of broker 1 ends in 3 s at the latest; until then no other leader is elected"
+    assert waiting(1) == "the session of broker 2 ends in 3 s at the latest; until then the ISR keeps it"
+    assert waiting(1, -1.0) == "the session of broker 2 is about to end; until then the ISR keeps it"
+    assert waiting(0, session=None) == "", "it has ended"
+    silent = replace(facts, zookeeper=replace(facts.zookeeper, responds=False))
+    down = replace(silent, brokers=[replace(facts.brokers[0], state="down"), facts.brokers[1]])
+    assert view_of(down)["partitions"]["orders-0"]["waiting"] == "", "nobody knows of sessions"
+
+
 def test_the_rest_of_a_session_counts_from_when_its_owner_fell_silent():
     silence = Silence()
     assert silence.left_ms([], 10.0, 4000) == {}
@@ -208,7 +227,12 @@ def test_a_difference_names_what_changed_and_nothing_else():
     facts = healthy()
     down = replace(facts.brokers[1], state="down", pid=None)
     new = view_of(replace(facts, brokers=[facts.brokers[0], down]))
-    assert difference(old, new) == {"waiting": new["waiting"], "brokers": {"2": new["brokers"]["2"]}}
+    assert difference(old, new) == {
+        "waiting": new["waiting"], "brokers": {"2": new["brokers"]["2"]}, "partitions": new["partitions"],
+    }, "the partition waits for the same session"  # fmt: skip
+    faulty = replace(facts.brokers[1], faults=["sync takes 5 ms"])
+    other = view_of(replace(facts, brokers=[facts.brokers[0], faulty]))
+    assert difference(old, other) == {"brokers": {"2": other["brokers"]["2"]}}
     gone = {**new, "partitions": {}, "controller": None}
     assert difference(new, gone) == {"controller": None, "partitions": {"orders-0": None}}
     assert difference({}, new) == {key: value for key, value in new.items() if value != {}}

@@ -38,11 +38,12 @@ function makeRow(name) {
     leader: make("span"),
     isr: make("span"),
     osr: make("span", { class: "osr" }),
+    waiting: make("div", { class: "waits" }),
     cells: new Map(),
     more: null,
   };
   const line = make("div", { class: "row", role: "row" });
-  line.append(make("div", { class: "who", role: "rowheader" }, row.name, make("div", {}, row.leader, row.isr, row.osr)));
+  line.append(make("div", { class: "who", role: "rowheader" }, row.name, make("div", {}, row.leader, row.isr, row.osr), row.waiting));
   for (const id of heads.keys()) {
     const cell = makeCell();
     row.cells.set(id, cell);
@@ -102,6 +103,8 @@ function drawPartition(name) {
   row.leader.classList.toggle("leaderless", leaderless);
   write(row.isr, `ISR ${ids(partition.isr)}`);
   write(row.osr, partition.osr.length ? `OSR ${ids(partition.osr)}` : "");
+  show(row.waiting, Boolean(partition.waiting));
+  write(row.waiting, partition.waiting || "");
   for (const [id, cell] of row.cells) drawCell(cell, partition, id);
   show(row.group, passes(name));
   if (row.more) drawMore(name, row);
