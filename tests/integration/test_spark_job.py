@@ -6,7 +6,8 @@ Each of these tests starts Spark, which takes most of its time; the transport ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from tidegauge_lab.local.roles import Role, RoleKind
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 LATEST = -1
+Batches = Callable[[str], Awaitable[None]]
+"""Waits for two more batches of the job; the string says what for."""
+Faults = Callable[[LocalCluster, str, Batches], AbstractAsyncContextManager[None]]
+"""Faults on a cluster and one of its topics."""
 
 
 @pytest.fixture
@@ -80,48 +85,57 @@ async def produce_until(
         await pace(0.02)
 
 
-async def test_exactly_once_through_a_killed_and_a_frozen_leader(
-    cluster: LocalCluster, make_job: Callable[[str], Job]
-) -> None:
-    """On through kill -9 of a leader and of the controller, and SIGSTOP of a leader; SIGTERM ends it with 0."""
-    topic = "spark-failover"
+@asynccontextmanager
+async def killed(cluster: LocalCluster, topic: str, batches: Batches) -> AsyncIterator[None]:
+    """kill -9 of a leader and of the controller, each back after batches without it."""
+    for role in (Role(RoleKind.LEADER, TopicPartition(topic, 0)), Role(RoleKind.CONTROLLER)):
+        victim = await asyncio.to_thread(cluster.resolve, role)
+        await asyncio.to_thread(cluster.kill, victim)
+        await batches(f"batches after the kill of the {role}")
+        await asyncio.to_thread(cluster.start, victim)
+    yield
+
+
+@asynccontextmanager
+async def frozen(cluster: LocalCluster, topic: str, batches: Batches) -> AsyncIterator[None]:
+    """SIGSTOP of a leader, which stays frozen until the stream is at its end."""
+    leader = leader_of(cluster, topic, 1)
+    await asyncio.to_thread(cluster.pause, leader)
+    try:
+        await batches("batches while a leader is frozen")
+        yield
+    finally:
+        await asyncio.to_thread(cluster.resume, leader)
+
+
+async def stream_through(cluster: LocalCluster, job: Job, topic: str, faults: Faults) -> None:
+    """Run the job on a topic that is written all the time, through these faults; SIGTERM ends it with 0."""
     await create_topic(cluster, topic)
-    job = make_job(topic)
     job.start()
     acknowledged: Acknowledged = {}
+
+    async def batches(what: str) -> None:
+        seen = len(job.progress())
+        await job.wait(what, lambda: len(job.progress()) > seen + 1)
+
     async with Producer(cluster.bootstrap_servers, acks="all") as producer:
         await produce(producer, topic, range(200), acknowledged)
         await job.wait("the first batch", lambda: bool(job.progress()))
         stop = asyncio.Event()
         stream = asyncio.create_task(produce_until(stop, producer, topic, 200, acknowledged))
-
-        async def batches(what: str) -> None:
-            seen = len(job.progress())
-            await job.wait(what, lambda: len(job.progress()) > seen + 1)
-
         await batches("batches of the stream")
-        for role in (Role(RoleKind.LEADER, TopicPartition(topic, 0)), Role(RoleKind.CONTROLLER)):
-            killed = await asyncio.to_thread(cluster.resolve, role)
-            await asyncio.to_thread(cluster.kill, killed)
-            await batches(f"batches after the kill of the {role}")
-            await asyncio.to_thread(cluster.start, killed)
-        frozen = leader_of(cluster, topic, 1)
-        await asyncio.to_thread(cluster.pause, frozen)
-        try:
-            await batches("batches while a leader is frozen")
+        async with faults(cluster, topic, batches):
             stop.set()
             await stream
             hoped = dict.fromkeys(range(3), 0)
             for partition, offset in acknowledged.values():
                 hoped[partition] = max(hoped[partition], offset + 1)
             await job.wait("all that is acknowledged", lambda: job.end_offsets(topic) == hoped)
-        finally:
-            await asyncio.to_thread(cluster.resume, frozen)
 
     async def all_leaders_agree() -> bool:
         return await high_watermarks(cluster, topic) == hoped
 
-    await until_async(all_leaders_agree, what="the thawed broker learns that it leads no more, and tells the end")
+    await until_async(all_leaders_agree, what="a thawed broker learns that it leads no more, and all tell the end")
     assert job.process is not None
     job.process.terminate()
     summary = await job.end()
@@ -129,6 +143,17 @@ async def test_exactly_once_through_a_killed_and_a_frozen_leader(
     assert summary["rows"] == len(acknowledged) == sum(batch["rows"] for batch in job.progress())
     assert summary["batches"] == len(job.progress()) >= 3
     check_exactly_once(job.output, topic, acknowledged)
+
+
+async def test_exactly_once_through_killed_leaders(cluster: LocalCluster, make_job: Callable[[str], Job]) -> None:
+    """On through kill -9 of a leader and of the controller."""
+    await stream_through(cluster, make_job("spark-killed"), "spark-killed", killed)
+
+
+@pytest.mark.long
+async def test_exactly_once_through_a_frozen_leader(cluster: LocalCluster, make_job: Callable[[str], Job]) -> None:
+    """A frozen leader holds up its partition until the request's time is over, and no record is missing after it."""
+    await stream_through(cluster, make_job("spark-frozen"), "spark-frozen", frozen)
 
 
 IN_THE_MAKING = ("a batch in the making", "_staging/*/**/*.parquet")
