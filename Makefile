@@ -108,7 +108,7 @@ diagrams: .venv ## The state diagrams of docs/controller.md, groups.md and trans
 	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
 	$(BIN)/python -m tidegauge_broker.diagrams docs/groups.md docs/transactions.md
 
-pictures: .venv java ## docs/images: the page in a headless Chromium, and commands in a terminal.
+pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
 
 # The generator has an environment of its own: it is older than the runtime, so that the generated code runs on

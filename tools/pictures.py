@@ -1,14 +1,16 @@
-"""Makes docs/images: watch.png by a headless Chromium, and failover.svg, a recording of commands in a terminal.
+"""Makes docs/images: failover.svg, a run drawn from its events, terminal.svg, a recording of commands, and watch.png.
 
-Real commands on a real cluster of three brokers in a temporary directory; ``make pictures`` calls it. What differs from
-machine to machine (the directory, ports, processes) is shown as a first ``tidegauge up`` shows it.
+Real commands on real clusters of three brokers in a temporary directory; ``make pictures`` calls it. What differs from
+machine to machine (the directory, ports, processes) is shown as a first ``tidegauge up`` shows it. watch.png is made by
+a headless Chromium.
 
-failover.svg stands alone: no script, no font or file from elsewhere. Its lines come as they came in the terminal, long
-waits shortened; who asked for less motion, or looks at it where nothing moves, sees all of them.
+Both moving pictures stand alone: no script, no font or file from elsewhere. The lines of terminal.svg come as they came
+in the terminal, long waits shortened; who asked for less motion, or looks at it where nothing moves, sees all of them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -29,6 +31,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 from tests.integration.chromium import Page, chromium
+from tools import moving_picture
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -150,24 +153,59 @@ def svg(lines: list[Line]) -> str:
     return picture.replace("/* motion */", styles % "\n".join(motion))
 
 
-def failover(directory: Path) -> str:
+def terminal(directory: Path) -> str:
     """Record a leader that is killed and comes back."""
-    terminal = Terminal(directory)
+    screen = Terminal(directory)
     run(directory, "create-topic", "orders", "--replica-assignment", "2:0:1")
-    terminal.run("tidegauge produce orders --count 1000")
-    terminal.run("tidegauge kill --leader-of orders-0")
-    terminal.run("tidegauge wait --leader orders-0=0 && tidegauge produce orders --count 500")
-    terminal.run("tidegauge timeline --kind fault --kind election --kind role --since 20s")
-    terminal.run("tidegauge describe-topic orders --replicas --watch", until=r"broker 1.*1500.*1500.*\n")
-    terminal.run("tidegauge explain orders-0 | grep -A9 'Out of sync'")
-    return svg(terminal.lines)
+    screen.run("tidegauge produce orders --count 1000")
+    screen.run("tidegauge kill --leader-of orders-0")
+    screen.run("tidegauge wait --leader orders-0=0 && tidegauge produce orders --count 500")
+    screen.run("tidegauge timeline --kind fault --kind election --kind role --since 20s")
+    screen.run("tidegauge describe-topic orders --replicas --watch", until=r"broker 1.*1500.*1500.*\n")
+    screen.run("tidegauge explain orders-0 | grep -A9 'Out of sync'")
+    return svg(screen.lines)
 
 
-def run(directory: Path, *arguments: str) -> None:
-    """Run a verb on the cluster below the directory."""
-    subprocess.run(
-        [BIN / "tidegauge", *arguments, "--dir", directory / "tidegauge-data"], check=True, stdout=subprocess.DEVNULL
-    )
+LOST = 4
+STORY = [
+    ("tidegauge produce orders --count 6", "acks=all: acknowledged once every in-sync replica has the record."),
+    ("tidegauge hold-fetch orders-0", "Both followers are held: they fetch nothing more."),
+    (
+        f"tidegauge produce orders --acks 1 --count {LOST}",
+        f"acks=1: the leader alone acknowledges {LOST} records. The high watermark stays.",
+    ),
+    ("tidegauge kill --leader-of orders-0", "kill -9. The controller waits for its ZooKeeper session to end."),
+    (
+        "tidegauge faults --clear && tidegauge produce orders --count 3",
+        "The followers fetch again. New records take the same offsets, in the new epoch.",
+    ),
+    ("tidegauge start {leader}", "The former leader comes back with its log."),
+]
+"""What is typed in failover.svg, and the sentence below it."""
+
+
+def failover(directory: Path) -> str:
+    """Play a failover that loses records by Kafka's rules, and draw its events."""
+    status = json.loads(run(directory, "status", "-o", "json"))
+    leader, *others = sorted(range(3), key=lambda broker: (broker == status["controller"]["broker"], broker))
+    run(directory, "create-topic", "orders", "--replica-assignment", ":".join(map(str, [leader, *others])))
+    commands = []
+    for words, caption in STORY:
+        command = words.format(leader=leader)
+        commands.append(moving_picture.Command(time.time_ns() // 1000, command, caption))
+        for part in command.split(" && "):
+            run(directory, *part.split()[1:], *(["--rate", "4"] if " produce " in part else []))
+        if " kill " in command:
+            run(directory, "wait", "--leader", f"orders-0!={leader}")
+    run(directory, "wait", "--in-sync", "orders")
+    lines = run(directory, "timeline", "--partition", "orders-0", "-o", "json").splitlines()
+    return moving_picture.svg(moving_picture.film(map(json.loads, lines), commands, [leader, *others]))
+
+
+def run(directory: Path, *arguments: str) -> str:
+    """Run a verb on the cluster below the directory, and return what it prints."""
+    command = [BIN / "tidegauge", *arguments, "--dir", directory / "tidegauge-data"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @contextmanager
@@ -221,18 +259,27 @@ def screenshot(directory: Path, page: Page, address: str) -> None:
     page.screenshot(IMAGES / "watch.png")
 
 
+@contextmanager
+def cluster(directory: Path) -> Iterator[Path]:
+    """Return a directory with a cluster of three brokers that runs."""
+    directory.mkdir()
+    brokers = LocalCluster.create(directory / "tidegauge-data", 3, settings={"replica.lag.time.max.ms": "60000"})
+    try:
+        brokers.up()
+        yield directory
+    finally:
+        brokers.down()
+
+
 def main() -> None:
-    """Make both."""
+    """Make all of them."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-pictures-") as name:
-        directory = Path(name)
-        cluster = LocalCluster.create(directory / "tidegauge-data", 3, settings={"replica.lag.time.max.ms": "60000"})
-        try:
-            cluster.up()
+        with cluster(Path(name) / "drawn") as directory:
             (IMAGES / "failover.svg").write_text(failover(directory), encoding="utf-8")
+        with cluster(Path(name) / "typed") as directory:
+            (IMAGES / "terminal.svg").write_text(terminal(directory), encoding="utf-8")
             with watching(directory) as address, chromium(directory / "chromium") as page:
                 screenshot(directory, page, address)
-        finally:
-            cluster.down()
 
 
 if __name__ == "__main__":

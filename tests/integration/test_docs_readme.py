@@ -1,4 +1,4 @@
-"""README's blocks, run in their order by a reader in an empty directory: what it shows is what happens."""
+"""The blocks of README and of the first steps, run by a reader in an empty directory: what they show happens."""
 
 import os
 import subprocess
@@ -15,13 +15,20 @@ INI = """
 [pytest]
 asyncio_default_fixture_loop_scope = function
 """
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 
 
-def test_readme_shows_what_happens(tmp_path: Path, next_base_port: Callable[[], int]) -> None:
+@pytest.mark.parametrize(
+    ("page", "at_least"),
+    [("README.md", 2), pytest.param("docs/first-steps.md", 6, marks=pytest.mark.long)],
+)
+def test_the_page_shows_what_happens(
+    page: str, at_least: int, tmp_path: Path, next_base_port: Callable[[], int]
+) -> None:
     reader = Reader(tmp_path, next_base_port())
     try:
-        assert reader.follow(README) >= 4
+        assert reader.follow(ROOT / page) >= at_least
     finally:
         reader.close()
 
