@@ -186,7 +186,7 @@ class ControlRequests:
         role = partition.leader_role or Leader(partition)
         partition.leader_role = role
         role.begin_epoch(state, now_ms, was_leader=was_leader, cause="LeaderAndIsr", out=out)
-        partition.note("role", "LeaderAndIsr", out, role="leader", leader=state.leader, leader_epoch=state.leader_epoch)
+        partition.note_role("LeaderAndIsr", out)
         partition.say(
             "info",
             f"Leader starts at leader epoch {state.leader_epoch} from offset {role.epoch_start_offset} with high "
@@ -214,9 +214,7 @@ class ControlRequests:
         partition.leader_role = None
         role = partition.follower_role = Follower(partition)
         role.begin("LeaderAndIsr", out)
-        partition.note(
-            "role", "LeaderAndIsr", out, role="follower", leader=state.leader, leader_epoch=state.leader_epoch
-        )
+        partition.note_role("LeaderAndIsr", out)
         partition.say(
             "info",
             f"Follower starts at leader epoch {state.leader_epoch} from offset {partition.log_end_offset} with high "
@@ -230,9 +228,7 @@ class ControlRequests:
     def _go_on_following(self, partition: Partition, item: LeaderAndIsrPartition, out: list[Effect]) -> None:
         """Keep fetching from the same leader in a new epoch, under a rule by which that changes nothing."""
         partition.adopt(item.state)
-        partition.note(
-            "role", "LeaderAndIsr", out, role="follower", leader=partition.leader, leader_epoch=partition.leader_epoch
-        )
+        partition.note_role("LeaderAndIsr", out)
         partition.say(
             "info",
             f"Follower goes on at leader epoch {partition.leader_epoch}: leader {partition.leader} is the same",

@@ -60,6 +60,9 @@ class Role(Enum):
     """Its log directory failed."""
 
 
+EPOCHS_NOTED = 32
+"""Maximum number of entries of the epoch cache in an event, the newest ones."""
+
 # Asked for every partition of every fetch: a member of an enumeration takes longer to look up than the question.
 _LEADER, _NONE = Role.LEADER, ErrorCode.NONE
 
@@ -159,6 +162,27 @@ class Partition:
         self.leader_role = None
         self.follower_role = None
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
+
+    def note_role(self, cause: str, out: list[Effect]) -> None:
+        """Note the role that this replica has taken, and what its log is then.
+
+        Without it a log that was found on the disk would be unknown to a reader of events until its first change.
+        """
+        if not self.settings.emits_diagnostics:
+            return
+        fields: dict[str, object] = {
+            "role": self.role.value,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "replicas": self.replicas,
+            "log_start_offset": self.log_start_offset,
+            "high_watermark": self.high_watermark,
+            "log_end_offset": self.log_end_offset,
+            "epochs": [(entry.epoch, entry.start_offset) for entry in self.epochs.entries[-EPOCHS_NOTED:]],
+        }
+        if self.transactions is not None:  # else a truncation has to be executed before they are known again
+            fields["last_stable_offset"] = self.last_stable_offset
+        self.note("role", cause, out, **fields)
 
     @property
     def is_reassigning(self) -> bool:
