@@ -25,6 +25,7 @@ COPY client client
 COPY spark_jobs spark_jobs
 COPY lab lab
 COPY docs/labs docs/labs
+COPY docs/zh/labs docs/zh/labs
 COPY proof proof
 RUN pip wheel --no-cache-dir --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 

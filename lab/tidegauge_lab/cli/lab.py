@@ -2,11 +2,13 @@
 
 Contract (docs/labs/README.md): ``start`` starts a fresh cluster in ``--dir`` and shows question, prediction and
 commands; ``check`` looks at the cluster, says what is true, and ends with 0 where all of it is as the lab wants it,
-else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included.
+else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included. Pages are shown in
+Chinese where the locale is Chinese; ``--language`` decides otherwise.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -18,10 +20,18 @@ from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.gathering import gather
 from tidegauge_lab.labs.model import Finding, Lab, judged, passes
 from tidegauge_lab.labs.running import Ports, begin, end, lab_in
-from tidegauge_lab.labs.texts import text_of
+from tidegauge_lab.labs.texts import LANGUAGES, locale_language, text_of
 from tidegauge_lab.local.cluster import LocalCluster
 
 _USUAL_KAFKA_PORT = 9092
+
+language_option = click.option(
+    "--language",
+    type=click.Choice(LANGUAGES),
+    default=lambda: locale_language(os.environ),
+    show_default="that of the locale",
+    help="Language of the lab's page.",
+)
 
 
 @click.group()
@@ -30,12 +40,13 @@ def lab() -> None:
 
 
 @lab.command("list")
+@language_option
 @offline_verb_options
 @lab_verb
-def list_labs(output: str, directory: Path, bootstrap_server: str | None) -> None:
+def list_labs(language: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """List the labs: number, name, question."""
     del directory, bootstrap_server
-    found = [(one, text_of(one).title) for one in LABS]
+    found = [(one, text_of(one, language).title) for one in LABS]
     if output == "json":
         print_json([{"number": one.number, "name": one.name, "question": title} for one, title in found])
         return
@@ -46,13 +57,14 @@ def list_labs(output: str, directory: Path, bootstrap_server: str | None) -> Non
 
 @lab.command()
 @click.argument("name", metavar="NAME")
+@language_option
 @offline_verb_options
 @lab_verb
-def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def show(name: str, language: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """Show a lab's page, explanation included."""
     del directory, bootstrap_server
     wanted = lab_named(name)
-    text = text_of(wanted)
+    text = text_of(wanted, language)
     if output == "json":
         print_json({"number": wanted.number, "name": wanted.name, "question": text.title, "page": text.shown})
     else:
@@ -64,6 +76,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 19092]")
 @click.option("--kafka-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 9092]")
 @click.option("--zookeeper-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 12181]")
+@language_option
 @directory_option
 @output_option
 @lab_verb
@@ -72,12 +85,13 @@ def start(
     base_port: int | None,
     kafka_port: int | None,
     zookeeper_port: int | None,
+    language: str,
     directory: Path,
     output: str,
 ) -> None:
     """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
-    text = text_of(wanted)
+    text = text_of(wanted, language)
     cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
     if output == "json":
         print_json(
@@ -90,7 +104,8 @@ def start(
         )
         return
     click.echo(f"{wanted.number}. {text.title}\n")
-    click.echo(f"{text.sections['Question']}\n\nPredict\n\n{text.sections['Predict']}\n\nDo\n")
+    click.echo(f"{text.sections['Question']}\n")
+    click.echo(f"{text.headings['Predict']}\n\n{text.sections['Predict']}\n\n{text.headings['Do']}\n")
     click.echo(_commands(text.sections["Do"]))
     click.echo("\n".join(["", *_where(cluster), *_next(wanted, directory)]))
 

@@ -1,12 +1,14 @@
 """The labs' pages: ``docs/labs`` in a checkout, ``tidegauge_lab/labs/texts`` where the package is installed.
 
 A page is Markdown: a title ``# N. QUESTION``, and the sections Question, Predict, Do, What you see, Why, in this order.
-``lab start`` shows the first three, so that nothing is given away before the prediction.
+``lab start`` shows the first three, so that nothing is given away before the prediction. Chinese pages
+(``docs/zh/labs``) have the same sections under Chinese headings.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +16,14 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.labs.model import Lab
 
 _PACKAGED = Path(__file__).parent / "texts"
-_CHECKOUT = Path(__file__).parents[3] / "docs" / "labs"
+_CHECKOUT = Path(__file__).parents[3] / "docs"
+ENGLISH = "en"
+CHINESE = "zh"
+LANGUAGES = (ENGLISH, CHINESE)
 SECTIONS = ("Question", "Predict", "Do", "What you see", "Why")
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
+_OTHER_LANGUAGE = re.compile(r"(?<=\n\n)\[[^]\n]+\]\([^)\n]+\)\n\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +32,36 @@ class Text:
 
     Attributes:
         title: the question in one line, without its number.
-        sections: their bodies by heading.
+        sections: their bodies by name (``SECTIONS``, whatever the page's language).
+        headings: what the page calls each section, by name.
         source: the page as it is in its file.
     """
 
     title: str
     sections: dict[str, str]
+    headings: dict[str, str]
     source: str
 
     @property
     def shown(self) -> str:
-        """The page as a terminal shows it: without the comments that are for tests."""
-        return _COMMENT.sub("", self.source)
+        """The page as a terminal shows it: without comments for tests and the link to the other language."""
+        return _OTHER_LANGUAGE.sub("", _COMMENT.sub("", self.source), count=1)
 
 
-def text_of(lab: Lab) -> Text:
-    """Return a lab's page.
+def locale_language(environment: Mapping[str, str]) -> str:
+    """Return the language of a locale's messages, as POSIX has it: the first of three variables that is set decides."""
+    locale = next((found for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (found := environment.get(name))), "")
+    return CHINESE if re.match(r"zh(?![a-z])", locale, re.IGNORECASE) else ENGLISH
+
+
+def text_of(lab: Lab, language: str = ENGLISH) -> Text:
+    """Return a lab's page in one of ``LANGUAGES``.
 
     Raises:
         TidegaugeError: it is not there, so the installation is damaged.
     """
-    directory = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+    below = "" if language == ENGLISH else language
+    directory = _PACKAGED / below if _PACKAGED.is_dir() else _CHECKOUT / below / "labs"
     try:
         return parsed((directory / lab.page).read_text(encoding="utf-8"))
     except OSError as problem:
@@ -60,4 +75,9 @@ def parsed(source: str) -> Text:
     first = source.partition("\n")[0]
     title = re.sub(r"^# (\d+\. )?", "", first)
     parts = _HEADING.split(_COMMENT.sub("", source))[1:]
-    return Text(title, {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}, source)
+    return Text(
+        title,
+        sections={name: body.strip() for name, body in zip(SECTIONS, parts[1::2], strict=True)},
+        headings=dict(zip(SECTIONS, parts[::2], strict=True)),
+        source=source,
+    )

@@ -43,7 +43,9 @@ def test_every_package_says_that_it_is_typed():
 def test_the_pages_of_labs_are_where_the_package_looks_for_them():
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included["docs/labs"] == "tidegauge_lab/labs/texts"
+    assert included["docs/zh/labs"] == "tidegauge_lab/labs/texts/zh"
     assert (ROOT / "docs/labs").is_dir()
+    assert (ROOT / "docs/zh/labs").is_dir()
 
 
 def test_the_image_has_all_that_the_package_is_made_of():

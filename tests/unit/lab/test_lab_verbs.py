@@ -15,8 +15,8 @@ from tidegauge_lab.labs.texts import parsed
 from tidegauge_lab.local.layout import LAB_NOTE, remove_cluster
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(lab, arguments)
+def run(*arguments: str, locale: str = "C.UTF-8") -> Result:
+    return CliRunner(env={"LC_ALL": locale}).invoke(lab, arguments)
 
 
 @pytest.fixture
@@ -37,6 +37,23 @@ def test_show_has_the_explanation_and_no_comments_of_tests():
     shown = run("show", "min-insync-replicas").output
     assert "## Why" in shown
     assert "<!--" not in shown
+
+
+def test_a_page_is_shown_without_its_link_to_the_other_language():
+    assert run("show", "acks-all").output.startswith(
+        "# 1. With acks=all, does a producer wait for a dead follower?\n\n## Q"
+    )
+    title, below = run("show", "acks-all", "--language", "zh").output.splitlines()[:3:2]
+    assert (title.split()[1], below) == ("1.", "## 问题")
+
+
+def test_pages_are_in_the_language_of_the_locale_unless_an_option_says_otherwise():
+    assert "刚写进去的消息" in run("list", locale="zh_CN.UTF-8").output
+    assert "## 为什么" in run("show", "acks-1", locale="zh_CN.UTF-8").output
+    assert "## Why" in run("show", "acks-1", "--language", "en", locale="zh_CN.UTF-8").output
+    assert json.loads(run("show", "3", "--language", "zh", "-o", "json").output)["question"].startswith(
+        "刚写进去的消息"
+    )
 
 
 @pytest.mark.parametrize("verb", [["start", "acks-all"], ["stop"]])
@@ -87,8 +104,13 @@ def test_a_cluster_that_is_deleted_takes_its_note_along(another_cluster: Path):
 
 
 def test_a_page_is_taken_apart_without_its_comments():
-    page = "# 7. Why?\n\n## Question\n\nq\n\n## Do\n\n<!-- ends with 1 -->\n```sh\nfalse\n```\n"
+    page = (
+        "# 7. Why?\n\n[English](x.md)\n\n## Question\n\nq\n\n## Predict\n\np\n\n"
+        "## Do\n\n<!-- ends with 1 -->\n```sh\nfalse\n```\n\n## What you see\n\ns\n\n## Why\n\n[w](w.md)\n\nw\n"
+    )
     text = parsed(page)
     assert (text.title, text.sections["Question"]) == ("Why?", "q")
     assert text.sections["Do"] == "```sh\nfalse\n```"
     assert "<!--" not in text.shown
+    assert "English" not in text.shown
+    assert text.shown.endswith("[w](w.md)\n\nw\n")

@@ -12,11 +12,13 @@ from tidegauge.errors import TidegaugeError
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.evidence import Evidence
 from tidegauge_lab.labs.model import Lab, judged, passes
-from tidegauge_lab.labs.texts import SECTIONS, text_of
+from tidegauge_lab.labs.texts import CHINESE, ENGLISH, LANGUAGES, SECTIONS, locale_language, text_of
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "labs"
+HEADINGS = {ENGLISH: SECTIONS, CHINESE: ("问题", "预测", "动手", "看到了什么", "为什么")}
 each_lab = pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+each_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
 def test_numbers_and_names_are_in_order_and_single():
@@ -38,10 +40,12 @@ def test_an_unknown_lab_is_refused_with_the_one_that_may_be_meant():
         lab_named("0")
 
 
+@each_language
 @each_lab
-def test_a_page_has_its_sections_and_leads_through_start_check_and_stop(lab: Lab):
-    text = text_of(lab)
+def test_a_page_has_its_sections_and_leads_through_start_check_and_stop(lab: Lab, language: str):
+    text = text_of(lab, language)
     assert tuple(text.sections) == SECTIONS
+    assert tuple(text.headings.values()) == HEADINGS[language]
     assert all(text.sections.values())
     assert text.source.startswith(f"# {lab.number}. {text.title}\n")
     run = [block.text for block in blocks(text.source) if block.is_run]
@@ -56,10 +60,29 @@ def test_a_page_names_its_source(lab: Lab):
     assert re.search(r"KIP-\d+|`[A-Z]\w+\.\w+`", text_of(lab).sections["Why"])
 
 
+@each_language
 @each_lab
-def test_the_index_has_every_lab_with_its_question(lab: Lab):
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
-    assert f"| {lab.number} | [{text_of(lab).title}]({lab.page}) |" in index
+def test_the_index_has_every_lab_with_its_question(lab: Lab, language: str):
+    index = (ROOT / "docs" / ("" if language == ENGLISH else language) / "labs/README.md").read_text(encoding="utf-8")
+    assert f"| {lab.number} | [{text_of(lab, language).title}]({lab.page}) |" in index
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({}, ENGLISH),
+        ({"LANG": "zh_CN.UTF-8"}, CHINESE),
+        ({"LANG": "zh"}, CHINESE),
+        ({"LANG": "zh-Hans"}, CHINESE),
+        ({"LANG": "zhx_XX"}, ENGLISH),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, CHINESE),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8", "LC_ALL": "C"}, ENGLISH),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, CHINESE),
+    ],
+)
+def test_the_locale_decides_on_the_language(environment: dict[str, str], language: str):
+    """POSIX, Base Definitions 8.2: LC_ALL before LC_MESSAGES before LANG, and an empty one counts as unset."""
+    assert locale_language(environment) == language
 
 
 @each_lab
