@@ -14,68 +14,19 @@ value that it has read, with ``#`` and the name of the transaction.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+from tests.clients.copier_history import History, begin_as_a_new_process
 
 LIMIT_SECONDS = 90.0
 ABORT_EVERY = 3
 STUCK_SECONDS = 30.0
-FIRST_DESCRIPTOR, LAST_DESCRIPTOR = 3, 65_536
-
-
-class History:
-    """Appends the operations of this process to a file, each in a line before it begins and one after it.
-
-    Args:
-        path: the file; none: nothing is written.
-        name: begins the name of the process.
-    """
-
-    def __init__(self, path: str | None, name: str) -> None:
-        self._file = None if path is None else Path(path).open("a", buffering=1)  # noqa: SIM115 - open until the end
-        self.process = f"{name}-{os.getpid()}-{time.time_ns()}"
-        self._numbers = iter(range(sys.maxsize))
-        self._lock = threading.Lock()
-
-    def invoke(self, op: str, **fields: Any) -> int:
-        """Note that an operation is about to begin; return its number."""
-        with self._lock:
-            number = next(self._numbers)
-            self._write("invoke", number, op=op, **fields)
-            return number
-
-    def end(self, number: int, outcome: str = "ok", **fields: Any) -> None:
-        """Note an outcome: ok, fail, or info, where an effect can't be excluded."""
-        with self._lock:
-            self._write(outcome, number, **fields)
-
-    def noted(self, call: Callable[[], object], op: str, **fields: Any) -> None:
-        """Do an operation, with its lines."""
-        number = self.invoke(op, **fields)
-        try:
-            call()
-        except BaseException:
-            self.end(number, "info")
-            raise
-        self.end(number)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def _write(self, kind: str, number: int, **fields: Any) -> None:
-        line = {"type": kind, "process": self.process, "number": number, "time_us": time.time_ns() // 1000}
-        if self._file is not None:
-            self._file.write(json.dumps(line | fields) + "\n")
+STUCK = "stuck in send_offsets_to_transaction"
 
 
 def delivered(history: History, number: int) -> Callable[[Any, Any], None]:
@@ -217,7 +168,7 @@ class Copier:
             self._send(message.value(), message.partition() % self._partitions, name)
             ends[message.topic(), message.partition()] = message.offset() + 1
         offsets = [confluent_kafka.TopicPartition(*at, offset) for at, offset in ends.items()]
-        watch = threading.Timer(STUCK_SECONDS, begin_as_a_new_process)
+        watch = threading.Timer(STUCK_SECONDS, partial(begin_as_a_new_process, STUCK))
         watch.start()
         try:
             send = partial(
@@ -256,13 +207,6 @@ class Copier:
             offset = one.offset if one.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(confluent_kafka.TopicPartition(one.topic, one.partition, offset))
         self._read.clear()
-
-
-def begin_as_a_new_process() -> None:
-    """Run the program again in this process, without its connections."""
-    print("stuck in send_offsets_to_transaction: a new process", file=sys.stderr, flush=True)
-    os.closerange(FIRST_DESCRIPTOR, LAST_DESCRIPTOR)
-    os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - the same command
 
 
 def retried(call: Any) -> None:

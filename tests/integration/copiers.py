@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import confluent_kafka
-from tests.clients.programs import KAFKA, kafka_jars
+from tests.clients.copier_history import History
+from tests.clients.programs import KAFKA, go_programs, kafka_jars
 from tests.clients.runs import Child
-from tests.clients.transactional_copier import History, delivered
+from tests.clients.transactional_copier import delivered
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -90,10 +91,12 @@ class Copiers:
     Args:
         cluster: on which they work.
         cell: what is tried.
-        clients: ``confluent`` or ``java``, of the first and the second copier.
+        clients: ``confluent``, ``java``, ``franz`` (grouped only) or ``aiokafka`` (assigned only), of the first and the
+            second copier.
         logs: a directory for what they print.
         size: limit of the records of a transaction.
         history: a file for what all clients do (docs/histories.md), or none.
+        name: topics, group and transactional ids begin with it; by default the cell's.
     """
 
     def __init__(
@@ -104,19 +107,21 @@ class Copiers:
         logs: Path,
         size: int = 50,
         history: Path | None = None,
+        name: str | None = None,
     ) -> None:
+        self._name = name or str(cell)
         self._history_path = None if history is None else str(history)
-        self.history = History(self._history_path, f"{cell}-test")
+        self.history = History(self._history_path, f"{self._name}-test")
         self._cluster, self._cell, self._clients, self._logs, self._size = cluster, cell, clients, logs, size
-        self.source, self.target, self.group = f"{cell}-in", f"{cell}-out", f"{cell}-copiers"
+        self.source, self.target, self.group = f"{self._name}-in", f"{self._name}-out", f"{self._name}-copiers"
         self._servers = ",".join(cluster.kafka_bootstrap_servers)
         self._started_count = 0
         self.children: list[Child] = []
         self.written: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         with SyncAdmin(cluster.bootstrap_servers) as admin:
-            for name in (self.source, self.target):
+            for topic in (self.source, self.target):
                 configs = {"min.insync.replicas": "2"}
-                admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, configs=configs)
+                admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3, configs=configs)
 
     @property
     def targets(self) -> int:
@@ -136,8 +141,8 @@ class Copiers:
 
     def _started(self, number: int) -> Child:
         self._started_count += 1
-        log = self._logs / f"{self._cell}-{number}-{self._started_count}.log"
-        return Child(self._command(number), {}, log)
+        log = self._logs / f"{self._name}-{number}-{self._started_count}.log"
+        return Child(self._command(number), {"PYTHONPATH": str(CLIENTS.parents[1])}, log)
 
     def _command(self, number: int) -> list[str]:
         assigned = None if self._cell.grouped else number
@@ -150,8 +155,12 @@ class Copiers:
         keys = ("servers", "transactional_id", "group", "source", "target", "partitions", "assigned", "size", "history")
         values = (self._servers, *names, self.targets, assigned, self._size, self._history_path)
         given = dict(zip(keys, values, strict=True))
-        program = str(CLIENTS / "transactional_copier.py")
-        return [sys.executable, "-W", "ignore", program, json.dumps(given)]
+        if self._clients[number] == "franz":
+            assert assigned is None, "franz-go's session is a member of a group"
+            return [str(go_programs() / "copier"), json.dumps(given)]
+        assert assigned is not None or self._clients[number] == "confluent", "aiokafka has no KIP-447"
+        program = {"confluent": "transactional_copier.py", "aiokafka": "aiokafka_copier.py"}[self._clients[number]]
+        return [sys.executable, "-W", "ignore", str(CLIENTS / program), json.dumps(given)]
 
     def bounce(self, number: int) -> None:
         """End a copier, as the cell says, and start it again."""
@@ -214,6 +223,12 @@ class Copiers:
 
     def finish(self) -> None:
         """Wait until everything has been copied, and end the copiers."""
+        self.wait_until_copied()
+        for child in self.children:
+            child.end()
+
+    def wait_until_copied(self) -> None:
+        """Wait until the group has committed everything that was written."""
         consumer = self._consumer(self.group)
         ends = [len(values) for values in self.written]
         wanted = [confluent_kafka.TopicPartition(self.source, partition) for partition in range(PARTITIONS)]
@@ -228,8 +243,6 @@ class Copiers:
             until(lambda: committed() == ends, LIMIT_SECONDS, f"all is copied: {ends}")
         finally:
             consumer.close()
-        for child in self.children:
-            child.end()
 
     def _consumer(self, group: str) -> Any:
         return confluent_kafka.Consumer(

@@ -1,15 +1,13 @@
 """``tidegauge verify --transactions`` on a running cluster, by histories of real clients and of the command line.
 
-The copiers of librdkafka (confluent-kafka) and kafka-clients (Java) write down what they do (docs/histories.md) while
-brokers and copiers are killed. The history is clean; spoilt on purpose, it names the guarantee that is broken.
+The copiers of librdkafka (confluent-kafka), kafka-clients (Java), franz-go and aiokafka write down what they do
+(docs/histories.md) while brokers and copiers are killed. The history is clean; spoilt on purpose, it names the
+guarantee that is broken.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,9 @@ from tests.waiting import until
 
 pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 
-import confluent_kafka
-from tests.clients.programs import KAFKA, Unavailable, kafka_jars
-from tests.clients.transactional_copier import History
+from tests.clients.programs import KAFKA, Unavailable, go_programs, kafka_jars
 from tests.integration.copiers import COPIERS_SETTINGS, LIMIT_SECONDS, PARTITIONS, Cell, Copiers, bounce_broker
+from tests.integration.copies_reader import reading
 from tests.integration.spoilt_histories import SPOILS, Recorded
 from tests.integration.verify_shell import Shell, counts
 
@@ -38,48 +35,8 @@ from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 SETTINGS = COPIERS_SETTINGS
-CELL = Cell(clean=False, brokers=True, ordered=True, grouped=True)
-
-
-@contextlib.contextmanager
-def reading(copiers: Copiers, servers: str, path: Path) -> Iterator[None]:
-    """Read the target as a reader of committed records does, from the beginning to the end, with its history."""
-    history, ends = History(str(path), "reader"), threading.Event()
-    consumer: Any = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "unused",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "log_level": 2,
-        }
-    )
-
-    def read() -> None:
-        consumer.assign(
-            [confluent_kafka.TopicPartition(copiers.target, partition, 0) for partition in range(PARTITIONS)]
-        )
-        history.end(history.invoke("assign"))
-        is_last = False
-        while not is_last:
-            is_last = ends.is_set()
-            number = history.invoke("poll")
-            given = consumer.consume(500, timeout=2.0 if is_last else 0.2)
-            records = [
-                [one.topic(), one.partition(), one.offset(), one.value().decode()] for one in given if not one.error()
-            ]
-            history.end(number, records=records)
-        consumer.close()
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join(LIMIT_SECONDS)
-        history.close()
+IN_A_GROUP = Cell(clean=False, brokers=True, ordered=True, grouped=True)
+ASSIGNED = IN_A_GROUP._replace(grouped=False)
 
 
 def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
@@ -90,19 +47,28 @@ def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, A
     return done.exit_code, json.loads(done.stdout)["transactions"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "clients"),
+    [
+        pytest.param(IN_A_GROUP, ("confluent", "java"), id="librdkafka and Java"),
+        pytest.param(IN_A_GROUP, ("franz", "confluent"), id="franz-go and librdkafka"),
+        pytest.param(ASSIGNED, ("aiokafka", "aiokafka"), id="aiokafka"),
+    ],
+)
 def test_a_real_clients_history_is_clean_through_kills_and_each_broken_guarantee_is_named(
-    brokers: LocalCluster, tmp_path: Path
+    brokers: LocalCluster, cell: Cell, clients: tuple[str, str], tmp_path: Path
 ) -> None:
     """Jepsen's anomalies (jepsen.tests.kafka): none in the history of real clients, each one in a spoilt history."""
     try:
-        kafka_jars(KAFKA)
+        _ = kafka_jars(KAFKA) if "java" in clients else None
+        _ = go_programs() if "franz" in clients else None
     except Unavailable as problem:
-        pytest.skip(f"kafka-clients can't be had here: {problem}")
+        pytest.skip(f"a client can't be had here: {problem}")
     brokers.up(LIMIT_SECONDS)
     path = tmp_path / "history.jsonl"
-    copiers = Copiers(brokers, CELL, ("confluent", "java"), tmp_path, history=path)
+    copiers = Copiers(brokers, cell, clients, tmp_path, history=path, name=f"{cell}-{clients[0]}")
     servers = ",".join(brokers.kafka_bootstrap_servers)
-    with copiers.running(), reading(copiers, servers, path):
+    with copiers.running(), reading(copiers.target, servers, path):
         with copiers.writing(200):
             for turn in range(3):
                 before = copiers.transactions()
