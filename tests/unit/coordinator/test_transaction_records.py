@@ -156,3 +156,9 @@ def test_partitions_are_written_in_kafka_s_order():
         if what == "end":
             partitions.clear()
     assert seen == 208
+
+
+def test_partitions_whose_hashes_begin_alike_stand_in_scalas_order():
+    """Scala 2.13.15's HashSet of 0, 1, 2, 3, 4, 69 and 88: 0, 69 and 88 share a node of the first level."""
+    partitions = tuple(TopicPartition("t", number) for number in (0, 1, 2, 3, 4, 69, 88))
+    assert by_topic(partitions) == [("t", [1, 2, 3, 4, 69, 0, 88])]

@@ -119,6 +119,12 @@ class MemoryLog:
         self.log_end_offset = header.next_offset
         note_batch(self.producer_state, header, data)
 
+    def make_room(self, first_offset: int) -> None:
+        """An empty log that ends above a first batch starts again there, and keeps its log start offset."""
+        if first_offset < self.log_end_offset == self.log_start_offset:
+            self.batches, self.log_end_offset = [], first_offset
+            self.producer_state.clear()
+
     def truncate_to(self, to_offset: int) -> None:
         assert to_offset < self.log_end_offset
         self.batches = [(header, data) for header, data in self.batches if header.next_offset <= to_offset]
@@ -335,6 +341,7 @@ class Broker:
 
     def append_as_follower(self, effect: AppendAsFollower) -> None:
         log = self._change(effect.topic_partition, effect)
+        log.make_room(effect.headers[0].base_offset)
         for header in effect.headers:
             data = effect.records[header.position : header.position + header.size_bytes]
             log.append(header._replace(position=0), data)

@@ -132,3 +132,20 @@ def test_epochs_below_the_log_start_go_but_their_epoch_stays():
     delete(cluster, 3, broker_id=2)
     first, second = cluster.partition(2).epochs.entries
     assert (first.start_offset, second.start_offset) == (3, 5)
+
+
+def test_an_empty_replica_takes_the_batch_in_whose_middle_the_log_starts():
+    """UnifiedLog.append: what begins below the end of a log does not fit, unless the log is empty."""
+    cluster = Cluster()
+    cluster.settle()
+    cluster.kill(3)
+    cluster.expire_session(3)
+    cluster.settle()
+    cluster.produce(1, *"abcde")
+    cluster.settle()
+    delete(cluster, 3)
+    cluster.start(3)
+    cluster.settle()
+    assert cluster.ends(3) == [(5, 5)]
+    assert cluster.partition(3).log_start_offset == 3
+    assert cluster.content(3) == cluster.content(1)

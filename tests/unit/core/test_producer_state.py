@@ -50,6 +50,13 @@ def test_the_same_batch_again_is_a_duplicate_with_its_first_offset():
     assert (check.duplicate.base_offset, check.duplicate.last_offset) == (100, 102)
 
 
+def test_a_duplicate_of_any_epoch_is_one():
+    """Rule 1, with an epoch that is read anew from each batch."""
+    first, again = (header(0, 3, epoch=int("30000")) for _ in range(2))
+    assert first.producer_epoch is not again.producer_epoch
+    assert state_after(first).check(again).duplicate is not None
+
+
 @pytest.mark.parametrize(("sequence", "count"), [(0, 2), (1, 2), (0, 4), (3, 1)])
 def test_a_duplicate_is_equal_in_first_and_last_sequence(sequence: int, count: int):
     """Rule 1: an overlap is no duplicate; it is out of order unless it continues."""

@@ -31,6 +31,10 @@ def test_a_burst_is_paid_for_afterwards():
     assert not slow.is_exceeded(10_000)
 
 
+def test_a_quota_that_counted_nothing_has_the_rate_0():
+    assert quota(100).bytes_per_second(0) == 0
+
+
 def test_what_is_older_than_eleven_samples_is_forgotten():
     slow = quota(1)
     slow.record(10**6, 0)
