@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from tidegauge.cli import BOOTSTRAP_VARIABLE
+from tidegauge.cli import BOOTSTRAP_VARIABLE, JAAS_VARIABLE
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.security import PLAIN, Security, security_of, security_of_files
+from tidegauge.security import PLAIN, Security, TokenProvider, security_of, security_of_files
 from tidegauge.settings import read_properties
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, load_cluster_file
 
@@ -59,16 +59,25 @@ class SecurityArguments(TypedDict, total=False):
     """How a client connects, with the argument names of aiokafka and kafka-python.
 
     Attributes:
-        security_protocol: PLAINTEXT or SSL; without any of these: as ``bootstrap_servers`` says, else PLAINTEXT.
+        security_protocol: PLAINTEXT, SSL or SASL_SSL; without any of these: as ``bootstrap_servers`` says, else
+            PLAINTEXT.
         ssl_cafile: PEM certificates of the trusted authorities; without it those of the system.
         ssl_certfile: the client's PEM certificate chain, for brokers with ssl.client.auth=required.
         ssl_keyfile: its PEM private key; without it, the key is read from ``ssl_certfile``.
+        sasl_mechanism: PLAIN (the default), SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, for SASL_SSL.
+        sasl_plain_username: the user, also for SCRAM.
+        sasl_plain_password: the user's password.
+        sasl_oauth_token_provider: an object whose ``token()`` returns a token for OAUTHBEARER.
     """
 
     security_protocol: str
     ssl_cafile: str | Path | None
     ssl_certfile: str | Path | None
     ssl_keyfile: str | Path | None
+    sasl_mechanism: str | None
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_oauth_token_provider: TokenProvider | None
 
 
 def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> BootstrapServers:
@@ -80,10 +89,14 @@ def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> Bo
     return parse_bootstrap(servers, security_of_files(**arguments) if arguments else None)
 
 
-def read_command_config(path: Path) -> Security:
+def read_command_config(path: Path, environment: Mapping[str, str]) -> Security:
     """Read the security settings in a client properties file: ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
     The rest is ignored.
+
+    Args:
+        path: of the file.
+        environment: the process's variables; ``TIDEGAUGE_SASL_JAAS_CONFIG`` is used where the file has none.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, it can't be read or used.
@@ -93,6 +106,8 @@ def read_command_config(path: Path) -> Security:
     except (OSError, UnicodeDecodeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it is not text"
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"--command-config {path} can't be read: {why}") from None
+    if JAAS_VARIABLE in environment:
+        properties.setdefault("sasl.jaas.config", environment[JAAS_VARIABLE])
     return security_of(properties, properties.get("security.protocol") or PLAIN.protocol)
 
 
@@ -111,7 +126,7 @@ def resolve_bootstrap(
         TidegaugeError: INVALID_CONFIG, the file is invalid; INVALID_REQUEST, an address is malformed;
             BROKER_NOT_AVAILABLE, none of the three gives an address.
     """
-    security = None if command_config is None else read_command_config(command_config)
+    security = None if command_config is None else read_command_config(command_config, environment)
     reported = bootstrap_server or environment.get(BOOTSTRAP_VARIABLE)
     if reported:
         return parse_bootstrap(reported, security)

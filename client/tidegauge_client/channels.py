@@ -56,6 +56,8 @@ _CODES = {
     grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
     grpc.StatusCode.INTERNAL: ErrorCode.NETWORK_EXCEPTION,
     grpc.StatusCode.INVALID_ARGUMENT: ErrorCode.INVALID_REQUEST,
+    grpc.StatusCode.UNAUTHENTICATED: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    grpc.StatusCode.PERMISSION_DENIED: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 _BROKEN_WHILE_WRITING = "Internal error from Core"
 """Details that grpc.aio gives, with the status UNKNOWN, when a connection breaks during a write."""
@@ -142,6 +144,8 @@ def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
         return Unreachable(address, details)
     if code is ErrorCode.REQUEST_TIMED_OUT:
         return TidegaugeError(code, f"the broker at {address} did not respond in time")
+    if code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return TidegaugeError(code, f"the credentials were not accepted by the broker at {address}: {details}")
     return TidegaugeError(code, f"the broker at {address} rejected the call: {details or status.name}")
 
 

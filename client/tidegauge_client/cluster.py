@@ -41,6 +41,14 @@ def now_ms() -> float:
     return time.monotonic() * 1000
 
 
+_FINAL = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""Errors after which metadata is not asked for again."""
+
+
 class HandshakeError(TidegaugeError):
     """BROKER_NOT_AVAILABLE because the TLS handshake fails: it is not retried (Kafka's SslAuthenticationException)."""
 
@@ -118,16 +126,20 @@ class Cluster:
         """Return the first response that any broker gives; rule 1.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``HandshakeError``, none does because of TLS.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``HandshakeError``, none does because of TLS;
+                SASL_AUTHENTICATION_FAILED, a broker refuses the credentials, and no other one takes them.
         """
         problems: list[str] = []
         insecure: list[str] = []
+        refused: TidegaugeError | None = None
         to_ask = [(address, PROBE_TIMEOUT_MS) for address in self.addresses()]
         for address, timeout_ms in to_ask:
             try:
                 response = await self.ask(address, request, timeout_ms)
             except TidegaugeError as error:
                 self.note_failure(address)
+                if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                    refused = error
                 is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
                 if is_late and timeout_ms == PROBE_TIMEOUT_MS and not self.info.brokers:
                     to_ask.append((address, PATIENT_TIMEOUT_MS))  # asked in this very loop, after the others
@@ -141,6 +153,8 @@ class Cluster:
             else:
                 self._failed_at_ms.pop(address, None)
                 return response
+        if refused is not None:
+            raise refused
         if insecure:
             raise HandshakeError(insecure[0])
         raise TidegaugeError(
@@ -220,7 +234,8 @@ class Cluster:
         """Wait until all these topics are known.
 
         Raises:
-            TidegaugeError: the last error of a broker, when the timeout has passed; INVALID_TOPIC_EXCEPTION at once.
+            TidegaugeError: the last error of a broker, when the timeout has passed; INVALID_TOPIC_EXCEPTION,
+                SASL_AUTHENTICATION_FAILED and TOPIC_AUTHORIZATION_FAILED at once.
         """
         self.add_topics(topics)
         deadline_ms = now_ms() + timeout_ms
@@ -234,7 +249,7 @@ class Cluster:
                 problem = problem or self._topic_problem(name)
             if problem is None:
                 return self.info
-            is_final = isinstance(problem, HandshakeError) or problem.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            is_final = isinstance(problem, HandshakeError) or problem.code in _FINAL
             if is_final or now_ms() >= deadline_ms:
                 self._topics.difference_update(n for n in topics if self._topic_problem(n) is not None)
                 raise problem

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
 
@@ -25,6 +26,7 @@ OWNER_ALONE = 0o600
 """Mode of files that hold passwords or keys."""
 VERSION = 1
 ANOTHER_DIRECTORY = "name another directory with --dir"
+_JAAS = "sasl.jaas.config"
 BROKERS_BY_ADDRESS = "say where brokers are with --bootstrap-server"
 
 
@@ -117,12 +119,12 @@ class ClusterFile:
 
     @property
     def security(self) -> Security:
-        """Return the security settings that the brokers use among themselves, with their own certificate.
+        """Return the security settings that the brokers use among themselves, with their own certificate and user.
 
         Raises:
             TidegaugeError: INVALID_CONFIG, a certificate or key can't be read.
         """
-        return security_of(self.settings, self.settings.get("security.inter.broker.protocol") or PLAIN.protocol)
+        return security_of_cluster(self.settings)
 
     def save(self, directory: Path) -> None:
         """Write the file atomically."""
@@ -133,6 +135,20 @@ class ClusterFile:
             temporary.chmod(OWNER_ALONE)
         temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         temporary.replace(target)
+
+
+def security_of_cluster(settings: Mapping[str, str]) -> Security:
+    """Return the security settings that brokers with these settings use among themselves over gRPC.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a certificate, a key or the brokers' credentials can't be read.
+    """
+    protocol = settings.get("security.inter.broker.protocol") or PLAIN.protocol
+    mechanism = settings.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI"
+    listener = f"listener.name.{GRPC_SASL_SSL.lower()}."
+    places = (f"{listener}{mechanism.lower()}.{_JAAS}", f"{listener}{_JAAS}", _JAAS)
+    jaas = next((settings[name] for name in places if settings.get(name)), None)
+    return security_of({**settings, "sasl.mechanism": mechanism, _JAAS: jaas}, protocol)
 
 
 def holds_secrets(settings: Mapping[str, str]) -> bool:

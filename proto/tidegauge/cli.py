@@ -34,6 +34,8 @@ EXIT_TERMINATED = 143
 DIRECTORY_VARIABLE = "TIDEGAUGE_DIR"
 BOOTSTRAP_VARIABLE = "TIDEGAUGE_BOOTSTRAP_SERVER"
 COMMAND_CONFIG_VARIABLE = "TIDEGAUGE_COMMAND_CONFIG"
+JAAS_VARIABLE = "TIDEGAUGE_SASL_JAAS_CONFIG"
+"""Holds ``sasl.jaas.config`` where the file of ``--command-config`` does not: a secret that is in no file."""
 _COMMAND_CONFIG = "tidegauge.command-config"
 DEFAULT_DIRECTORY = "./tidegauge-data"
 

@@ -10,9 +10,9 @@ themselves, unless ``inter.broker.listener.name`` names a listener that speaks K
 brokers speak that, with Apache Kafka brokers too. A broker whose listeners all speak Kafka's protocol gets one for
 gRPC, on the port of its first listener + 10000.
 
-A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT or SSL, and for those that speak
-Kafka's protocol SASL_PLAINTEXT or SASL_SSL. A listener that is not in the map has the protocol of its name (GRPC_SSL:
-SSL), or PLAINTEXT; Kafka rejects such a name.
+A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for those
+that speak Kafka's protocol SASL_PLAINTEXT too: over gRPC credentials travel under TLS alone. A listener that is not in
+the map has the protocol of its name (GRPC_SSL: SSL, GRPC_SASL_SSL: SASL_SSL), or PLAINTEXT; Kafka rejects such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
 
@@ -31,12 +31,15 @@ SSL = "SSL"
 KAFKA = "KAFKA"
 GRPC = "GRPC"
 GRPC_SSL = "GRPC_SSL"
+GRPC_SASL_SSL = "GRPC_SASL_SSL"
 GRPC_PORT_OFFSET = 10_000
 """Distance from the port of the first listener to that of a gRPC listener that the settings do not name."""
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
 WITH_TLS = frozenset({SSL, SASL_SSL})
 WITH_SASL = frozenset({SASL_PLAINTEXT, SASL_SSL})
+GRPC_NAMES = {PLAINTEXT: GRPC, SSL: GRPC_SSL, SASL_SSL: GRPC_SASL_SSL}
+"""Name of a gRPC listener by its security protocol, where ``listener.security.protocol.map`` does not name it."""
 
 
 class Listener(NamedTuple):
@@ -196,7 +199,7 @@ def _wires(bound: Sequence[Listener], wire_map: Sequence[str]) -> dict[str, str]
 
 def _grpc_listener(first: Listener, protocol: str, inter_broker_protocol: str | None) -> Listener:
     """Return the gRPC listener of a broker whose settings name none."""
-    name = GRPC_SSL if (inter_broker_protocol or protocol) in WITH_TLS else GRPC
+    name = GRPC_NAMES[inter_broker_protocol or (SSL if protocol in WITH_TLS else PLAINTEXT)]
     port = first.port + GRPC_PORT_OFFSET
     if port > 65_535:
         raise _invalid(
@@ -232,8 +235,7 @@ def _inter_broker(
         raise _invalid(
             "security.inter.broker.protocol",
             protocol,
-            "no advertised gRPC listener has it; write "
-            f"listeners={GRPC_SSL if protocol == SSL else GRPC}://HOST:PORT beside the others",
+            f"no advertised gRPC listener has it; write listeners={GRPC_NAMES[protocol]}://HOST:PORT beside the others",
         )
     if not of_brokers:
         raise _invalid(
@@ -248,16 +250,17 @@ def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str], wires: Ma
     """Return each listener's security protocol; the module describes the rule."""
     given = {name.upper(): protocol.upper() for name, _, protocol in (entry.partition(":") for entry in protocol_map)}
     of_kafka = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-    by_name = {name: name for name in of_kafka} | {GRPC_SSL: SSL}
+    of_grpc = (PLAINTEXT, SSL, SASL_SSL)
+    by_name = {name: name for name in of_kafka} | {GRPC_SSL: SSL, GRPC_SASL_SSL: SASL_SSL}
     found = {one.name: given.get(one.name, by_name.get(one.name, PLAINTEXT)) for one in bound}
     for name, protocol in found.items():
-        legal = of_kafka if wires[name] == KAFKA else (PLAINTEXT, SSL)
+        legal = of_kafka if wires[name] == KAFKA else of_grpc
         if protocol not in legal:
             raise _invalid(
                 "listener.security.protocol.map",
                 ",".join(protocol_map),
                 f"{name} would be {protocol or 'nothing'}; it must be {', '.join(legal[:-1])} or {legal[-1]}"
-                + ("" if legal == of_kafka else ": there is no SASL over gRPC"),
+                + (": over gRPC credentials travel under TLS alone" if protocol == SASL_PLAINTEXT else ""),
             )
     return found
 

@@ -16,7 +16,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,10 +69,12 @@ class Login:
     Attributes:
         mechanism: one of ``MECHANISMS``.
         options: of the JAAS entry: ``username`` and ``password``, or ``unsecuredLogin...`` for OAUTHBEARER.
+        token_provider: returns the token of OAUTHBEARER; None: an unsecured one is made by the options.
     """
 
     mechanism: str
     options: Mapping[str, str] = field(repr=False)
+    token_provider: Callable[[], str] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, mechanism: str, jaas_config: str | None) -> Login:
@@ -82,7 +84,7 @@ class Login:
             TidegaugeError: INVALID_CONFIG.
         """
         if mechanism not in MECHANISMS:
-            raise _invalid(f"there is no SASL mechanism {mechanism} here; there are {', '.join(MECHANISMS)}")
+            raise _no_mechanism(mechanism)
         if not jaas_config:
             raise _invalid(_NO_ENTRY)
         try:
@@ -99,11 +101,22 @@ class Login:
             TidegaugeError: INVALID_CONFIG.
         """
         if self.mechanism == OAUTHBEARER:
-            unsecured_token(self.options, 0)
+            if self.token_provider is None:
+                unsecured_token(self.options, 0)
             return
+        if self.mechanism not in MECHANISMS:
+            raise _no_mechanism(self.mechanism)
         for name in ("username", "password"):
             if not self.options.get(name):
                 raise _invalid(f"sasl.jaas.config has no {name}, which {self.mechanism} needs")
+
+    def token(self, now_ms: int) -> str:
+        """Return a token for OAUTHBEARER, issued now where this side makes it itself.
+
+        Args:
+            now_ms: wall clock.
+        """
+        return unsecured_token(self.options, now_ms) if self.token_provider is None else self.token_provider()
 
     def exchange(self, now_ms: int, nonce: str) -> ClientExchange:
         """Begin an authentication.
@@ -115,7 +128,7 @@ class Login:
         if self.mechanism == PLAIN:
             return _Plain(self.options["username"], self.options["password"])
         if self.mechanism == OAUTHBEARER:
-            return _OauthBearer(unsecured_token(self.options, now_ms))
+            return _OauthBearer(self.token(now_ms))
         return _Scram(self.mechanism, self.options["username"], self.options["password"], nonce)
 
 
@@ -242,6 +255,10 @@ def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
 def _part(members: Mapping[str, object]) -> str:
     """Return a part of a token, in the alphabet that Kafka's validator reads (``OAuthBearerUnsecuredJws.toMap``)."""
     return base64.b64encode(json.dumps(members, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def _no_mechanism(mechanism: str) -> TidegaugeError:
+    return _invalid(f"there is no SASL mechanism {mechanism} here; there are {', '.join(MECHANISMS)}")
 
 
 def _invalid(why: str) -> TidegaugeError:

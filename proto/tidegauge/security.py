@@ -18,15 +18,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.sasl_client import PLAIN as SASL_PLAIN
 from tidegauge.sasl_client import Login
 
 PLAINTEXT = "PLAINTEXT"
 SSL = "SSL"
 PROTOCOLS = (PLAINTEXT, SSL)
-BESIDE_SASL = {"SASL_PLAINTEXT": PLAINTEXT, "SASL_SSL": SSL}
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
+BESIDE_SASL = {SASL_PLAINTEXT: PLAINTEXT, SASL_SSL: SSL}
 """What a protocol with SASL is beside it."""
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
 _LINE_LENGTH = 64
@@ -35,6 +38,14 @@ _REFUSED = {
     "ssl.keystore.password": "PEM files have no password; leave it out",
     "ssl.truststore.password": "PEM files have no password; leave it out",
 }
+
+
+class TokenProvider(Protocol):
+    """What gives the tokens of OAUTHBEARER, as in kafka-python; it is asked in threads of gRPC."""
+
+    def token(self) -> str:
+        """Return a token that is valid now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +122,48 @@ def security_of_files(
     ssl_cafile: str | Path | None = None,
     ssl_certfile: str | Path | None = None,
     ssl_keyfile: str | Path | None = None,
+    *,
+    sasl_mechanism: str | None = None,
+    sasl_plain_username: str | None = None,
+    sasl_plain_password: str | None = None,
+    sasl_oauth_token_provider: TokenProvider | None = None,
 ) -> Security:
     """Return the security that a Python client's arguments describe, named as in aiokafka and kafka-python.
 
     Args:
-        security_protocol: PLAINTEXT or SSL.
+        security_protocol: PLAINTEXT, SSL or SASL_SSL.
         ssl_cafile: certificates of the authorities; None: those of the system.
         ssl_certfile: the client's certificate chain, and its key unless ``ssl_keyfile`` is given.
         ssl_keyfile: the client's private key.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, for SASL_SSL.
+        sasl_plain_username: the user, also for SCRAM.
+        sasl_plain_password: the user's password.
+        sasl_oauth_token_provider: gives the tokens of OAUTHBEARER.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.
     """
-    if security_protocol.upper() == PLAINTEXT:
+    protocol = security_protocol.upper()
+    if protocol == SASL_PLAINTEXT:
+        raise _invalid("security_protocol", protocol, f"over gRPC credentials travel under TLS alone; write {SASL_SSL}")
+    if protocol not in {*PROTOCOLS, SASL_SSL}:
+        raise _invalid("security_protocol", security_protocol, f"it must be {PLAINTEXT}, {SSL} or {SASL_SSL}")
+    login = None
+    if protocol == SASL_SSL:
+        login = Login(
+            sasl_mechanism or SASL_PLAIN,
+            {"username": sasl_plain_username or "", "password": sasl_plain_password or ""},
+            None if sasl_oauth_token_provider is None else sasl_oauth_token_provider.token,
+        )
+        login.check()
+    elif sasl_mechanism or sasl_plain_username or sasl_plain_password or sasl_oauth_token_provider:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"SASL credentials without security_protocol='{SASL_SSL}' have no effect"
+        )
+    if protocol == PLAINTEXT:
         if ssl_cafile or ssl_certfile or ssl_keyfile:
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, "TLS files without security_protocol='SSL' have no effect")
         return PLAIN
-    if security_protocol.upper() not in PROTOCOLS:
-        raise _invalid("security_protocol", security_protocol, "it must be PLAINTEXT or SSL; there is no SASL here")
     if ssl_keyfile and not ssl_certfile:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "ssl_keyfile needs ssl_certfile, the certificate of that key")
     files = {"ssl_cafile": ssl_cafile, "ssl_certfile": ssl_certfile, "ssl_keyfile": ssl_keyfile or ssl_certfile}
@@ -139,7 +174,7 @@ def security_of_files(
     authorities = _certificates(given, "", "ssl_cafile")
     chain = _certificates(given, "", "ssl_certfile")
     key = _private_key(given, "", "ssl_keyfile")
-    return _checked(Security(True, authorities, chain, key), "ssl_certfile", "ssl_cafile")
+    return _checked(Security(True, authorities, chain, key, login), "ssl_certfile", "ssl_cafile")
 
 
 def _certificates(given: Callable[[str], str], inline: str, location: str) -> bytes | None:

@@ -80,7 +80,7 @@ class OffsetLimit(NamedTuple):
 
 
 class SecurityProperties(tuple[tuple[str, str], ...]):
-    """``security.protocol`` and ``ssl.*`` as Kafka names them; a key may be among them, so they are never shown.
+    """``security.protocol``, ``ssl.*`` and ``sasl.*`` as Kafka names them; they hold secrets, and are never shown.
 
     Files are read when a connection is made, on the driver and on each worker, as Spark's own source does.
     """
@@ -100,11 +100,15 @@ def security_properties(options: Mapping[str, str]) -> SecurityProperties:
     found = {
         name.removeprefix("kafka."): str(value)
         for name, value in options.items()
-        if name == "kafka.security.protocol" or name.startswith("kafka.ssl.")
+        if name == "kafka.security.protocol" or name.startswith(("kafka.ssl.", "kafka.sasl."))
     }
     protocol = found.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in {"PLAINTEXT", "SSL"}:
-        raise _refuse(f"kafka.security.protocol is {protocol!r}; it must be PLAINTEXT or SSL")
+    if protocol == "SASL_PLAINTEXT":
+        raise _refuse(
+            "kafka.security.protocol is SASL_PLAINTEXT: over gRPC credentials travel under TLS alone; write SASL_SSL"
+        )
+    if protocol not in {"PLAINTEXT", "SSL", "SASL_SSL"}:
+        raise _refuse(f"kafka.security.protocol is {protocol!r}; it must be PLAINTEXT, SSL or SASL_SSL")
     return SecurityProperties(sorted(found.items()))
 
 

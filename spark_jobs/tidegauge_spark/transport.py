@@ -536,7 +536,7 @@ class ClusterClient:
         known = set()
         for topic in response.topics:
             code = ErrorCode.of(topic.error)
-            if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+            if code in {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}:
                 raise TidegaugeError(code, topic.error_message)
             if code is not ErrorCode.NONE:
                 continue
@@ -561,15 +561,11 @@ class ClusterClient:
     def _stub(self, address: str) -> broker_service_pb2_grpc.BrokerServiceStub:
         channel = self._channels.get(address)
         if channel is None:
-            channel = open_blocking_channel(address, CHANNEL_OPTIONS, self._tls())
+            if self._security is None:  # read when first needed: on the machine that connects
+                self._security = security_from(self.options.security)
+            channel = open_blocking_channel(address, CHANNEL_OPTIONS, self._security)
             self._channels[address] = channel
         return broker_service_pb2_grpc.BrokerServiceStub(channel)
-
-    def _tls(self) -> Security:
-        """Return the TLS settings, read when first needed: on the machine that connects."""
-        if self._security is None:
-            self._security = security_from(self.options.security)
-        return self._security
 
     def _drop(self, address: str) -> None:
         channel = self._channels.pop(address, None)
@@ -577,9 +573,12 @@ class ClusterClient:
             channel.close()
 
     def _call_failed(self, address: str, error: grpc.RpcError) -> str:
-        """Note that a call failed, close its channel, and return the failure as a sentence."""
+        """Note that a call failed, close its channel, and return it as a sentence; raise refused credentials."""
         self._drop(address)
         self._failed_at[address] = self.monotonic()
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            words = f"The credentials were not accepted by the broker at {address}: {error.details()}"
+            raise TidegaugeError(ErrorCode.SASL_AUTHENTICATION_FAILED, words)
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return (
                 f"at {address} did not respond in time (kafka.request.timeout.ms is {self.options.request_timeout_ms})"

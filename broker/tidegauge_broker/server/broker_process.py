@@ -15,9 +15,9 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tidegauge.listeners import GRPC, KAFKA, WITH_TLS, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.sasl_client import Login
-from tidegauge.security import PLAIN, SSL, Security
+from tidegauge.security import PLAIN, Security
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
 from tidegauge_broker.log.files import StorageError
@@ -85,26 +85,29 @@ class BrokerIdentity:
         listeners: the addresses that are bound, and those that are advertised to clients and other brokers.
         rack: ``broker.rack``; None where it is not set.
         security: certificates and key of its TLS listeners; plain where it has none.
-        login: its credentials at the other brokers' Kafka listeners; None: those ask for none.
+        logins: its credentials at the other brokers' listeners, by the listener's name; those without ask for none.
     """
 
     broker_id: int
     listeners: Listeners
     rack: str | None
     security: Security = PLAIN
-    login: Login | None = None
+    logins: Mapping[str, Login] = field(default_factory=dict)
 
     @property
     def to_brokers(self) -> Security:
         """Security of its gRPC connections to other brokers."""
-        listeners = self.listeners
-        return self.security if listeners.protocols[listeners.grpc_among_brokers.name] == SSL else PLAIN
+        return self._to(self.listeners.grpc_among_brokers.name)
 
     @property
     def to_brokers_over_kafka(self) -> Security:
         """Security of its connections to other brokers that speak Kafka's protocol."""
-        security = self.security if self.listeners.inter_broker_protocol in WITH_TLS else PLAIN
-        return replace(security, login=self.login)
+        return self._to(self.listeners.inter_broker.name)
+
+    def _to(self, listener: str) -> Security:
+        """Return the security of connections to other brokers' listeners of this name."""
+        security = self.security if self.listeners.protocols[listener] in WITH_TLS else PLAIN
+        return replace(security, login=self.logins.get(listener))
 
     @property
     def endpoint(self) -> Endpoint:

@@ -22,13 +22,14 @@ from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import WITH_SASL, WITH_TLS, resolve_listeners
+from tidegauge.sasl_client import Login
 from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
-from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
+from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 LOG = logging.getLogger("tidegauge.broker")
 
@@ -54,14 +55,15 @@ def identity_of(settings: Values) -> BrokerIdentity:
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
-    login = None
+    logins: dict[str, Login] = {}
     for name, protocol in listeners.protocols.items():
         if protocol in WITH_TLS:
             ClientCertificates(name, protocol, settings).grpc_credentials(security)
         if protocol in WITH_SASL:
             sasl = SaslListener(name, settings, lambda *_: None)
-            login = sasl.login_of_brokers() if name == listeners.inter_broker.name else login
-    return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security, login)
+            if name in {listeners.inter_broker.name, listeners.grpc_among_brokers.name}:
+                logins[name] = sasl.login_of_brokers()
+    return BrokerIdentity(broker_id, listeners, settings["broker.rack"], security, logins)
 
 
 def allow_many_files() -> None:

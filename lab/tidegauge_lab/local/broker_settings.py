@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import GRPC, GRPC_SSL, WITH_TLS
-from tidegauge.security import PLAINTEXT, security_of
+from tidegauge.listeners import GRPC_NAMES
+from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
-from tidegauge_client.cluster_file import BrokerEntry
+from tidegauge_client.cluster_file import BrokerEntry, security_of_cluster
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
 
 _AT_MOST_BROKERS = (
@@ -89,7 +89,7 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
     scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
     for scope in scopes:
         parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings_of(scope, settings)})
-    security_of(settings, protocol_of(settings))
+    security_of_cluster(settings)
 
 
 def _scope_of(given: str) -> tuple[int | None, str]:
@@ -106,36 +106,36 @@ def settings_of(broker_id: int | None, settings: Mapping[str, str]) -> dict[str,
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
-    """PLAINTEXT or SSL, of the gRPC listeners of the cluster; of those of Kafka's protocol with SASL or without."""
+    """PLAINTEXT, SSL or SASL_SSL, of the cluster's gRPC listeners."""
     return settings.get("security.inter.broker.protocol", PLAINTEXT)
 
 
 def protocol_of_kafka(settings: Mapping[str, str]) -> str:
     """Return the security protocol of the listeners of Kafka clients: with SASL where its mechanisms are named."""
-    protocol = protocol_of(settings)
+    protocol = BESIDE_SASL.get(protocol_of(settings), protocol_of(settings))
     return f"SASL_{protocol}" if MECHANISMS in settings else protocol
 
 
-def listeners_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> list[str]:
+def listeners_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:
     """Return a broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC.
 
     Args:
         broker: its addresses.
-        protocol: of the listener of Kafka clients.
+        settings: what ``--set`` gave.
         kafka_host: where it listens for Kafka clients; empty: at its own host.
     """
-    of_grpc = f"{GRPC_SSL if protocol in WITH_TLS else GRPC}://{broker.address}"
+    of_grpc = f"{GRPC_NAMES[protocol_of(settings)]}://{broker.address}"
     if not broker.kafka_port:
         return [of_grpc]
-    return [f"{protocol}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
+    return [f"{protocol_of_kafka(settings)}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
 
 
-def advertised_of(broker: BrokerEntry, protocol: str, kafka_host: str = "") -> list[str]:
+def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:
     """Return what a broker advertises, where that is not what it listens to; empty else."""
     if not broker.kafka_port or not (kafka_host or broker.advertised):
         return []
-    *_, of_grpc = listeners_of(broker, protocol)
-    return [f"{protocol}://{broker.kafka_address}", of_grpc]
+    *_, of_grpc = listeners_of(broker, settings)
+    return [f"{protocol_of_kafka(settings)}://{broker.kafka_address}", of_grpc]
 
 
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +170,7 @@ def server_properties(
         broker_count: that of the cluster.
         kafka_host: where brokers listen for Kafka clients; empty: at their own host.
     """
-    advertised = advertised_of(broker, protocol_of_kafka(settings), kafka_host)
+    advertised = advertised_of(broker, settings, kafka_host)
     own = settings_of(broker.id, settings)
     of_profile = dict(PROFILES[profile])
     for name in _AT_MOST_BROKERS:
@@ -179,7 +179,7 @@ def server_properties(
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
             "broker.id": str(broker.id),
-            "listeners": ",".join(listeners_of(broker, protocol_of_kafka(settings), kafka_host)),
+            "listeners": ",".join(listeners_of(broker, settings, kafka_host)),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
             "zookeeper.connect": zookeeper_connect,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),

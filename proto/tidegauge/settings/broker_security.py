@@ -30,7 +30,7 @@ SECURITY_SETTINGS = (
         "security.inter.broker.protocol",
         None,
         "Protocol that brokers use among themselves, where inter.broker.listener.name is absent; absent: PLAINTEXT.",
-        ("PLAINTEXT", "SSL"),
+        ("PLAINTEXT", "SSL", "SASL_SSL"),
     ),
     text("ssl.keystore.type", "PEM", "Format of the keystore (Kafka's default is JKS).", ("PEM",)),
     text("ssl.keystore.location", None, "File with the broker's private key and certificate chain."),
@@ -64,7 +64,7 @@ SECURITY_SETTINGS = (
     text(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
-        "SASL mechanism of brokers among themselves, where inter.broker.listener.name has SASL; one that is enabled.",
+        "SASL mechanism of brokers among themselves, where their listener has SASL; one that is enabled.",
     ),
     text(
         "sasl.jaas.config",

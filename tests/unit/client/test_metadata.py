@@ -91,6 +91,41 @@ def test_the_option_wins_over_the_variable_and_that_over_the_directory(tmp_path:
     assert resolve_bootstrap(None, tmp_path, {}) == ["127.0.0.1:7"]
 
 
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="x";'
+
+
+def test_credentials_stand_in_the_file_or_in_the_environment(tmp_path: Path) -> None:
+    """A properties file can be readable by all where the password is in a variable."""
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n")
+    variable = {"TIDEGAUGE_SASL_JAAS_CONFIG": JAAS.format("of-the-variable")}
+    found = resolve_bootstrap("o:1", tmp_path, variable, config).security.login
+    assert found is not None
+    assert found.options["username"] == "of-the-variable"
+    with pytest.raises(TidegaugeError, match=r"sasl\.jaas\.config is missing"):
+        resolve_bootstrap("o:1", tmp_path, {}, config)
+    config.write_text(f"{config.read_text()}sasl.jaas.config={JAAS.format('of-the-file')}\n")
+    found = resolve_bootstrap("o:1", tmp_path, variable, config).security.login
+    assert found is not None
+    assert found.options["username"] == "of-the-file"
+
+
+def test_a_clusters_directory_knows_the_user_of_its_brokers(tmp_path: Path) -> None:
+    """As brokers look for it: the JAAS entry of the listener and mechanism, of the listener, of all."""
+    settings = {"security.inter.broker.protocol": "SASL_SSL", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+    for name in (
+        "sasl.jaas.config",
+        "listener.name.grpc_sasl_ssl.sasl.jaas.config",
+        "listener.name.grpc_sasl_ssl.plain.sasl.jaas.config",
+    ):
+        settings[name] = JAAS.format(name)
+        ClusterFile("z:1", True, "fast", [BrokerEntry(0, "127.0.0.1", 7, "d")], settings).save(tmp_path)
+        security = resolve_bootstrap(None, tmp_path, {}).security
+        assert security.is_tls
+        assert security.login is not None
+        assert security.login.options["username"] == name
+
+
 def test_no_cluster_anywhere_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TidegaugeError, match="no cluster is known") as caught:
         resolve_bootstrap(None, tmp_path, {})

@@ -51,7 +51,7 @@ def test_the_same_batch_again_is_a_duplicate_with_its_first_offset():
 
 
 def test_a_duplicate_of_any_epoch_is_one():
-    """Rule 1, with an epoch that is read anew from each batch."""
+    """Rule 1, with an epoch that is read from each batch."""
     first, again = (header(0, 3, epoch=int("30000")) for _ in range(2))
     assert first.producer_epoch is not again.producer_epoch
     assert state_after(first).check(again).duplicate is not None

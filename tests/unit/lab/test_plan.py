@@ -207,6 +207,32 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "listeners"),
+    [
+        ({"security.inter.broker.protocol": "SSL"}, "SSL://127.0.0.1:9093,GRPC_SSL://127.0.0.1:19093"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "SASL_PLAINTEXT://127.0.0.1:9093,GRPC://127.0.0.1:19093"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", "security.inter.broker.protocol": "SSL"},
+            "SASL_SSL://127.0.0.1:9093,GRPC_SSL://127.0.0.1:19093",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "security.inter.broker.protocol": "SASL_SSL",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "sasl.jaas.config": 'PlainLoginModule required username="broker" password="x" user_broker="x";',
+            },
+            "SASL_SSL://127.0.0.1:9093,GRPC_SASL_SSL://127.0.0.1:19093",
+        ),
+    ],
+)
+def test_listeners_are_named_by_their_protocols(settings: dict[str, str], listeners: str) -> None:
+    file = made(settings=settings)
+    text = server_properties(file.brokers[1], HOME, zookeeper_connect="z:1", profile="fast", settings=settings)
+    assert read_properties(text)["listeners"] == listeners
+
+
+@pytest.mark.parametrize(
     ("brokers", "replicas", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")]
 )
 def test_a_small_cluster_of_the_fast_profile_can_have_internal_topics(

@@ -44,6 +44,8 @@ def test_a_listener_speaks_the_wire_protocol_of_its_name_or_of_the_map() -> None
         ("SSL://h:9093", None, Listener("GRPC_SSL", "h", 19093)),
         ("PLAINTEXT://h:9092,SSL://h:9093", None, Listener("GRPC", "h", 19092)),
         ("PLAINTEXT://h:9092,SSL://h:9093", "SSL", Listener("GRPC_SSL", "h", 19092)),
+        ("SASL_SSL://h:9092", "SASL_SSL", Listener("GRPC_SASL_SSL", "h", 19092)),
+        ("SASL_SSL://h:9092", None, Listener("GRPC_SSL", "h", 19092)),
     ],
 )
 def test_a_broker_without_a_grpc_listener_gets_one(
@@ -118,7 +120,10 @@ def test_brokers_may_speak_kafkas_protocol_among_themselves() -> None:
         ("A://h:60000", None, None, PLAIN, "there is no port 70000 for it; add GRPC://HOST:PORT"),
         ("A://h:1,GRPC://h:2", "A://h:1", None, PLAIN, "no gRPC listener is advertised"),
         ("A://h:1", None, None, ("A:KERBEROS",), "it must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
-        ("GRPC://h:1", None, None, ("GRPC:SASL_SSL",), "it must be PLAINTEXT or SSL: there is no SASL over gRPC"),
+        (
+            *("GRPC://h:1", None, None, ("GRPC:SASL_PLAINTEXT",)),
+            "it must be PLAINTEXT, SSL or SASL_SSL: over gRPC credentials travel under TLS alone",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(

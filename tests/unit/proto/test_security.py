@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from tests.certificates import Authority, Identity
 
+from tidegauge.call_credentials import metadata_of
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason, server_reason
 from tidegauge.listeners import resolve_listeners
-from tidegauge.secure_channels import server_credentials
+from tidegauge.secure_channels import channel_credentials, server_credentials
 from tidegauge.security import PLAIN, Security, security_of, security_of_files
 from tidegauge.settings import BROKER_SETTINGS, BrokerSettings, parse_broker_settings, read_properties
 
@@ -99,6 +100,42 @@ def test_what_can_not_be_used_is_refused_with_the_settings_name(
         security_of_files("SSL", ssl_keyfile=broker.key)
     with pytest.raises(TidegaugeError, match="security_protocol='SSL'"):
         security_of_files(ssl_cafile=authority.certificate)
+
+
+def test_credentials_of_a_python_client_have_kafka_pythons_names(authority: Authority) -> None:
+    """Over gRPC under TLS alone; what has no effect is refused."""
+    user = {"sasl_plain_username": "alice", "sasl_plain_password": "alice-secret"}
+    made = security_of_files("SASL_SSL", authority.certificate, sasl_mechanism="SCRAM-SHA-512", **user)
+    assert made.is_tls
+    assert made.login is not None
+    assert made.login.mechanism == "SCRAM-SHA-512"
+    assert "alice-secret" not in repr(made)
+    assert channel_credentials(made) is not None
+    with pytest.raises(TidegaugeError, match="under TLS alone; write SASL_SSL"):
+        security_of_files("SASL_PLAINTEXT", **user)
+    with pytest.raises(TidegaugeError, match="SASL credentials without security_protocol='SASL_SSL' have no effect"):
+        security_of_files("SSL", authority.certificate, **user)
+    with pytest.raises(TidegaugeError, match="has no password, which PLAIN needs"):
+        security_of_files("SASL_SSL", sasl_plain_username="alice")
+    with pytest.raises(TidegaugeError, match="there is no SASL mechanism GSSAPI here"):
+        security_of_files("SASL_SSL", sasl_mechanism="GSSAPI", **user)
+
+
+def test_a_token_provider_is_asked_for_each_token(authority: Authority) -> None:
+    class Provider:
+        asked = 0
+
+        def token(self) -> str:
+            self.asked += 1
+            return f"a.b{self.asked}."
+
+    provider = Provider()
+    made = security_of_files(
+        "SASL_SSL", authority.certificate, sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=provider
+    )
+    assert made.login is not None
+    tokens = [dict(metadata_of(made.login, 0))["authorization"] for _ in range(2)]
+    assert tokens == ["Bearer a.b1.", "Bearer a.b2."]
 
 
 def test_a_listener_with_tls_needs_a_certificate_and_one_with_client_auth_authorities(broker: Identity) -> None:

@@ -28,7 +28,7 @@ from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Excha
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
 from tidegauge_broker.security.sasl.scram import ScramCredential, ScramExchange
-from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
+from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 NOW_MS = 1_700_000_000_999
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -25,7 +25,7 @@ from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
-from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
+from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 OF_PLAIN = {

@@ -144,3 +144,13 @@ def test_a_start_before_a_latest_end_is_no_mistake() -> None:
     options = parse(streaming=False, startingOffsets='{"orders":{"0":5}}', endingOffsets='{"orders":{"0":-1}}')
     assert options.ending.offsets == {TopicPartition("orders", 0): LATEST}
     parse(streaming=False, startingOffsets='{"orders":{"0":5}}', endingOffsetsByTimestamp='{"orders":{"1":4}}')
+
+
+def test_credentials_have_kafkas_names_are_never_shown_and_need_tls() -> None:
+    of_user = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": "of-alice"}
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **of_user}
+    read = parse_options({**given, "kafka.security.protocol": "SASL_SSL"}, streaming=False)
+    assert dict(read.connection.security)["sasl.jaas.config"] == "of-alice"
+    assert "of-alice" not in repr(read)
+    with pytest.raises(TidegaugeError, match="under TLS alone; write SASL_SSL"):
+        parse_options({**given, "kafka.security.protocol": "SASL_PLAINTEXT"}, streaming=False)

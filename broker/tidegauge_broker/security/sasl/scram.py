@@ -62,6 +62,20 @@ def credential_of(text: str) -> ScramCredential:
         raise ValueError("Credentials not valid") from None
 
 
+def has_password(credential: ScramCredential, mechanism: str, password: str) -> bool:
+    """Return whether a credential is that of a password: costly, by design of PBKDF2, and in constant time after it.
+
+    Args:
+        credential: as the znode keeps it.
+        mechanism: a key of ``HASHES``.
+        password: as the user gives it.
+    """
+    algorithm = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), credential.salt, credential.iterations)
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    return hmac.compare_digest(hashlib.new(algorithm, client_key).digest(), credential.stored_key)
+
+
 class ScramExchange:
     """One authentication; see the module.
 

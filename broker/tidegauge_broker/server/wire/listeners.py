@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import grpc
-
-from tidegauge.listeners import Listeners
+from tidegauge.listeners import SASL_SSL, SSL, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.service import BrokerService
-from tidegauge_broker.server.wire.client_certificates import ClientCertificates
+from tidegauge_broker.server.wire.client_certificates import REQUIRED, ClientCertificates
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
+from tidegauge_broker.server.wire.grpc import authentication
 from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
 from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers
 from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
+from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 _MAX_CONNECTIONS = "max.connections"
 _COUNTED_EVERY_MS = 200
@@ -58,20 +58,30 @@ class WireListeners:
         def connections_of(name: str) -> int:
             return int(settings.of_listener(name, _MAX_CONNECTIONS, limits.connections))
 
-        def grpc_credentials(name: str) -> grpc.ServerCredentials:
-            return ClientCertificates(name, listeners.protocols[name], settings).grpc_credentials(security)
+        def certificates(name: str) -> ClientCertificates:
+            return ClientCertificates(name, listeners.protocols[name], settings)
+
+        def authenticated(name: str) -> authentication.Around | None:
+            if listeners.protocols[name] == SASL_SSL:
+                sasl = SaslListener(name, settings, service.configs.users.credential)
+                return authentication.by_credential(sasl, now_ms)
+            if listeners.protocols[name] == SSL and certificates(name).client_auth == REQUIRED:
+                delay_ms = settings.integer("connection.failed.authentication.delay.ms")
+                return authentication.by_certificate(certificates(name), delay_ms, now_ms)
+            return None
 
         self._offered = offered
         self._grpc = RpcServers(
             listeners,
             limits,
-            grpc_credentials if security.is_tls else None,
+            (lambda name: certificates(name).grpc_credentials(security)) if security.is_tls else None,
             offered.add_to,
             logical_clock,
             service.responses,
             service.gate,
             service.responded,
             connections_of,
+            authenticated,
         )
         self._counted: tuple[int, Mapping[str, int]] = (-_COUNTED_EVERY_MS, {})
         self._now_ms = now_ms

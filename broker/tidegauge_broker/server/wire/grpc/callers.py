@@ -1,21 +1,33 @@
-"""The caller of a gRPC call: its peer, and the broker id that brokers with the lab send in the call's metadata."""
+"""The caller of a gRPC call: its peer, its principal, and the broker id that a broker with the lab sends with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any
+from urllib.parse import unquote
 
 import grpc.aio
 
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 
+ACTS_FOR: ContextVar[Principal] = ContextVar("principal of the call", default=ANONYMOUS)
+"""The principal of the call that the current task serves; ``authentication`` sets it."""
 CALLER_KEY = "tidegauge-broker-id"
 """Metadata key of the calling broker's id."""
 
 
 def caller_of(context: grpc.aio.ServicerContext[Any, Any], listener: str) -> Caller:
     """Return the caller of this call through the listener of this name."""
-    return Caller(context.peer(), listener, calling_broker(context.invocation_metadata()))
+    broker_id = calling_broker(context.invocation_metadata())
+    return Caller(context.peer(), listener, broker_id, principal=ACTS_FOR.get())
+
+
+def host_of(peer: str) -> str:
+    """Return a client's address without its port, from gRPC's ``ipv4:127.0.0.1:40312``; ``?`` where it has none."""
+    kind, _, rest = unquote(peer).partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in {"ipv4", "ipv6"} else "?"
 
 
 def calling_broker(metadata: Iterable[Any] | None) -> int | None:

@@ -17,9 +17,9 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
 from tidegauge_broker.coordinator.views import CommittedOffsetView, GroupView
 from tidegauge_broker.server.replication.peers import Peers
-from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import KeyType
-from tidegauge_broker.server.wire.grpc.callers import caller_of
+from tidegauge_broker.server.wire.grpc.callers import caller_of, host_of
 from tidegauge_broker.server.wire.grpc.forwarding import Forwardable, Forwarding, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -84,7 +84,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
     async def JoinGroup(self, request: groups_pb2.JoinGroupRequest, context: Context) -> groups_pb2.JoinGroupResponse:
         """Join; the response comes when the join phase has ended."""
         if not request.client_host:
-            request.client_host = _host_of(caller_of(context, self._listener))
+            request.client_host = f"/{host_of(context.peer())}"  # as Java prints it
         forwarded = await self._forwarded("JoinGroup", request, groups_pb2.JoinGroupResponse, context)
         if forwarded is not None:
             return forwarded
@@ -346,9 +346,3 @@ def _add_view(response: groups_pb2.DescribeGroupResponse, view: GroupView, now_m
 
 def _partitions(wanted: Sequence[groups_pb2.GroupPartition]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(one.topic, one.partition) for one in wanted)
-
-
-def _host_of(caller: Caller) -> str:
-    """Return the client's address as Java prints it, from gRPC's ``ipv4:127.0.0.1:40312``."""
-    kind, _, rest = caller.connection.partition(":")
-    return f"/{rest.rpartition(':')[0].strip('[]')}" if kind in {"ipv4", "ipv6"} else "/?"

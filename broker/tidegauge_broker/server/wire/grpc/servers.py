@@ -18,13 +18,14 @@ import grpc
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import GRPC, SSL, Listener, Listeners
+from tidegauge.listeners import GRPC, WITH_TLS, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc import records_response
+from tidegauge_broker.server.wire.grpc.authentication import Around
 from tidegauge_broker.server.wire.grpc.connections import Connections
 from tidegauge_broker.server.wire.grpc.counted_responses import CountedResponses
 from tidegauge_broker.server.wire.grpc.gated_calls import GatedCalls
@@ -70,6 +71,7 @@ class RpcServers:
         gate: what stands before the services; None: nothing does.
         responded: takes the responses, for metrics and request log; None: there are neither.
         connections_of: ``max.connections`` of a listener, by its name; None: that of the limits.
+        authenticated: returns what authenticates the callers of a listener, by its name; None: none of any listener.
     """
 
     def __init__(
@@ -83,13 +85,17 @@ class RpcServers:
         gate: Gate | None = None,
         responded: Responded | None = None,
         connections_of: Callable[[str], int] | None = None,
+        authenticated: Callable[[str], Around | None] | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
         counted, timed = CountedResponses(responses), LogicalTime(clock)
 
-        def around(measured: MeasuredCalls, service: str, method: str, handler: Any) -> Any:
+        def around(
+            measured: MeasuredCalls, authenticate: Around | None, service: str, method: str, handler: Any
+        ) -> Any:
             inner = measured.around(method, timed.around(handler))
-            return records_response.around(method, counted.around(service, method, inner))
+            whole = records_response.around(method, counted.around(service, method, inner))
+            return whole if authenticate is None else authenticate(service, method, whole)
 
         bound = listeners.bound_by(GRPC)
         ports = {listener.port: listener.name for listener in bound}
@@ -99,10 +105,11 @@ class RpcServers:
             most = limits.connections if connections_of is None else connections_of(listener.name)
             options = grpc_options(limits._replace(connections=most))
             server = grpc.aio.server(interceptors=interceptors, options=options)
-            guarded = GuardedServer(server, partial(around, MeasuredCalls(responded, listener.name)))
+            authenticate = None if authenticated is None else authenticated(listener.name)
+            guarded = GuardedServer(server, partial(around, MeasuredCalls(responded, listener.name), authenticate))
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", guarded), listener.name)
-            has_tls = tls is not None and listeners.protocols[listener.name] == SSL
+            has_tls = tls is not None and listeners.protocols[listener.name] in WITH_TLS
             _bind(server, listener, tls(listener.name) if tls is not None and has_tls else None)
             self._servers.append(server)
 

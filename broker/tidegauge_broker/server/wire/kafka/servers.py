@@ -32,11 +32,11 @@ from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
-from tidegauge_broker.server.wire.kafka.sasl_listener import SaslListener
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_broker.server.wire.kafka.turns import Turns
 from tidegauge_broker.server.wire.limits import Limits
+from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 LOG = logging.getLogger("tidegauge.kafka")
 _LOOKS_PER_IDLE_TIME = 4

@@ -36,6 +36,10 @@ class SaslListener:
         name: the listener's.
         settings: the broker's.
         credential: returns the SCRAM credential of a mechanism and a user.
+
+    Attributes:
+        delay_ms: ``connection.failed.authentication.delay.ms``.
+        max_receive_bytes: ``sasl.server.max.receive.size``.
     """
 
     def __init__(self, name: str, settings: Values, credential: Callable[[str, str], ScramCredential | None]) -> None:
@@ -60,6 +64,10 @@ class SaslListener:
             return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options))
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         return ScramExchange(mechanism, functools.partial(self._credential, mechanism), nonce)
+
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Return a user's SCRAM credential as it is known now; None where there is none."""
+        return self._credential(mechanism, user)
 
     def max_reauth_ms(self, mechanism: str) -> int:
         """Return the longest session of a mechanism in ms; 0: without a limit."""
