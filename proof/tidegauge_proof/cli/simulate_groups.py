@@ -2,7 +2,7 @@
 
 With ``-o json`` one document: ``{"seed","runs","steps","seconds","commits","rebalances","loads","died_with":{WHAT:
 HISTORIES},"violations":[{"seed","step","invariant","message"}]}``. In text the last steps before the first violation
-are printed; its seed gives the same history with ``--runs 1``.
+are printed; its seed gives the same history with ``--runs 1``. A search that is interrupted prints what was done.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, say
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.simulator.groups.group_history import group_history_of
 from tidegauge_proof.simulator.groups.group_search import GroupFinding, GroupSearchResult, search_groups
@@ -22,7 +22,11 @@ STORY_STEPS = 60
 
 
 def simulate_groups(seed: int, runs: int, steps: int, *, jobs: int, fail_fast: bool, output: str) -> int:
-    """Search for a history that breaks an invariant of groups (docs/simulation.md); return the exit code."""
+    """Search for a history that breaks an invariant of groups (docs/simulation.md); return the exit code.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what came of the histories that were done has been printed.
+    """
     so_far = GroupSearchResult()
 
     def report(result: GroupSearchResult) -> None:
@@ -34,14 +38,25 @@ def simulate_groups(seed: int, runs: int, steps: int, *, jobs: int, fail_fast: b
         return f"{so_far.runs} of {runs} runs{broken}"
 
     begun = time.monotonic()
-    with ProgressLine(line):
-        result = search_groups(range(seed, seed + runs), steps, jobs=jobs, fail_fast=fail_fast, report=report)
-    seconds = time.monotonic() - begun
+    try:
+        with ProgressLine(line):
+            result = search_groups(range(seed, seed + runs), steps, jobs=jobs, fail_fast=fail_fast, report=report)
+    except KeyboardInterrupt:
+        say(f"Interrupted: {so_far.runs} of {runs} runs were done.")
+        _print(seed, so_far, time.monotonic() - begun, output)
+        raise
+    _print(seed, result, time.monotonic() - begun, output)
+    if result.findings and output != "json":
+        _tell(result.findings[0], steps)
+    return EXIT_FAILED if result.findings else EXIT_OK
+
+
+def _print(seed: int, result: GroupSearchResult, seconds: float, output: str) -> None:
+    """Print what came of the histories."""
     if output == "json":
         print_json(_json(seed, result, seconds))
-    else:
-        _print(seed, result, seconds, steps)
-    return EXIT_FAILED if result.findings else EXIT_OK
+    elif result.runs:
+        _print_text(seed, result, seconds)
 
 
 def _json(seed: int, result: GroupSearchResult, seconds: float) -> dict[str, object]:
@@ -58,7 +73,7 @@ def _json(seed: int, result: GroupSearchResult, seconds: float) -> dict[str, obj
     }
 
 
-def _print(seed: int, result: GroupSearchResult, seconds: float, steps: int) -> None:
+def _print_text(seed: int, result: GroupSearchResult, seconds: float) -> None:
     click.echo(
         f"{result.runs} histories of a group from seed {seed}: {result.steps} steps in {seconds:.1f} s, "
         f"{result.rebalances} rebalances, {result.commits} acknowledged commits, {result.loads} loads of a coordinator"
@@ -70,7 +85,6 @@ def _print(seed: int, result: GroupSearchResult, seconds: float, steps: int) -> 
         return
     for finding in result.findings:
         click.echo(f"seed {finding.seed}: step {finding.step} breaks {finding.invariant}: {finding.message}")
-    _tell(result.findings[0], steps)
 
 
 def _tell(finding: GroupFinding, steps: int) -> None:

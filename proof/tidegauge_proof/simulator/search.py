@@ -154,7 +154,7 @@ def _summaries(plan: SearchPlan, jobs: int) -> Generator[RunSummary, None, None]
         return
     pool = ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=get_context("spawn"))
     try:
-        with _without_ctrl_c():
+        with without_ctrl_c():
             waiting = [pool.submit(_run_chunk, plan, runs) for runs in chunks]
         for future in waiting:
             yield from future.result()
@@ -163,7 +163,7 @@ def _summaries(plan: SearchPlan, jobs: int) -> Generator[RunSummary, None, None]
 
 
 @contextmanager
-def _without_ctrl_c() -> Iterator[None]:
+def without_ctrl_c() -> Iterator[None]:
     """Start processes that ignore Ctrl-C: they end when their search does, and print nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield

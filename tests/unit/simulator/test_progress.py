@@ -16,6 +16,7 @@ from tidegauge_proof.cli.progress import CLEAR_LINE, ProgressLine
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.exhaustive.explorer import Explorer
 from tidegauge_proof.simulator import search as searching
+from tidegauge_proof.simulator.groups import group_search
 from tidegauge_proof.simulator.record import search_in_pieces
 
 STEPS = ("--steps", "20", "--jobs", "1")
@@ -88,6 +89,35 @@ def test_a_search_in_pieces_that_is_interrupted_says_what_its_file_keeps(
         f"{record} keeps 4 of them; the same command goes on there.",
     ]
     assert done.stdout.startswith("4 runs from seed 0")
+
+
+def groups_interrupted_at(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes while the history of this seed is in progress."""
+    original = group_search.group_history_of
+
+    def one(number: int, steps: int) -> Any:
+        if number == seed:
+            raise KeyboardInterrupt
+        return original(number, steps)
+
+    monkeypatch.setattr(group_search, "group_history_of", one)
+
+
+def test_ctrl_c_in_simulate_groups_prints_what_came_of_the_histories_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups_interrupted_at(3, monkeypatch)
+    done = CliRunner().invoke(simulate, ["--groups", "--runs", "9", *STEPS])
+    assert done.exit_code == 130
+    assert done.stderr == "Interrupted: 3 of 9 runs were done.\n"
+    assert done.stdout.startswith("3 histories of a group from seed 0: 60 steps")
+    assert done.stdout.endswith("All invariants held.\n")
+
+
+def test_ctrl_c_before_the_first_history_of_a_group_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups_interrupted_at(0, monkeypatch)
+    done = CliRunner().invoke(simulate, ["--groups", "--runs", "9", *STEPS])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "Interrupted: 0 of 9 runs were done.\n")
+    found = json.loads(CliRunner().invoke(simulate, ["--groups", "--runs", "9", *STEPS, "-o", "json"]).stdout)
+    assert (found["runs"], found["violations"]) == (0, [])
 
 
 def test_ctrl_c_in_explore_prints_what_was_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 from tidegauge_proof.simulator.groups.group_history import GroupHistory, group_history_of
+from tidegauge_proof.simulator.search import without_ctrl_c
 
-_CHUNK_RUNS = 10
+_CHUNK_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def search_groups(
         return result
     pool = ProcessPoolExecutor(min(jobs, len(chunks)), mp_context=get_context("spawn"))
     try:
-        waiting = [pool.submit(_chunk, chunk, steps) for chunk in chunks]
+        with without_ctrl_c():
+            waiting = [pool.submit(_chunk, chunk, steps) for chunk in chunks]
         for done in waiting:
             result.merge(done.result())
             report(result)
