@@ -1,11 +1,11 @@
 """Draws a sequence diagram as SVG: time runs down, a lane for the clients, each broker, and the controller. Pure.
 
 Layout: one row for each event; where events are many, runs of log end offsets and high watermarks share rows
-(``timeline.folding``). Words stand above the row's arrow, right of the dot, so that no arrow crosses them; a lane is as
-wide as the longest words on it. A lane is solid while its broker lives (from its start to ``stopped`` or
-to the lab's ``kill``), dotted while it is paused or dead. A cross marks a process's end; a diamond is what else the
-lab did. With one partition alone a bar on the lane shows who leads, in a colour for each epoch; the partition's name
-is then in the title only.
+(``timeline.folding``), and a row says how many changes it stands for. Words stand above the row's arrow, right of the
+dot, so that no arrow crosses them; a lane is as wide as the longest words on it. A lane is solid while its broker lives
+(from its start to ``stopped`` or to the lab's ``kill``), dotted while it is paused or dead. A cross marks a process's
+end; a diamond is what else the lab did. With one partition alone a bar on the lane shows who leads, in a colour for
+each epoch; the partition's name is then in the title only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 from tidegauge_lab.timeline.choice import Choice, Event
 from tidegauge_lab.timeline.folding import folded
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, Lane, Step, steps
-from tidegauge_lab.timeline.words import group_of, happening, partition_of
+from tidegauge_lab.timeline.words import group_of, merged_happening, partition_of
 
 MOST_ROWS = 1_000
 ROW_PX = 26
@@ -105,7 +105,7 @@ class _Picture:
 
     def _label(self, step: Step) -> str:
         name = partition_of(step.event)
-        words = happening(step.event)
+        words = merged_happening(step.event)
         if step.lane == CONTROLLER and "source" in step.event and step.event.get("kind") == "controller":
             words = f"{str(step.event['source']).replace('-', ' ')} {words}"
         if group := group_of(step.event):

@@ -52,8 +52,17 @@ def sentence(event: Event) -> str:
     cause = event.get("cause")
     if not cause or event.get("kind") in _SELF_EXPLAINING:
         return happening(event)
-    changes = f", {event[CHANGES]} changes" if CHANGES in event else ""
-    return f"{happening(event)} ({cause}{changes})"
+    return f"{happening(event)} ({', '.join([cause, *_merged(event)])})"
+
+
+def merged_happening(event: Event) -> str:
+    """Return what happened, and how many changes a merged line stands for; its cause is shown in another way."""
+    return " ".join([happening(event), *(f"({changes})" for changes in _merged(event))])
+
+
+def _merged(event: Event) -> list[str]:
+    """Return how many changes a merged line stands for; nothing for one change."""
+    return [f"{event[CHANGES]} changes"] if CHANGES in event else []
 
 
 def whole_sentence(event: Event) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -141,7 +142,19 @@ def test_runs_of_thousands_of_offsets_fit_a_picture_that_can_be_looked_at() -> N
     assert "ISR 0,1 -> 0" in shown
     isr = shown.index("ISR 0,1 -> 0")
     before = [text for text in shown[:isr] if text.startswith("LEO")]
-    assert before[-1].endswith("-> 1001"), "what the offsets were at another event stays"
+    assert "-> 1001 (" in before[-1], "what the offsets were at another event stays"
+
+
+def test_a_row_says_how_many_changes_it_stands_for() -> None:
+    """A reader must not take the last of forty appends for one, nor a follower that was drawn earlier for one ahead."""
+    merged = event(6, "log_end_offset", "broker-0", cause="Produce", old=0, new=20, changes=10)
+    assert words(picture([merged, event(7, "high_watermark", "broker-0", cause="Fetch", old=0, new=1)])) == [
+        "LEO 0 -> 20 (10 changes)",
+        "HW 0 -> 1",
+    ]
+    shown = [text for text in words(picture(many(2_000))) if text.startswith("LEO")]
+    stood_for = [int(found[1]) if (found := re.search(r"\((\d+) changes\)$", text)) else 1 for text in shown]
+    assert sum(stood_for) == 2 * 2_000 + 2
 
 
 def test_folded_rows_show_no_high_watermark_above_a_log_end_offset() -> None:
