@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -13,7 +13,7 @@ help: ## List the targets.
 .venv: pyproject.toml constraints.txt ## Make the environment (.venv/bin has tidegauge, spark-submit, python).
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidegauge needs Python 3.11 or newer; say which with: make PYTHON=python3.12 .venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,dev]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,docs,dev]' -c constraints.txt
 	@tools/spark-environment.sh $(BIN)
 	@tools/need-java.sh $(BIN)
 	@touch .venv
@@ -110,6 +110,9 @@ diagrams: .venv ## The state diagrams of docs/controller.md, groups.md and trans
 
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
+
+docs: .venv ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The generator has an environment of its own: it is older than the runtime, so that the generated code runs on
 # the oldest grpcio and protobuf that pyproject.toml allows.
