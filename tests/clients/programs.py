@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,12 @@ def connector_jars(spark_version: str) -> tuple[str, list[Path]]:
 def kafka_jars(version: str) -> Path:
     """Return the directory with the jars of Kafka's clients and tools; Unavailable as ``tool``."""
     found: Path = _jars.kafka_jars(version)
+    return found
+
+
+def fetched_into(name: str, fetch: Callable[[Path], None]) -> Path:
+    """Return the directory ``name`` of the cache, which ``fetch`` fills where it does not exist yet."""
+    found: Path = _fetched.kept(name, fetch)
     return found
 
 

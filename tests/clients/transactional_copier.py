@@ -72,6 +72,7 @@ class Copier:
         self._servers, self._transactional_id = servers, transactional_id
         self._target, self._partitions, self._size = target, partitions, size
         self._read: list[Any] = []
+        self._has_moved = False
         self._ends = threading.Event()
         self._transactions = self._copied = 0
         self._producer = self._new_producer()
@@ -118,8 +119,24 @@ class Copier:
         return f"{self._history.process}-{self._transactions + 1}"
 
     def _assigned(self, _: Any, __: Any) -> None:
-        """Note that positions may be anywhere."""
-        self._history.end(self._history.invoke("assign"))
+        """Remember that positions may be anywhere."""
+        self._has_moved = True
+
+    def _poll(self) -> Any:
+        """Return a record, or None.
+
+        Where partitions were assigned meanwhile the record was read after that: the poll's line stands behind it.
+        """
+        number = self._history.invoke("poll", transaction=self._transaction)
+        message = self._consumer.poll(0.05)
+        if self._has_moved:
+            self._has_moved = False
+            self._history.end(self._history.invoke("assign"))
+            number = self._history.invoke("poll", transaction=self._transaction)
+        if message is not None and message.error() is None:
+            seen = [message.topic(), message.partition(), message.offset(), message.value().decode()]
+            self._history.end(number, records=[seen])
+        return message
 
     def _forget(self, _: Any, __: Any) -> None:
         """Drop what was read of partitions that are another member's now."""
@@ -128,12 +145,9 @@ class Copier:
     def run(self) -> None:
         """Copy until stdin ends."""
         while not self._ends.is_set():
-            begun = self._history.invoke("poll", transaction=self._transaction)
-            message = self._consumer.poll(0.05)
+            message = self._poll()
             if message is not None and message.error() is None:
                 self._read.append(message)
-                seen = [message.topic(), message.partition(), message.offset(), message.value().decode()]
-                self._history.end(begun, records=[seen])
             if self._read and (message is None or len(self._read) >= self._size):
                 metadata = self._consumer.consumer_group_metadata()
                 messages, self._read = self._read, []
@@ -154,6 +168,7 @@ class Copier:
                 self._history.noted(commit, "commit", transaction=name)
                 self._copied += len(messages)
         except confluent_kafka.KafkaException as problem:
+            print(f"{name}: {problem}", file=sys.stderr, flush=True)
             if problem.args[0].fatal():
                 self._producer = self._new_producer()
                 self._rewind()
@@ -202,7 +217,7 @@ class Copier:
         retried(lambda: found.extend(self._consumer.committed(assigned, LIMIT_SECONDS)))
         positions = {f"{one.topic}-{one.partition}": one.offset for one in found if one.offset >= 0}
         self._history.end(begun, offsets=positions)
-        self._assigned(None, None)
+        self._has_moved = True
         for one in found:
             offset = one.offset if one.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(confluent_kafka.TopicPartition(one.topic, one.partition, offset))

@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -97,6 +98,8 @@ class Copiers:
         size: limit of the records of a transaction.
         history: a file for what all clients do (docs/histories.md), or none.
         name: topics, group and transactional ids begin with it; by default the cell's.
+        rate: limit of the records per second that ``write`` sends to a partition; none: as fast as they are
+            acknowledged.
     """
 
     def __init__(
@@ -108,8 +111,9 @@ class Copiers:
         size: int = 50,
         history: Path | None = None,
         name: str | None = None,
+        rate: float | None = None,
     ) -> None:
-        self._name = name or str(cell)
+        self._name, self._rate = name or str(cell), rate
         self._history_path = None if history is None else str(history)
         self.history = History(self._history_path, f"{self._name}-test")
         self._cluster, self._cell, self._clients, self._logs, self._size = cluster, cell, clients, logs, size
@@ -195,9 +199,18 @@ class Copiers:
                 where = {"topic": self.source, "partition": partition, "value": values[-1].decode()}
                 on_delivery = partial(written, self.history.invoke("send", **where))
                 producer.produce(self.source, values[-1], partition=partition, on_delivery=on_delivery)
-            producer.poll(0.1 if count <= 0 else 0)
+            self._pace(producer, is_first=count > 0)
         assert producer.flush(LIMIT_SECONDS) == 0
         assert failed == []
+
+    def _pace(self, producer: Any, *, is_first: bool) -> None:
+        """Serve the producer's callbacks, until the next record may be written."""
+        if self._rate is None:
+            producer.poll(0 if is_first else 0.1)
+            return
+        end = time.monotonic() + 1 / self._rate
+        while (rest := end - time.monotonic()) > 0:
+            producer.poll(rest)
 
     @contextlib.contextmanager
     def writing(self, count: int) -> Iterator[None]:

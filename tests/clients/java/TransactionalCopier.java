@@ -50,6 +50,7 @@ public class TransactionalCopier {
     private long copied = 0;
     private final String group;
     private final History history;
+    private boolean hasMoved = false; // positions may be anywhere since the last poll
 
     TransactionalCopier(String[] given) {
         servers = given[0];
@@ -75,7 +76,7 @@ public class TransactionalCopier {
             consumer.subscribe(List.of(given[3]), new ConsumerRebalanceListener() {
                 @Override
                 public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-                    history.end(history.invoke("assign", ""), "ok", "");
+                    hasMoved = true;
                 }
 
                 @Override
@@ -111,8 +112,13 @@ public class TransactionalCopier {
     void run() {
         while (!ends) {
             String name = history.process + "-" + (transactions + 1);
-            long begun = history.invoke("poll", ", \"transaction\": \"" + name + "\"");
+            long begun = history.invoke("poll", of(name));
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(50));
+            if (hasMoved) { // partitions were assigned meanwhile, and the records were read after that
+                hasMoved = false;
+                history.end(history.invoke("assign", ""), "ok", "");
+                begun = history.invoke("poll", of(name));
+            }
             if (!records.isEmpty()) {
                 history.end(begun, "ok", ", \"records\": " + seen(records));
                 transact(records, consumer.groupMetadata());
@@ -216,7 +222,7 @@ public class TransactionalCopier {
         long begun = history.invoke("read-offsets", ", \"group\": \"" + group + "\"");
         retried(() -> committed.putAll(consumer.committed(assigned)));
         history.end(begun, "ok", ", \"offsets\": " + positions(committed));
-        history.end(history.invoke("assign", ""), "ok", "");
+        hasMoved = true;
         for (TopicPartition at : assigned) {
             OffsetAndMetadata offset = committed.get(at);
             if (offset == null) {
