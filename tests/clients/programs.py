@@ -12,8 +12,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ KAFKA_4: str = _jars.KAFKA_4
 KAFKA_BEFORE_BATCHES: tuple[str, ...] = _jars.KAFKA_BEFORE_BATCHES
 FETCH_SECONDS = 400
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = os.environ | {"NO_COLOR": "1"}
 
 
@@ -205,6 +208,69 @@ def kcat() -> Program:
         consume_group=[program, "-b", "{servers}", *consume, "-G", "{group}", "{topic}"],
         prints_acknowledged=False,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """A client that tries credentials: lines "mechanism user password topic" in, a line of what came of each out.
+
+    Attributes:
+        client: its name in docs/clients.md.
+        version: of the client.
+        command: of the process; {servers} is replaced.
+        environment: variables of the process besides those of the tests.
+        mechanisms: that it can use.
+    """
+
+    client: str
+    version: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mechanisms: Sequence[str] = MECHANISMS
+
+
+def go_attempts(name: str) -> Attempts:
+    """Return the attempts of a program in tests/clients/go; raises as ``go_client``."""
+    made = go_client(name)
+    return Attempts(made.client, made.version, [made.produce[0], "attempts", "{servers}"])
+
+
+def kafkajs_attempts() -> Attempts:
+    """Return tests/clients/js/attempts.js; raises as ``kafkajs``."""
+    made = kafkajs()
+    return Attempts(
+        made.client, made.version, [made.produce[0], str(HERE / "js" / "attempts.js"), "{servers}"], made.environment
+    )
+
+
+def kcat_attempts() -> Attempts:
+    """Return kcat, which writes and reads in a process for each attempt; raises as ``kcat``."""
+    made = kcat()
+    return Attempts(made.client, made.version, ["sh", str(HERE / "kcat_attempts.sh"), "{servers}"])
+
+
+def java_attempts(version: str) -> Attempts:
+    """Return tests/clients/java/Attempts.java with the clients of a version of Kafka; raises as ``tool``.
+
+    SCRAM of 0.10 needs a class that Java 11 has no more (javax.xml.bind.DatatypeConverter).
+    """
+    is_old = version in KAFKA_BEFORE_BATCHES
+    jars = _jars.tools_jars(version) if is_old else _jars.kafka_jars(version)
+    client = "Java: Kafka's clients before record batches" if is_old else "Java: kafka-clients"
+    program = str(HERE / "java" / "Attempts.java")
+    command = [java_program(), *JVM, "-cp", f"{jars}/*", program, "{servers}"]
+    return Attempts(client, version, command, mechanisms=("PLAIN",) if is_old else MECHANISMS)
+
+
+def python_attempts(name: str) -> Attempts:
+    """Return tests/clients/python_attempts.py with one of its clients: confluent, aiokafka or kafka-python."""
+    package = {"confluent": "confluent-kafka"}.get(name, name)
+    number = package_version(package)
+    if name == "confluent":
+        import confluent_kafka  # noqa: PLC0415 - only its own attempts load the C library
+
+        number = f"{number} (librdkafka {confluent_kafka.libversion()[0]})"
+    return Attempts(f"Python: {package}", number, [sys.executable, str(HERE / "python_attempts.py"), name, "{servers}"])
 
 
 def connector_jars(spark_version: str) -> tuple[str, list[Path]]:

@@ -5,37 +5,22 @@ The shared cluster; the control server is the process that `up --control` starts
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.steering import steering
 
 from tidegauge_lab.local import control_server, layout, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
-CLIENT = Path(__file__).parents[2] / "examples" / "python" / "steering.py"
-
-
-def _loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("steering", CLIENT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-steering = _loaded()
 
 
 @pytest.fixture

@@ -157,6 +157,19 @@ def test_scram_refuses_another_nonce_and_a_proof_of_another_length(final: str) -
         exchange.evaluate(final.encode(), NOW_MS)
 
 
+def test_scram_takes_a_nonce_with_the_clients_part_twice() -> None:
+    """librdkafka before 2.6.1 sends it so, and Kafka 3.9 takes what ends with the nonce (ScramSaslServer)."""
+    exchange = ScramExchange("SCRAM-SHA-256", {"u": scram_credential("SCRAM-SHA-256", b"p", b"s")}.get, "server")
+    first = exchange.evaluate(b"n,,n=u,r=client", NOW_MS).decode()
+    name = HASHES["SCRAM-SHA-256"]
+    key = hmac.digest(hashlib.pbkdf2_hmac(name, b"p", b"s", 4096), b"Client Key", name)
+    bare = "c=biws,r=clientclientserver"
+    signature = hmac.digest(hashlib.new(name, key).digest(), f"n=u,r=client,{first},{bare}".encode(), name)
+    proof = base64.b64encode(bytes(left ^ right for left, right in zip(key, signature, strict=True))).decode()
+    assert exchange.evaluate(f"{bare},p={proof}".encode(), NOW_MS).startswith(b"v=")
+    assert exchange.principal_name == "u"
+
+
 def test_scram_refuses_too_few_iterations_and_another_authorization_id() -> None:
     weak = scram_credential("SCRAM-SHA-256", b"p", b"s", 4095)
     with pytest.raises(InvalidCredentials, match="less than the minimum 4096"):

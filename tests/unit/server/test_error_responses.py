@@ -12,6 +12,7 @@ from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.frames import decode, encode, joined
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidegauge.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidegauge.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -77,6 +78,16 @@ def test_markers_are_refused_partition_by_partition() -> None:
     [marker] = response.markers
     assert marker.producer_id == 7
     assert [(one.partition_index, one.error_code) for one in marker.topics[0].partitions] == [(1, ERROR), (2, ERROR)]
+
+
+def test_a_refused_partition_of_a_fetch_has_no_records_and_not_null() -> None:
+    """FetchResponse.partitionResponse: MemoryRecords.EMPTY; librdkafka can't read null."""
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=b"some")])])
+    error_responses.put(response, ERROR)
+    [partition] = sent(apis.FETCH, 12, response).responses[0].partitions
+    assert (partition.error_code, partition.high_watermark) == (ERROR, -1)
+    assert partition.records is not None
+    assert len(partition.records) == 0
 
 
 @pytest.mark.parametrize("name", sorted(api.name for api in APIS.values()))

@@ -1,5 +1,6 @@
 // franz-go as a program, see tests/clients/programs.py: produce SERVERS TOPIC sends each line of stdin,
 // consume SERVERS TOPIC COUNT [GROUP] prints that many records; each record is a line "offset value".
+// attempts SERVERS tries credentials, see attempt.go.
 package main
 
 import (
@@ -15,13 +16,15 @@ import (
 )
 
 func main() {
-	servers, topic := kgo.SeedBrokers(strings.Split(os.Args[2], ",")...), os.Args[3]
+	servers := kgo.SeedBrokers(strings.Split(os.Args[2], ",")...)
 	switch os.Args[1] {
+	case "attempts":
+		attempts(servers)
 	case "produce":
-		produce(servers, topic)
+		produce(servers, os.Args[3])
 	case "consume":
 		count, _ := strconv.Atoi(os.Args[4])
-		consume(count, topic, servers, os.Args[5:])
+		consume(count, os.Args[3], servers, os.Args[5:])
 	}
 }
 

@@ -1,5 +1,6 @@
 // sarama as a program, see tests/clients/programs.py: produce SERVERS TOPIC sends each line of stdin,
 // consume SERVERS TOPIC COUNT [GROUP] prints that many records; each record is a line "offset value".
+// attempts SERVERS tries credentials, see attempt.go.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 )
 
 func main() {
-	servers, topic := strings.Split(os.Args[2], ","), os.Args[3]
+	servers := strings.Split(os.Args[2], ",")
 	config := sarama.NewConfig()
 	if version := os.Getenv("SARAMA_VERSION"); version != "" {
 		parsed, err := sarama.ParseKafkaVersion(version)
@@ -26,9 +27,12 @@ func main() {
 	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	switch os.Args[1] {
+	case "attempts":
+		attempts(servers, config)
 	case "produce":
-		produce(servers, topic, config)
+		produce(servers, os.Args[3], config)
 	case "consume":
+		topic := os.Args[3]
 		count, _ := strconv.Atoi(os.Args[4])
 		if len(os.Args) > 5 {
 			consumeGroup(servers, topic, count, os.Args[5], config)

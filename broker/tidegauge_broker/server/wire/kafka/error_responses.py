@@ -45,8 +45,11 @@ _READS = frozenset(
     }
 )
 _ERRORS = ("error_code", "partition_error_code")
-_CLEARED = {"base_offset": -1, "high_watermark": -1, "records": None, "offset": -1}
-"""What a partition's result does not say beside an error."""
+_CLEARED = {"base_offset": -1, "high_watermark": -1, "records": b"", "offset": -1}
+"""What a partition's result does not say beside an error.
+
+Records are empty as in ``FetchResponse.partitionResponse``, and not null: librdkafka can't read that.
+"""
 
 
 class _Mirror(NamedTuple):
