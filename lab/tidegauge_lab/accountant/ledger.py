@@ -1,7 +1,8 @@
 """Finds each sent record in the log, and each record of the log in the history: lost, kept, duplicated, phantom.
 
 Rules:
-    1. An acknowledged record is found where it was acknowledged, if that offset holds its key and value.
+    1. An acknowledged record is found where it was acknowledged, if that offset holds its key and value. Where several
+       were acknowledged at one offset with equal ones (a failover gave it again), the one whose timestamp is there.
     2. All others are looked for elsewhere: the same key, value and timestamp (not the timestamp where the log has its
        own, LogAppendTime), acknowledged before unknown before failed ones, and within their partition if it is known.
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
@@ -82,8 +83,11 @@ class Ledger:
 
     def match(self) -> Matching:
         """Find everything, and report what does not fit."""
+        if self._has_own_timestamps:
+            for index, record in enumerate(self._sent):
+                self._find_where_acknowledged(index, record, record.timestamp_ms)
         for index, record in enumerate(self._sent):
-            if not self._find_where_acknowledged(index, record):
+            if self._offsets[index] is None and not self._find_where_acknowledged(index, record):
                 self._open.setdefault(self._open_key(record), deque()).append(index)
         for partition, log in sorted(self._logs.items()):
             claimed = self._claimed[partition]
@@ -94,13 +98,14 @@ class Ledger:
         self._account(matching)
         return matching
 
-    def _find_where_acknowledged(self, index: int, record: SentRecord) -> bool:
+    def _find_where_acknowledged(self, index: int, record: SentRecord, timestamp_ms: int | None = None) -> bool:
+        """Return whether the record's offset holds it (rule 1); a timestamp must be there, too, if one is given."""
         log = self._logs.get(record.partition) if record.is_acknowledged else None
         position = None if log is None else position_of(log, record.offset)
         if log is None or position is None or self._claimed[record.partition][position]:
             return False
         kept = log.records[position]
-        if kept.value != record.value or kept.key != record.key:
+        if kept.value != record.value or kept.key != record.key or timestamp_ms not in {None, kept.timestamp_ms}:
             return False
         self._claim(index, record.partition, position)
         return True

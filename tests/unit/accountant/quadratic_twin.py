@@ -28,12 +28,14 @@ def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple
     kept = {(log.partition, record.offset): record for log in logs for record in log.records}
     places: dict[int, Slot] = {}
     counts: Counter[Kind] = Counter()
-    for index, record in enumerate(sent):
-        slot = (record.partition, record.offset)
-        there = kept.get(slot)
-        is_free = there is not None and slot not in places.values()
-        if is_free and record.is_acknowledged and (there.key, there.value) == (record.key, record.value):
-            places[index] = slot
+    for is_timed in (True, False):
+        for index, record in enumerate(sent):
+            slot = (record.partition, record.offset)
+            there = kept.get(slot)
+            is_free = there is not None and index not in places and slot not in places.values()
+            is_equal = is_free and (there.key, there.value) == (record.key, record.value)
+            if is_equal and record.is_acknowledged and (not is_timed or there.timestamp_ms == record.timestamp_ms):
+                places[index] = slot
     for slot, there in sorted(kept.items()):
         if slot in places.values():
             continue

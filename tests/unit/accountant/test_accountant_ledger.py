@@ -158,6 +158,17 @@ def test_an_equal_value_of_another_producer_does_not_hide_a_loss() -> None:
 # Duplicated
 
 
+@pytest.mark.parametrize("first", ["lost", "kept"])
+def test_of_equal_values_acknowledged_at_one_offset_the_one_whose_timestamp_is_there_was_kept(first: str) -> None:
+    """A leader acknowledged it with acks=1 and died; the next one gave the offset again, to another's equal value."""
+    lost = sent(1, "v", acks="1", timestamp_ms=100)
+    taken = sent(2, "v", producer="q", partition=0, offset=1, timestamp_ms=200)
+    history = [lost, taken] if first == "lost" else [taken, lost]
+    result = report([sent(0), *history, sent(3)], log(kept(0), kept(1, "v", 200), kept(3)))
+    assert found(result) == {Kind.LOST: 1}
+    assert (result.accounts["all"].lost, result.accounts["1"].lost) == (0, 1)
+
+
 def test_a_record_kept_twice_is_duplicated() -> None:
     result = report([sent(0), sent(1)], log(kept(0), kept(1), kept(2, "v0", 0)))
     assert found(result) == {Kind.DUPLICATED: 1}
