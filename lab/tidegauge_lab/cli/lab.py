@@ -14,16 +14,12 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.cli.common import directory_argument, lab_verb
 from tidegauge_lab.labs.catalogue import LABS, lab_named
-from tidegauge_lab.labs.gathering import gather
-from tidegauge_lab.labs.model import Finding, Lab, judged, passes
-from tidegauge_lab.labs.running import Ports, begin, end, lab_in
+from tidegauge_lab.labs.checking import check as run_check
+from tidegauge_lab.labs.model import Lab
+from tidegauge_lab.labs.running import Ports, begin, end, listening, where
 from tidegauge_lab.labs.texts import LANGUAGES, locale_language, text_of
-from tidegauge_lab.local.cluster import LocalCluster
-
-_USUAL_KAFKA_PORT = 9092
 
 language_option = click.option(
     "--language",
@@ -98,7 +94,7 @@ def start(
             {
                 "lab": wanted.name,
                 "bootstrap_servers": ",".join(cluster.bootstrap_servers),
-                "kafka_bootstrap_servers": ",".join(_listening(cluster)),
+                "kafka_bootstrap_servers": ",".join(listening(cluster)),
                 "directory": str(cluster.directory),
             }
         )
@@ -107,7 +103,7 @@ def start(
     click.echo(f"{text.sections['Question']}\n")
     click.echo(f"{text.headings['Predict']}\n\n{text.sections['Predict']}\n\n{text.headings['Do']}\n")
     click.echo(_commands(text.sections["Do"]))
-    click.echo("\n".join(["", *_where(cluster), *_next(wanted, directory)]))
+    click.echo("\n".join(["", *where(cluster), *_next(wanted, directory)]))
 
 
 def _commands(section: str) -> str:
@@ -129,25 +125,11 @@ def _without_gaps(lines: list[str]) -> list[str]:
     return [line for place, line in enumerate(lines) if line or (place and lines[place - 1])]
 
 
-def _where(cluster: LocalCluster) -> list[str]:
-    """Return where the cluster is; where other ports were free, what to write in place of the usual ones."""
-    servers = ",".join(_listening(cluster))
-    lines = [f"The cluster is up, in {cluster.directory}; Kafka clients use {servers}"]
-    if not servers.startswith(f"127.0.0.1:{_USUAL_KAFKA_PORT},"):
-        lines.append(f"Port {_USUAL_KAFKA_PORT} was not free: write these addresses where a program has 127.0.0.1:9092")
-    return lines
-
-
-def _listening(cluster: LocalCluster) -> list[str]:
-    """Return where brokers listen for Kafka clients, whatever they advertise."""
-    return [f"{one.host}:{one.kafka_port}" for one in cluster.file.brokers]
-
-
 def _next(wanted: Lab, directory: Path) -> list[str]:
-    where = directory_argument(directory)
+    option = directory_argument(directory)
     return [
-        f"Then: tidegauge lab check {wanted.name}{where}; the explanation: tidegauge lab show {wanted.name}; "
-        f"the end: tidegauge lab stop{where}"
+        f"Then: tidegauge lab check {wanted.name}{option}; the explanation: tidegauge lab show {wanted.name}; "
+        f"the end: tidegauge lab stop{option}"
     ]
 
 
@@ -158,41 +140,16 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 @lab_verb
 def check(name: str | None, directory: Path, output: str) -> None:
     """Let the cluster say what is done, and what is not."""
-    wanted = None if name is None else lab_named(name)
-    running = lab_in(directory)
-    if running is None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"there is no lab's cluster in {directory.absolute()}; `tidegauge lab start {name or 'NAME'}` starts one",
-        )
-    if wanted is not None and wanted is not running:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"the cluster in {directory.absolute()} is that of lab {running.name}; `tidegauge lab stop` ends it",
-        )
-    findings = judged(running, gather(directory))
+    checked = run_check(directory, None if name is None else lab_named(name))
     if output == "json":
-        print_json(_as_json(running, findings))
+        print_json(checked.as_json())
     else:
-        for one in findings:
-            click.echo(_line(one))
-    if not passes(findings):
-        failed = next(one for one in findings if not one.holds)
-        fail(f"{running.name}: not yet. Next: {failed.next or 'see above'}.", output)
+        for one in checked.findings:
+            click.echo(f"  {'yes' if one.holds else 'no '}  {one.text}.")
+    if not checked.passed:
+        fail(checked.verdict, output)
     if output == "text":
-        click.echo(f"{running.name}: done. Compare with your prediction, then `tidegauge lab show {running.name}`.")
-
-
-def _line(finding: Finding) -> str:
-    return f"  {'yes' if finding.holds else 'no '}  {finding.text}."
-
-
-def _as_json(running: Lab, findings: list[Finding]) -> dict[str, object]:
-    return {
-        "lab": running.name,
-        "passed": passes(findings),
-        "findings": [{"holds": one.holds, "text": one.text, "next": one.next} for one in findings],
-    }
+        click.echo(checked.verdict)
 
 
 @lab.command()

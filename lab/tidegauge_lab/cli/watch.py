@@ -1,12 +1,13 @@
 """``tidegauge watch``: the cluster live in a browser, with buttons to break it (docs/watch.md).
 
-Serves one page on 127.0.0.1 until Ctrl-C. With ``-b`` or its variable the brokers are only looked at.
+Serves one page on 127.0.0.1 until Ctrl-C. With ``-b`` or its variable the brokers are only looked at. ``--lab``
+starts a lab's cluster first, unless it is there; ``--scenario`` opens the page with a story that waits before its first
+step.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import secrets
 from pathlib import Path
@@ -18,9 +19,15 @@ from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
+from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.labs.catalogue import lab_named
+from tidegauge_lab.labs.model import Lab
+from tidegauge_lab.labs.running import begin, lab_in
+from tidegauge_lab.scenario.loader import load
 
 if TYPE_CHECKING:
+    from tidegauge_lab.scenario.model import Scenario
     from tidegauge_lab.watch.sources import Source
 
 DEFAULT_PORT = 19080
@@ -34,17 +41,44 @@ DEFAULT_PORT = 19080
     show_default=True,
     help="Port on 127.0.0.1; 0 takes any that is free.",
 )
+@click.option("--lab", metavar="NAME", help="Start this lab's cluster in --dir, unless it is there, and show its page.")
+@click.option("--scenario", metavar="NAME-or-FILE", help="Play this scenario step by step, on a cluster of its own.")
 @verb_options
 @lab_verb
-def watch(port: int, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def watch(
+    port: int,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    lab: str | None,
+    scenario: str | None,
+) -> None:
     """Show the cluster live in a browser, on 127.0.0.1; with --dir also buttons to kill, pause, isolate, hold."""
     _require_extra()
     remote = bootstrap_server is not None or bool(os.environ.get(BOOTSTRAP_VARIABLE))
-    asyncio.run(_serve(port, output, directory.absolute(), servers(bootstrap_server, directory) if remote else None))
+    directory = directory.absolute()
+    if remote and (lab or scenario):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"--lab and --scenario start clusters here: leave -b and ${BOOTSTRAP_VARIABLE} out",
+        )
+    story = load(scenario) if scenario else None
+    if lab:
+        _begin(lab_named(lab), directory)
+    elif story is None and not remote:
+        load_cluster_file(directory)
+    asyncio.run(_serve(port, output, directory, servers(bootstrap_server, directory) if remote else None, story))
+
+
+def _begin(wanted: Lab, directory: Path) -> None:
+    """Start a lab's cluster, unless it is there."""
+    if lab_in(directory) is not wanted:
+        begin(wanted, directory)
 
 
 def _require_extra() -> None:
     try:
+        import markdown_it  # noqa: F401, PLC0415 - only looked for
         import starlette  # noqa: F401, PLC0415 - only looked for
         import uvicorn  # noqa: F401, PLC0415 - the same
     except ModuleNotFoundError as missing:
@@ -54,20 +88,29 @@ def _require_extra() -> None:
         ) from None
 
 
-async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] | None) -> None:
+async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] | None, story: Scenario | None) -> None:
     from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - they need the extra
     from tidegauge_lab.watch.hub import Hub  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.sources import LabSource, RemoteSource  # noqa: PLC0415 - the same
+    from tidegauge_lab.watch.teaching import Teaching  # noqa: PLC0415 - the same
 
     source: Source = LabSource(directory) if bootstrap is None else RemoteSource(bootstrap)
     listener = server.listen(port)
     taken: int = listener.getsockname()[1]
     hub = Hub(source)
-    do = functools.partial(actions.do, directory) if bootstrap is None else None
-    app = server.application(hub, do, port=taken, token=secrets.token_urlsafe(32))
+    teaching = Teaching(hub, directory, story) if bootstrap is None else None
+
+    async def do(action: actions.Action) -> str:
+        return await actions.do(directory if teaching is None else teaching.directory, action)
+
+    app = server.application(
+        hub, None if teaching is None else do, port=taken, token=secrets.token_urlsafe(32), teaching=teaching
+    )
     url = f"http://127.0.0.1:{taken}/"
     if output == "json":
         print_json({"url": url})
     else:
         click.echo(f"{url}  (Ctrl-C ends it)")
-    await server.serve(app, hub, listener)
+    if teaching is not None and story is not None:
+        await teaching.play(story)
+    await server.serve(app, hub, listener, teaching)

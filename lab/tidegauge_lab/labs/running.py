@@ -21,6 +21,8 @@ from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import LAB_NOTE
 
+USUAL_KAFKA_PORT = 9092
+
 
 class Ports(NamedTuple):
     """First ports; None: the usual ones, or the next free ones."""
@@ -116,3 +118,17 @@ def end(directory: Path) -> Lab | None:
 def _remove(cluster: LocalCluster) -> None:
     """Take a cluster down, and delete it with its note."""
     cluster.down(purge=True, grace_seconds=0)
+
+
+def where(cluster: LocalCluster) -> list[str]:
+    """Return where the cluster is; where other ports were free, what to write in place of the usual ones."""
+    servers = ",".join(listening(cluster))
+    lines = [f"The cluster is up, in {cluster.directory}; Kafka clients use {servers}"]
+    if not servers.startswith(f"127.0.0.1:{USUAL_KAFKA_PORT},"):
+        lines.append(f"Port {USUAL_KAFKA_PORT} was not free: write these addresses where a program has 127.0.0.1:9092")
+    return lines
+
+
+def listening(cluster: LocalCluster) -> list[str]:
+    """Return where brokers listen for Kafka clients, whatever they advertise."""
+    return [f"{one.host}:{one.kafka_port}" for one in cluster.file.brokers]

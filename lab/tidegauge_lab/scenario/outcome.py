@@ -10,12 +10,16 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import facts, steps, table
+from tidegauge_lab.scenario.group_steps import ExpectGroup
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
+from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS as OF_TRANSACTIONS
 
 NOTE_INDENT = " " * 9
 WIDTH = 120
+EXPECTATIONS = steps.Expect | ExpectGroup | OF_TRANSACTIONS
+_SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
 class StepFailed(Exception):
@@ -37,6 +41,8 @@ class PlayedStep:
         seconds: since the scenario's first step.
         state: of the step's partition afterwards, in one line.
         table: rows that it printed.
+        details: what it reported meanwhile, a line each.
+        logs: the records of each replica, where the story shows them after this step.
     """
 
     line: int
@@ -45,6 +51,8 @@ class PlayedStep:
     seconds: float
     state: str = ""
     table: list[table.Row] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -101,14 +109,28 @@ def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
 
 def described(step: steps.Step) -> str:
     """Return a step in one line: the verb, and what differs from the defaults."""
-    words = []
-    for name, argument in steps.arguments_of(type(step)).items():
-        value = step.value_of(argument)
-        if value is None or value == argument.default:
-            continue
-        shown = _shown(value)
-        words.append(shown if argument.attribute == step.main else f"{name}={shown}")
+    words = [value if name == step.main else f"{name}={value}" for name, value in _arguments(step)]
     return " ".join([step.verb, *words])
+
+
+def expected_of(step: steps.Step) -> list[str]:
+    """Return what a step expects, a line each: ``LEO 1:2 2:1``; nothing for a step that does something."""
+    if not isinstance(step, EXPECTATIONS):
+        return []
+    return [f"{' '.join(map(_word, name.split('_')))} {value}" for name, value in _arguments(step)]
+
+
+def _word(name: str) -> str:
+    return name.upper() if name in _SHORT else name
+
+
+def _arguments(step: steps.Step) -> list[tuple[str, str]]:
+    """Return the arguments that differ from the defaults, by attribute or name, as people read them."""
+    found = [
+        (argument.attribute if argument.attribute == step.main else name, step.value_of(argument), argument.default)
+        for name, argument in steps.arguments_of(type(step)).items()
+    ]
+    return [(name, _shown(value)) for name, value, default in found if value is not None and value != default]
 
 
 def _shown(value: object) -> str:
@@ -130,16 +152,22 @@ def introduction(scenario: Scenario) -> list[str]:
         lines += ["", *(f"  {line}" for line in scenario.teaches.splitlines())]
     if scenario.rule:
         lines += ["", *(f"  {line}" for line in f"Rule: {scenario.rule}".splitlines())]
+    lines += ["", *(f"  {line}" for line in settings_lines(scenario))]
+    return [*lines, "", *(f"  {line}" for line in LEGEND), ""]
+
+
+def settings_lines(scenario: Scenario) -> list[str]:
+    """Return the cluster and its topics in words, a line each."""
     settings = "".join(f", {name}={value}" for name, value in scenario.settings.items())
     brokers = "1 broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
-    lines += ["", f"  {brokers}, controller {scenario.controller}{settings}"]
+    lines = [f"{brokers}, controller {scenario.controller}{settings}"]
     for topic in scenario.topics:
         replicas = ", ".join(
             f"{topic.name}-{number} on {facts.numbers(one)}" for number, one in enumerate(topic.assignment)
         )
         config = "".join(f", {name}={value}" for name, value in topic.config.items())
-        lines.append(f"  {replicas}{config}")
-    return [*lines, "", *(f"  {line}" for line in LEGEND), ""]
+        lines.append(f"{replicas}{config}")
+    return lines
 
 
 def as_json(scenario: Scenario) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
+from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.senders import Senders
@@ -44,11 +45,11 @@ from tidegauge_lab.switches import Step as Round
 WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
 _PRODUCE_MS = 30_000
-_LATER_MS = 120_000
 _LOOK_AGAIN_SECONDS = 0.1
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
 Tell = Callable[[str], None]
+_DETAIL = " " * 11
 Check = Callable[[], None]
 
 
@@ -69,6 +70,7 @@ class Player:
         check: called again and again, and may raise what ends the run.
         verbose: whether the story has each step as it stands in the file, too.
         histories: where histories are written; None: beside the cluster's directory.
+        pace: when each step is played.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Player:
         *,
         verbose: bool = False,
         histories: Path | None = None,
+        pace: Pace = AT_ONCE,
     ) -> None:
         self._scenario = scenario
         self._cluster = cluster
@@ -92,6 +95,7 @@ class Player:
         self._outcome = outcome
         self._check = check
         self._verbose = verbose
+        self._pace = pace
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._senders = Senders(hands, histories or cluster.directory.parent)
         directory = histories or cluster.directory.parent
@@ -106,6 +110,7 @@ class Player:
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
+        self._details: list[str] = []
         self._kept_back: set[tuple[TopicPartition, int]] = set()
         self._shown_state = ""
         self._shown_logs: list[str] = []
@@ -125,8 +130,9 @@ class Player:
     def play_steps(self) -> None:
         """Play all steps on topics that are there; the outcome is filled in."""
         begin = time.monotonic()
-        for step in self._scenario.steps:
-            self._rows = []
+        for number, step in enumerate(self._scenario.steps):
+            self._rows, self._details = [], []
+            self._deadline += self._pace.before(number)
             self._remaining()
             for line in headline(step, time.monotonic() - begin, verbose=self._verbose):
                 self._tell(line)
@@ -139,6 +145,7 @@ class Player:
             except TidegaugeError as problem:
                 self._outcome.failure = f"line {step.line}: {described(step)}: {problem}"
             self._note(step, time.monotonic() - begin)
+            self._pace.after(self._outcome)
             if self._outcome.failure:
                 return
 
@@ -154,22 +161,28 @@ class Player:
             at = self._at(step)
         elif self._scenario.topics:
             at = self._scenario.first_partition
+        played = PlayedStep(step.line, step.verb, described(step), round(seconds, 3), details=self._details)
+        self._outcome.steps.append(played)
         if at is None or at not in self._assigned:  # a cluster without topics has no state to show
-            self._outcome.steps.append(PlayedStep(step.line, step.verb, described(step), round(seconds, 3)))
             return
         facts = self._look(at)
-        played = PlayedStep(step.line, step.verb, described(step), round(seconds, 3), facts.line, self._rows)
-        self._outcome.steps.append(played)
+        played.state, played.table = facts.line, self._rows
         for line in table.lines(self._rows) if self._rows else ():
             self._tell(f"         {line}")
         logs = facts.log_lines if isinstance(step, steps.Expect) or self._outcome.failure else self._shown_logs
         if facts.line != self._shown_state:
             about = "" if at == self._scenario.first_partition else f"{at}   "
-            self._tell(f"           {about}{facts.line}")
+            self._tell(f"{_DETAIL}{about}{facts.line}")
         if logs != self._shown_logs:
+            played.logs = logs
             for line in logs:
-                self._tell(f"           log {line}")
+                self._tell(f"{_DETAIL}log {line}")
         self._shown_state, self._shown_logs = facts.line, logs
+
+    def _detail(self, text: str) -> None:
+        """Say something that the step in hand has done."""
+        self._details.append(text)
+        self._tell(f"{_DETAIL}{text}")
 
     # What the steps share
 
@@ -263,7 +276,7 @@ class Player:
         """Send, and go on once the broker has appended it, or has responded already."""
         target = self._leader(at) if step.via is None else step.via
         before = self._leo(at, target)
-        future = self._senders.send(step, at, value, target, _LATER_MS)
+        future = self._senders.send(step, at, value, target, self._pace.later_ms)
 
         def appended() -> list[str]:
             leo = self._leo(at, target)
@@ -317,7 +330,7 @@ class Player:
         at = self._at(step)
         for _ in range(step.rounds):
             done = self._hands.step(at, step.broker, step.until)
-            self._tell(f"           {done.text}")
+            self._detail(done.text)
             self._note_round(at, step.broker, done)
             if done.error is not step.error:
                 wanted = "no error" if step.error is ErrorCode.NONE else step.error.name
@@ -347,12 +360,12 @@ class Player:
     def _broker_with(self, role: Role) -> int:
         """Return the broker that has a role now, and report it."""
         broker_id = self._cluster.resolve(role)
-        self._tell(f"           the {role} is broker {broker_id}")
+        self._detail(f"the {role} is broker {broker_id}")
         return broker_id
 
     @_do.register
     def _set_fault(self, step: steps.FaultStep) -> None:
-        self._tell(f"           broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
+        self._detail(f"broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
 
     @_do.register
     def _wait_held(self, step: steps.WaitHeld) -> None:
@@ -396,7 +409,7 @@ class Player:
     def _drop_unsynced(self, step: steps.DropUnsynced) -> None:
         for broker_id in step.brokers:
             lost_bytes = self._cluster.cut_power(broker_id)
-            self._tell(f"           {lost_bytes} bytes of broker {broker_id} were not on its disk")
+            self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
 
     @_do.register
     def _wait_leader(self, step: steps.WaitLeader) -> None:
@@ -537,7 +550,7 @@ class Player:
         found = {kind.value: report.count(kind) for kind in Kind if report.is_violation(kind) and report.count(kind)}
         for kind in Kind:
             for example in report.tallies[kind].examples if kind in report.tallies else ():
-                self._tell(f"           {kind.value}: {example.message}")
+                self._detail(f"{kind.value}: {example.message}")
         self._outcome.expectations += 1
         if found != dict(step.found):
             raise StepFailed(f"the accountant finds {_counts(found)}, not {_counts(step.found)}")

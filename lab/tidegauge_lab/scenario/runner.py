@@ -8,6 +8,7 @@ from pathlib import Path
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome
+from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.player import Check, Player, Tell, nothing_to_check
 from tidegauge_lab.scenario.stage import stage
 
@@ -20,6 +21,7 @@ def play(
     tell: Tell = lambda _: None,
     check: Check = nothing_to_check,
     verbose: bool = False,
+    pace: Pace = AT_ONCE,
 ) -> Outcome:
     """Run a scenario on a cluster of its own in a directory.
 
@@ -30,6 +32,7 @@ def play(
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
         verbose: whether the story has each step as it stands in the file, too, and the expectations.
+        pace: when each step is played.
 
     Raises:
         TidegaugeError: the cluster does not start.
@@ -38,9 +41,12 @@ def play(
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
     with stage(scenario, directory, zookeeper) as cluster, Hands(cluster) as hands:
-        player = Player(scenario, cluster, hands, tell, begin + scenario.limit_seconds, outcome, check, verbose=verbose)
+        pace.on_stage(cluster)
+        deadline = begin + scenario.limit_seconds
+        player = Player(scenario, cluster, hands, tell, deadline, outcome, check, verbose=verbose, pace=pace)
         try:
             player.play()
+            pace.at_end(outcome)
         finally:
             player.close()
     outcome.seconds = time.monotonic() - begin

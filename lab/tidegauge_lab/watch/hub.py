@@ -6,6 +6,7 @@ Rules:
        difference for several looks, never a queue of them.
     3. Events are numbered; a watcher gets the last ``EVENTS_KEPT``, then each new one once. Offset changes come in
        hundreds and are kept apart, so that they do not push an election out.
+    4. Another cluster is followed from the next look on: each watcher gets the whole view of it, and its events.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from tidegauge_lab.watch.facts import Facts
@@ -33,7 +34,9 @@ class Hub:
     """One cluster, any number of watchers."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self._home = self._wanted_source = self._source = source
+        self._clusters = 0
+        self._beside: Callable[[], Json] = dict
         self._view: Json = {}
         self._looks = 0
         self._last_number = 0
@@ -57,9 +60,40 @@ class Hub:
                 self._hurry.clear()
         finally:
             await self._source.close()
+            if self._source is not self._home:
+                await self._home.close()
+
+    def follow(self, source: Source | None) -> None:
+        """Show another cluster from the next look on (rule 4); None: the first one again."""
+        self._wanted_source = self._home if source is None else source
+        self.soon()
+
+    def settle(self, source: Source) -> None:
+        """Show a cluster that has taken the first one's place; nothing of the former stays."""
+        if self._wanted_source is self._home:
+            self._wanted_source = source
+        self._home = source
+        self.soon()
+
+    def show_beside(self, what: Callable[[], Json]) -> None:
+        """Add to each view what is not the cluster's, as ``teaching``."""
+        self._beside = what
+
+    async def _turn(self) -> None:
+        """Turn to the cluster that is to be shown; one that is not shown again is closed."""
+        if self._source is self._wanted_source:
+            return
+        before, self._source = self._source, self._wanted_source
+        self._clusters += 1
+        self._view = {}
+        self._events.clear()
+        self._offsets.clear()
+        if before is not self._home:
+            await before.close()
 
     async def look(self) -> None:
         """One look."""
+        await self._turn()
         try:
             for event in await self._source.new_events():
                 self._last_number += 1
@@ -69,6 +103,7 @@ class Hub:
         except Exception as problem:  # noqa: BLE001 - the page goes on and says so; the next look may be better
             known = self._view or view_of(Facts(""))
             view = known | {"problem": f"the cluster could not be looked at: {problem}"}
+        view |= {"teaching": self._beside()}
         async with self._changed:
             self._view, self._looks = view, self._looks + 1
             self._changed.notify_all()
@@ -82,7 +117,7 @@ class Hub:
         self._watchers += 1
         self._wanted.set()
         reported: Json = {}
-        looks, number = self._looks, 0
+        looks, number, clusters = self._looks, 0, self._clusters
         try:
             while not self._closed:
                 if not await self._newer_than(looks):
@@ -90,6 +125,8 @@ class Hub:
                     continue
                 if self._closed:
                     return
+                if clusters != self._clusters:
+                    reported, number, clusters = {}, 0, self._clusters
                 view, looks = self._view, self._looks
                 if not reported:
                     yield "view", view

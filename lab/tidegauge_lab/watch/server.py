@@ -1,10 +1,13 @@
-"""The page's server: a Starlette application with five kinds of responses, and uvicorn on 127.0.0.1.
+"""The page's server: a Starlette application, and uvicorn on 127.0.0.1.
 
     GET /           the page, with this run's token in it
     GET /watch.css, /page.js, ...: the page's style and its scripts, in the order in which the page loads them (SCRIPTS)
     GET /vocabulary the declared faults and actions as JSON Schema, from which the page builds its form and its buttons
     GET /events     server-sent events: ``view`` once, then ``change`` and ``events`` (hub.py)
+    GET /lessons    the labs and stories that there are; GET /labs/NAME: a lab's page (pages.py)
+    GET /docs/...   the pages of ``docs`` to which labs link, where there is a checkout
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
+    POST /lab, /story: labs and stories (teaching.py); refused in the same way
 
 Errors are JSON ``{"error": {"name", "message"}}``.
 """
@@ -13,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import resources
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -31,6 +36,8 @@ from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
+from tidegauge_lab.watch.pages import contents, document, lab_page
+from tidegauge_lab.watch.teaching import Teaching
 
 MAX_ACTION_BYTES = 4096
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
@@ -38,10 +45,11 @@ SCRIPTS = tuple(
     f"{name}.js"
     for name in (
         *("page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "events"),
+        *("lessons", "labs", "stories"),
         "watch",  # the last: it begins
     )
 )
-_TYPES = {"watch.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
+_TYPES = {"watch.css": "text/css", "lessons.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -49,12 +57,14 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 ]
 
 Do = Callable[[Action], Awaitable[str]]
+Change = Callable[[object], Awaitable[dict[str, Any]]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class _Gate:
@@ -79,7 +89,7 @@ class _Gate:
         await response(scope, receive, with_headers)
 
 
-def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
+def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Teaching | None = None) -> Starlette:
     """Return the application.
 
     Args:
@@ -87,6 +97,7 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
         do: does an action; None for a cluster that is only looked at.
         port: the one that the server is reached at.
         token: of this run.
+        teaching: labs and stories; None for a cluster that is only looked at.
     """
     page = _file("index.html").replace(_TOKEN_PLACE, token)
 
@@ -103,22 +114,27 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
     async def events(_: Request) -> Response:
         return StreamingResponse(_stream(hub), media_type="text/event-stream")
 
-    async def action(request: Request) -> Response:
-        if refused := refusal_of_change(request.headers, port, token):
-            return _refused(403, "FORBIDDEN", refused)
-        if do is None:
-            return _refused(403, "FORBIDDEN", "this cluster is only looked at: buttons are for clusters of the lab")
+    async def lessons(_: Request) -> Response:
+        return JSONResponse(await asyncio.to_thread(contents))
+
+    async def lab(request: Request) -> Response:
         try:
-            wanted = read_action(json.loads(await _body(request)))
-            sentence = await do(wanted)
-        except ValueError:
-            return _refused(400, ErrorCode.INVALID_REQUEST.name, "an action is a short JSON object")
+            return JSONResponse(lab_page(request.path_params["name"]))
         except TidegaugeError as problem:
-            status = 400 if problem.code is ErrorCode.INVALID_REQUEST else 409
-            return _refused(status, problem.code.name, problem.message)
-        finally:
-            hub.soon()
-        return JSONResponse({"message": sentence})
+            return _refused(404, problem.code.name, problem.message)
+
+    async def docs(request: Request) -> Response:
+        found = await asyncio.to_thread(document, request.path_params["path"])
+        if found is None:
+            return _refused(404, "NOT_FOUND", "there is no such page in docs")
+        return Response(found[0], media_type=found[1])
+
+    async def act(value: object) -> dict[str, Any]:
+        wanted = read_action(value)
+        return {"message": "" if do is None else await do(wanted)}
+
+    def changes(change: Change | None) -> Endpoint:
+        return functools.partial(_change, hub, change, port, token)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -135,9 +151,31 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str) -> Starlette:
         *(Route(f"/{name}", asset) for name in _TYPES),
         Route("/vocabulary", declared),
         Route("/events", events),
-        Route("/action", action, methods=["POST"]),
+        Route("/lessons", lessons),
+        Route("/labs/{name}", lab),
+        Route("/docs/{path:path}", docs),
+        Route("/action", changes(None if do is None else act), methods=["POST"]),
+        Route("/lab", changes(None if teaching is None else teaching.do_lab), methods=["POST"]),
+        Route("/story", changes(None if teaching is None else teaching.do_story), methods=["POST"]),
     ]
     return Starlette(routes=routes, middleware=[Middleware(_Gate, port=port)], lifespan=lifespan)
+
+
+async def _change(hub: Hub, change: Change | None, port: int, token: str, request: Request) -> Response:
+    """Let the page alone change something; None: there is nothing that may be changed."""
+    if refused := refusal_of_change(request.headers, port, token):
+        return _refused(403, "FORBIDDEN", refused)
+    if change is None:
+        return _refused(403, "FORBIDDEN", "this cluster is only looked at: buttons are for clusters of the lab")
+    try:
+        return JSONResponse(await change(json.loads(await _body(request))))
+    except ValueError:
+        return _refused(400, ErrorCode.INVALID_REQUEST.name, "an action is a short JSON object")
+    except TidegaugeError as problem:
+        status = 400 if problem.code is ErrorCode.INVALID_REQUEST else 409
+        return _refused(status, problem.code.name, problem.message)
+    finally:
+        hub.soon()
 
 
 def _file(name: str) -> str:
@@ -186,20 +224,26 @@ def listen(port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Lets the watchers go as soon as it is asked to end; their streams would last for ever."""
+    """Lets the watchers go as soon as it is asked to end; their streams would last for ever.
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    A story is ended in here, too: once the server has ended, it raises the signal again that ended it.
+    """
+
+    def __init__(self, config: uvicorn.Config, hub: Hub, teaching: Teaching | None) -> None:
         super().__init__(config)
         self._hub = hub
+        self._teaching = teaching
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._hub.close()
+        if self._teaching is not None:
+            await self._teaching.close()
         await super().shutdown(sockets)
 
 
-async def serve(app: Starlette, hub: Hub, listener: socket.socket) -> None:
+async def serve(app: Starlette, hub: Hub, listener: socket.socket, teaching: Teaching | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, ws="none", server_header=False, timeout_graceful_shutdown=3
     )
-    await _Server(config, hub).serve(sockets=[listener])
+    await _Server(config, hub, teaching).serve(sockets=[listener])

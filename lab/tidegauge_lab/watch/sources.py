@@ -65,15 +65,10 @@ class Silence:
 
 
 class LabSource:
-    """The cluster in a directory.
-
-    Raises:
-        TidegaugeError: there is no cluster in the directory.
-    """
+    """The cluster in a directory; one without a cluster is a problem in words, until there is one."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).absolute()
-        load_cluster_file(self.directory)
         self._observer: Observer | None = None
         self._sessions: Sessions | None = None
         self._timeline = Timeline(self.directory / layout.LOGS)

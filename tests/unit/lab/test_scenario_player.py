@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.hands import Response
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
+from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 from tidegauge_lab.switches import Step
 
@@ -128,13 +130,14 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
         check: Callable[[], None] = player.nothing_to_check,
         *,
         verbose: bool = False,
+        pace: Pace = AT_ONCE,
     ) -> tuple[Outcome, list[str]]:
         story = parse(HEAD + steps, "story.yaml")
         reported: list[str] = []
         outcome = Outcome(story.name)
         cluster: Any = FakeCluster(tmp_path)
         lent: Any = hands
-        one = player.Player(story, cluster, lent, reported.append, deadline, outcome, check, verbose=verbose)
+        one = player.Player(story, cluster, lent, reported.append, deadline, outcome, check, verbose=verbose, pace=pace)
         try:
             one.play()
         finally:
@@ -142,6 +145,34 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
         return outcome, reported
 
     return play
+
+
+def test_a_pace_is_asked_before_each_step_and_its_wait_does_not_count(run: Any) -> None:
+    class Slow(Pace):
+        def __init__(self) -> None:
+            self.seen: list[object] = []
+
+        def before(self, number: int) -> float:
+            self.seen.append(number)
+            return 1e6 if number == 0 else 0.0
+
+        def after(self, outcome: Outcome) -> None:
+            self.seen.append(outcome.steps[-1].verb)
+
+    slow = Slow()
+    steps = "  - produce: m1\n  - expect: {leo: {0: 1}}\n  - expect: {leo: {0: 7}}\n  - produce: m2\n"
+    outcome, _ = run(steps, deadline=time.monotonic() - 1e5, pace=slow)
+    assert outcome.failure.endswith("the LEO of broker 0 is 1, not 7"), "not the limit, which had been over"
+    assert slow.seen == [0, "produce", 1, "expect", 2, "expect"]
+    with pytest.raises(TimeLimitError):
+        run(steps, deadline=time.monotonic() - 1e5)
+
+
+def test_a_step_keeps_what_it_reported_and_the_logs_that_it_showed(run: Any, hands: FakeHands) -> None:
+    hands.rounds = [round_of(0, 0)]
+    outcome, _ = run("  - hold_fetch: 1\n  - step_fetch: 1\n  - expect: {leo: {0: 1}}\n")
+    assert [step.details for step in outcome.steps] == [[], ["a round"], []]
+    assert [step.logs for step in outcome.steps] == [[], [], ["0: [m1@0]", "1: [m1@0]"]]
 
 
 def test_steps_are_shown_with_their_notes_and_the_state_where_it_changed(run: Any) -> None:

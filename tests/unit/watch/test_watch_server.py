@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ GOOD = {
     "x-tidegauge-token": TOKEN,
     "content-type": "application/json",
 }
+Json = dict[str, Any]
 KILL = b'{"action":"kill","broker":1}'
 
 
@@ -138,7 +140,7 @@ async def test_the_page_has_the_token_and_no_other_site_may_frame_or_script_it(s
     assert response.headers["cache-control"] == "no-store"
     assert tuple(re.findall(rb'<script src="([^"]+)" defer>', response.body)) == tuple(map(str.encode, SCRIPTS))
     scripts = [(f"/{name}", "text/javascript") for name in SCRIPTS]
-    for name, kind in [("/watch.css", "text/css"), *scripts]:
+    for name, kind in [("/watch.css", "text/css"), ("/lessons.css", "text/css"), *scripts]:
         asset = await ask(site.app, "GET", name, {"host": GOOD["host"]})
         assert asset.status == 200
         assert asset.headers["content-type"].startswith(kind)
@@ -203,6 +205,82 @@ async def test_a_cluster_that_is_only_looked_at_has_no_buttons(site: Site):
     response = await ask(app, "POST", "/action", GOOD, KILL)
     assert response.status == 403
     assert "clusters of the lab" in response.error["message"]
+
+
+async def test_labs_and_stories_are_asked_for_by_the_page_alone(site: Site):
+    asked: list[tuple[str, object]] = []
+
+    async def do_lab(value: object) -> Json:
+        asked.append(("lab", value))
+        return {"message": "up"}
+
+    async def do_story(value: object) -> Json:
+        asked.append(("story", value))
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "no story is being played")
+
+    teaching: Any = SimpleNamespace(do_lab=do_lab, do_story=do_story)
+    app = application(site.hub, None, port=PORT, token=TOKEN, teaching=teaching)
+    for path in ("/lab", "/story"):
+        for wrong in (
+            {"origin": "http://evil.example"},
+            {"x-tidegauge-token": "guess"},
+            {"content-type": "text/plain"},
+        ):
+            assert (await ask(app, "POST", path, GOOD | wrong, b'{"do":"stop"}')).status == 403
+        assert (await ask(app, "GET", path, GOOD)).status == 405
+        response = await ask(site.app, "POST", path, GOOD, b'{"do":"stop"}')
+        assert (response.status, response.error["name"]) == (403, "FORBIDDEN"), "a cluster that is only looked at"
+    assert asked == []
+    response = await ask(app, "POST", "/lab", GOOD, b'{"do":"stop"}')
+    assert (response.status, json.loads(response.body)) == (200, {"message": "up"})
+    response = await ask(app, "POST", "/story", GOOD, b'{"do":"next"}')
+    assert (response.status, response.error["message"]) == (400, "no story is being played")
+    assert asked == [("lab", {"do": "stop"}), ("story", {"do": "next"})]
+
+
+async def test_labs_and_pages_are_read_under_this_host_s_name_alone(site: Site):
+    host = {"host": GOOD["host"]}
+    lessons = json.loads((await ask(site.app, "GET", "/lessons", host)).body)
+    assert lessons["labs"][0]["name"] == "acks-all"
+    assert json.loads((await ask(site.app, "GET", "/labs/acks-all", host)).body)["number"] == 1
+    assert (await ask(site.app, "GET", "/labs/nothing", host)).status == 404
+    page = await ask(site.app, "GET", "/docs/watch.md", host)
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert (await ask(site.app, "GET", "/docs/../README.md", host)).status == 404
+    for path in ("/lessons", "/labs/acks-all", "/docs/watch.md"):
+        assert (await ask(site.app, "GET", path, {"host": f"evil.example:{PORT}"})).status == 403
+
+
+async def test_a_watcher_gets_the_whole_view_of_another_cluster_and_its_events_alone():
+    first, second = FakeSource(), FakeSource()
+    second.facts = Facts("other", [BrokerFacts(7, "127.0.0.1:9099", "up")])
+    first.events = [{"time_ms": 1, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-1"}]
+    second.events = [{"time_ms": 2, "source": "lab", "kind": "fault", "action": "kill", "process": "broker-7"}]
+    hub = Hub(first)
+    hub.show_beside(lambda: {"lab": None})
+    async with aclosing(hub.watch()) as reported:
+        begun = asyncio.ensure_future(anext(reported))
+        await asyncio.sleep(0)
+        await hub.look()
+        assert (await begun)[1]["teaching"] == {"lab": None}
+        assert (await anext(reported))[1][0]["text"] == "kill broker 1"
+        hub.follow(second)
+        await hub.look()
+        name, view = await anext(reported)
+        assert (name, view["name"], list(view["brokers"])) == ("view", "other", ["7"])
+        assert [event["text"] for event in (await anext(reported))[1]] == ["kill broker 7"]
+        assert not first.closed, "it is shown again"
+        hub.follow(None)
+        await hub.look()
+        assert (await anext(reported))[1]["name"] == "data"
+        assert second.closed
+        third = FakeSource()
+        third.facts = Facts("again", [])
+        hub.settle(third)
+        await hub.look()
+        assert (await anext(reported))[1]["name"] == "again"
+        assert first.closed, "another one has taken its place"
 
 
 async def test_server_sent_events_begin_with_the_view(site: Site):

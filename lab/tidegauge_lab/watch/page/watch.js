@@ -52,6 +52,7 @@ function draw() {
   drawForm();
   drawTopics();
   drawCount();
+  drawLesson();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
 }
 
@@ -60,6 +61,7 @@ async function begin() {
   declared = await (await fetch("vocabulary")).json();
   makeForm();
   connect();
+  await makeLessons();
 }
 
 function connect() {
