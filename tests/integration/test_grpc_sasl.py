@@ -26,9 +26,10 @@ from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-USERS = f'{PLAIN_MODULE} username="broker" password="broker-pass" user_broker="broker-pass" user_alice="alice-pass";'
+PASSWORDS = {name: f"{name}-pass" for name in ("broker", "alice", "bob", "carol")}
+USERS = " ".join(f'user_{name}="{PASSWORDS[name]}"' for name in ("broker", "alice", "bob"))
+USERS = f'{PLAIN_MODULE} username="broker" password="broker-pass" {USERS};'
 TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
-PASSWORDS = ("broker-pass", "alice-pass", "carol-pass")
 LIMIT_SECONDS = 30.0
 
 
@@ -53,6 +54,8 @@ def started(directory: Path, brokers: int, at: str, base_port: int, authority: A
             "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": TOKENS,
             "ssl.keystore.location": str(authority.issue("broker").both),
             "ssl.truststore.location": str(authority.certificate),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:broker;User:alice;User:dave",
         },
     )
     made.up(60.0)
@@ -118,23 +121,34 @@ async def test_only_those_with_the_right_password_are_served(
     assert await code_of(address, **as_user(authority, "alice", "wrong")) is refused
     assert await code_of(address, **as_user(authority, "nobody", "alice-pass")) is refused
     assert await code_of(address, security_protocol="SSL", ssl_cafile=authority.certificate) is refused
+    bob = as_user(authority, "bob", "bob-pass")
+    async with Admin(address, **bob) as admin:
+        assert not (await admin.metadata(None)).topics, "what may not be described is not seen"
+        with pytest.raises(TidegaugeError) as refusal:
+            await admin.create_topic("u", partitions=1, replication_factor=1)
+        assert refusal.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    async with Producer(address, **bob) as producer:
+        with pytest.raises(TidegaugeError, match=r"Not authorized to access topics: \[t\]"):
+            await (await producer.send("t", b"two"))
     lines = f"security.protocol=SASL_SSL\nssl.truststore.location={authority.certificate}\nsasl.mechanism=PLAIN\n"
     results = []
-    for password in ("alice-pass", "wrong"):
+    for user, password in (("alice", "alice-pass"), ("alice", "wrong"), ("bob", "bob-pass")):
         properties = tmp_path / "client.properties"
-        properties.write_text(f'{lines}sasl.jaas.config={PLAIN_MODULE} username="alice" password="{password}";\n')
+        properties.write_text(f'{lines}sasl.jaas.config={PLAIN_MODULE} username="{user}" password="{password}";\n')
         where = ("-b", address, "--command-config", str(properties))
-        results.append(await asyncio.to_thread(tidegauge, "list-topics", *where))
-    assert results[0].stdout.split() == ["t"], results[0].stderr
-    assert results[1].returncode == 1
+        results.append(await asyncio.to_thread(tidegauge, "describe-topic", "t", *where))
+    assert "Topic: t" in results[0].stdout, results[0].stderr
     assert "Authentication failed: Invalid username or password" in results[1].stderr
+    assert "Not authorized to access topics: [t]" in results[2].stderr
+    audit = "Principal = User:bob is Denied Operation = Create from host = 127.0.0.1 on resource = Topic:LITERAL:u"
+    assert audit in (one_broker.directory / "logs" / "broker-0.log").read_text()
     shown = await asyncio.to_thread(
         tidegauge, "describe-config", "--broker", "0", "--all", "--dir", str(one_broker.directory)
     )
     assert "sasl.jaas.config" in shown.stdout, shown.stderr
     kept = {"cluster.json", "server.properties"}
     texts = [one.read_bytes() for one in one_broker.directory.rglob("*") if one.is_file() and one.name not in kept]
-    for password in PASSWORDS:
+    for password in PASSWORDS.values():
         assert password not in shown.stdout
         assert not any(password.encode() in text for text in texts), "in a log, an event, or another file"
 
@@ -260,7 +274,7 @@ async def test_brokers_are_users_of_each_other_and_fail_over(cluster: LocalClust
     for broker in range(3):
         log = (cluster.directory / "logs" / f"broker-{broker}.log").read_text()
         assert "Traceback" not in log
-        assert not any(password in log for password in PASSWORDS)
+        assert not any(password in log for password in PASSWORDS.values())
 
 
 READ = """

@@ -97,7 +97,7 @@ SECURITY_SETTINGS = (
     text(
         "authorizer.class.name",
         "",
-        "Who decides what principals may do on Kafka listeners: the lists of /kafka-acl; empty: everything is allowed.",
+        "Who decides what principals may do, but on open gRPC listeners: lists of /kafka-acl; empty: all is allowed.",
         ("", "kafka.security.authorizer.AclAuthorizer"),
     ),
     text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),

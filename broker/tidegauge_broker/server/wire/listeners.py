@@ -6,6 +6,7 @@ limits, one count of connections, one way to close a connection by its name, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from tidegauge.listeners import SASL_SSL, SSL, Listeners
@@ -13,6 +14,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.wire.authorized_calls.calls import AuthorizedCalls
 from tidegauge_broker.server.wire.client_certificates import REQUIRED, ClientCertificates
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -23,6 +25,11 @@ from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
+LOG = logging.getLogger("tidegauge.broker")
+_OPEN_LISTENER = (
+    "The gRPC listener %s does not ask its callers who they are: whoever reaches it may do everything, whatever the "
+    "access control lists say. Map it to SASL_SSL, or to SSL with ssl.client.auth=required, or bind it to 127.0.0.1"
+)
 _MAX_CONNECTIONS = "max.connections"
 _COUNTED_EVERY_MS = 200
 _CREATION_RATE = "max.connection.creation.rate"
@@ -70,6 +77,19 @@ class WireListeners:
                 return authentication.by_certificate(certificates(name), delay_ms, now_ms)
             return None
 
+        acls = service.configs.acls
+
+        def authorized(name: str) -> authentication.Around | None:
+            if acls is None:
+                return None
+            knows_callers = listeners.protocols[name] == SASL_SSL or (
+                listeners.protocols[name] == SSL and certificates(name).client_auth == REQUIRED
+            )
+            if knows_callers:
+                return AuthorizedCalls(acls, service, name, now_ms).around
+            LOG.warning(_OPEN_LISTENER, name)
+            return None
+
         self._offered = offered
         self._grpc = RpcServers(
             listeners,
@@ -82,6 +102,7 @@ class WireListeners:
             service.responded,
             connections_of,
             authenticated,
+            authorized,
         )
         self._counted: tuple[int, Mapping[str, int]] = (-_COUNTED_EVERY_MS, {})
         self._now_ms = now_ms

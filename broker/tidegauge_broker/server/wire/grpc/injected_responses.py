@@ -23,6 +23,7 @@ from tidegauge.v1 import (
     control_service_pb2,
     controller_service_pb2,
     group_service_pb2,
+    replica_log_service_pb2,
     replication_service_pb2,
     transaction_service_pb2,
 )
@@ -34,6 +35,7 @@ _FILES = (
     control_service_pb2,
     controller_service_pb2,
     group_service_pb2,
+    replica_log_service_pb2,
     transaction_service_pb2,
 )
 METHODS: dict[str, MethodDescriptor] = {
@@ -44,6 +46,7 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """By name; no two services have a method of the same name."""
 _READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
+INJECTED = "injected by the lab"
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
@@ -78,7 +81,7 @@ def empty_response(rpc: str) -> Message:
     return GetMessageClass(METHODS[rpc].output_type)()
 
 
-def refusal(error: int, request: Message, response: AnyMessage) -> AnyMessage:
+def refusal(error: int, request: Message, response: AnyMessage, words: str = INJECTED) -> AnyMessage:
     """Fill an empty response so that it refuses the request; return it."""
     for shared in ("correlation_id", "request_id"):
         if shared in request.DESCRIPTOR.fields_by_name and shared in response.DESCRIPTOR.fields_by_name:
@@ -89,21 +92,21 @@ def refusal(error: int, request: Message, response: AnyMessage) -> AnyMessage:
         else:
             for asked in request.partitions:  # type: ignore[attr-defined]  # _mirrored says it: both have them
                 response.partitions.add(topic=asked.topic, partition=asked.partition)  # type: ignore[attr-defined]  # the same
-    return with_error(error, response)
+    return with_error(error, response, words)
 
 
-def with_error(error: int, response: AnyMessage) -> AnyMessage:
-    """Put the error into a response and return it; rule 1."""
-    if _put(error, response):
+def with_error(error: int, response: AnyMessage, words: str = INJECTED) -> AnyMessage:
+    """Put the error into a response, with words about it, and return it; rule 1."""
+    if _put(error, response, words):
         return response
     for field, items in response.ListFields():
         if field.message_type is not None and _has_place(field.message_type):
             for item in items:
-                with_error(error, item)
+                with_error(error, item, words)
     return response
 
 
-def _put(error: int, message: Message) -> bool:
+def _put(error: int, message: Message, words: str) -> bool:
     """Set the error, or that of the status; False: it has neither."""
     fields = message.DESCRIPTOR.fields_by_name
     if "status" in fields:
@@ -111,8 +114,8 @@ def _put(error: int, message: Message) -> bool:
     elif "error" not in fields:
         return False
     message.error = error  # type: ignore[attr-defined]  # it has the field
-    for words in {"error_message", "message"} & set(message.DESCRIPTOR.fields_by_name):
-        setattr(message, words, "injected by the lab")
+    for field in {"error_message", "message"} & set(message.DESCRIPTOR.fields_by_name):
+        setattr(message, field, words)
     return True
 
 

@@ -71,6 +71,10 @@ class RecordsResponse:
         assert isinstance(self._message, fetch_pb2.ReplicaFetchResponse)
         self._message.logical_time = value
 
+    def add(self, results: Iterable[fetch_pb2.FetchPartitionResult]) -> None:
+        """Add results of partitions, without records."""
+        self._partitions += [(one, b"") for one in results]
+
     def whole(self) -> FetchMessage:
         """Return the message with everything in it, as the receiver sees it."""
         return type(self._message).FromString(self._encoded())

@@ -72,6 +72,7 @@ class RpcServers:
         responded: takes the responses, for metrics and request log; None: there are neither.
         connections_of: ``max.connections`` of a listener, by its name; None: that of the limits.
         authenticated: returns what authenticates the callers of a listener, by its name; None: none of any listener.
+        authorized: returns what judges the calls of a listener, by its name; None: all calls of all are allowed.
     """
 
     def __init__(
@@ -86,14 +87,21 @@ class RpcServers:
         responded: Responded | None = None,
         connections_of: Callable[[str], int] | None = None,
         authenticated: Callable[[str], Around | None] | None = None,
+        authorized: Callable[[str], Around | None] | None = None,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
         counted, timed = CountedResponses(responses), LogicalTime(clock)
 
         def around(
-            measured: MeasuredCalls, authenticate: Around | None, service: str, method: str, handler: Any
+            measured: MeasuredCalls,
+            authenticate: Around | None,
+            judge: Around | None,
+            service: str,
+            method: str,
+            handler: Any,
         ) -> Any:
-            inner = measured.around(method, timed.around(handler))
+            inner = timed.around(handler)
+            inner = measured.around(method, inner if judge is None else judge(service, method, inner))
             whole = records_response.around(method, counted.around(service, method, inner))
             return whole if authenticate is None else authenticate(service, method, whole)
 
@@ -106,7 +114,9 @@ class RpcServers:
             options = grpc_options(limits._replace(connections=most))
             server = grpc.aio.server(interceptors=interceptors, options=options)
             authenticate = None if authenticated is None else authenticated(listener.name)
-            guarded = GuardedServer(server, partial(around, MeasuredCalls(responded, listener.name), authenticate))
+            judge = None if authorized is None else authorized(listener.name)
+            measured = MeasuredCalls(responded, listener.name)
+            guarded = GuardedServer(server, partial(around, measured, authenticate, judge))
             # It has what the generated code uses of a server.
             add_services(cast("grpc.aio.Server", guarded), listener.name)
             has_tls = tls is not None and listeners.protocols[listener.name] in WITH_TLS
