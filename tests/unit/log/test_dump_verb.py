@@ -82,6 +82,19 @@ def test_damage_is_shown(bench, batch):
     assert len(limited) == 3
 
 
+def test_a_batch_that_is_cut_off_is_not_shown_as_one(bench, batch):
+    """FileLogInputStream.nextBatch: a batch that ends beyond the file's end is none."""
+    bench.append(batch(1))
+    bench.append(batch(1))
+    path = bench.partition_directory / LOG
+    first = read_header(path.read_bytes())
+    path.write_bytes(path.read_bytes()[:-1])
+    lines = run(path).stdout.splitlines()
+    assert len(lines) == 4
+    assert f"size: {first.size_bytes}" in lines[2]
+    assert lines[3] == f"Found {first.size_bytes - 1} invalid bytes at the end of {LOG}"
+
+
 def test_gaps_are_reported(bench, batch):
     bench.append(batch(1))
     data = bytearray(batch(1))
