@@ -22,7 +22,7 @@ from tidegauge.kafka.apis import APIS
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import BrokerSettings, Values
 from tidegauge.settings.broker import BROKER_SETTINGS
-from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEnd, EpochEndResult, OffsetResult, ProduceResult
+from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, Quota
 from tidegauge_broker.server.configs.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
@@ -206,101 +206,6 @@ async def test_no_users_named_are_all() -> None:
     assert [call[1] for call in users.calls] == [([],), ([],)]
 
 
-# Offsets
-
-
-def offsets_request(timestamp: int, *, twice: bool = False, **more: Any) -> Any:
-    item = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": more.pop("count", 1)}
-    return message("ListOffsets", topics=[{"name": "t", "partitions": [item] * (2 if twice else 1)}], **more)
-
-
-FIRST_VERSIONS = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9}
-
-
-@pytest.mark.parametrize("timestamp", [-1, -2, -3, -4, -5, -6])
-async def test_a_special_time_needs_its_version(timestamp: int) -> None:
-    service = FakeService(
-        list_offset=returning((OffsetResult(offset=5, leader_epoch=2), -1)),
-        old_style_offsets=returning((ErrorCode.NONE, [5])),
-    )
-    for version in versions("ListOffsets"):
-        response = await ask(service, "ListOffsets", version, offsets_request(timestamp, replica_id=-1))
-        is_known = version >= FIRST_VERSIONS.get(timestamp, 99)
-        assert response.topics[0].partitions[0].error_code == (0 if is_known else 35), version
-
-
-async def test_a_partition_named_twice_is_refused_from_version_1_on() -> None:
-    service = FakeService(
-        list_offset=returning((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [5]))
-    )
-    for version in versions("ListOffsets"):
-        response = await ask(service, "ListOffsets", version, offsets_request(-1, twice=True, replica_id=-1))
-        codes = [one.error_code for one in response.topics[0].partitions]
-        assert codes == ([0, 0] if version == 0 else [42, 42])
-
-
-async def test_offsets_that_are_not_known_yet_have_the_versions_error() -> None:
-    service = FakeService(list_offset=returning((OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE), -1)))
-    for version in range(1, 10):
-        response = await ask(service, "ListOffsets", version, offsets_request(-1, replica_id=-1))
-        assert response.topics[0].partitions[0].error_code == (78 if version >= 5 else 5)
-
-
-@pytest.mark.parametrize("replica_id", [-1, -2, 7])
-async def test_the_replica_id_decides_what_is_seen(replica_id: int) -> None:
-    service = FakeService(
-        list_offset=returning((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [9, 0]))
-    )
-    await ask(service, "ListOffsets", 9, offsets_request(-1, replica_id=replica_id))
-    assert service.calls[0][1][0].replica_id == replica_id
-    response = await ask(service, "ListOffsets", 0, offsets_request(-1, replica_id=replica_id, count=4))
-    lookup, count = service.calls[1][1]
-    assert (lookup.timestamp_ms, lookup.replica_id, count) == (-1, replica_id, 4)
-    assert list(response.topics[0].partitions[0].old_style_offsets) == [9, 0]
-
-
-async def test_a_negative_number_of_offsets_is_an_unexpected_error() -> None:
-    response = await ask(FakeService(), "ListOffsets", 0, offsets_request(-1, count=-1))
-    assert response.topics[0].partitions[0].error_code == -1
-
-
-@pytest.mark.parametrize("version", versions("OffsetForLeaderEpoch"))
-async def test_an_epochs_end_is_asked_with_the_known_epoch_only(version: int) -> None:
-    """A current epoch of -1 is not checked."""
-    asked: list[Any] = []
-
-    def response(question: Any) -> EpochEndResult:
-        asked.append(question)
-        return EpochEndResult(question.topic_partition, ErrorCode.NONE, EpochEnd(3, 8))
-
-    item = {"partition": 0, "leader_epoch": 3, "current_leader_epoch": 4}
-    request = message("OffsetForLeaderEpoch", topics=[{"topic": "t", "partitions": [item]}])
-    service = FakeService(offset_for_leader_epoch=response)
-    response = await ask(service, "OffsetForLeaderEpoch", version, request)
-    [found] = response.topics[0].partitions
-    assert (found.error_code, found.end_offset) == (0, 8)
-    assert found.leader_epoch == (3 if version >= 1 else -1)
-    assert asked[0].current_leader_epoch == (4 if version >= 2 else None)
-
-
-@pytest.mark.parametrize("version", versions("DeleteRecords"))
-async def test_records_are_deleted_partition_by_partition(version: int) -> None:
-    async def delete(wanted: Any, timeout_ms: int) -> Any:
-        assert timeout_ms == 70
-        return [
-            DeleteRecordsResult(one.topic_partition, low_watermark=4)
-            if one.topic_partition.partition == 0
-            else DeleteRecordsResult(one.topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            for one in wanted
-        ]
-
-    items = [{"partition_index": at, "offset": 4} for at in (0, 1)]
-    request = message("DeleteRecords", timeout_ms=70, topics=[{"name": "t", "partitions": items}])
-    response = await ask(FakeService(delete_records=delete, knows=returning(True)), "DeleteRecords", version, request)
-    found = sorted((p.partition_index, p.error_code, p.low_watermark) for t in response.topics for p in t.partitions)
-    assert found == [(0, 0, 4), (1, 6, -1)]
-
-
 # Topics
 
 
@@ -429,6 +334,21 @@ async def test_metadata_of_ids_is_for_version_12() -> None:
     assert [one.error_code for one in (await ask(service, "Metadata", 12, neither)).topics] == [-1]
 
 
+# Log directories
+
+
+async def test_only_the_replicas_that_are_asked_for_are_described() -> None:
+    """Null asks for all of them, an empty list for none (ReplicaManager.describeLogDirs)."""
+    replica = SimpleNamespace(size_bytes=9, offset_lag=0, is_future=False)
+    replicas = {TopicPartition("t", 0): replica, TopicPartition("t", 1): replica}
+    directory = SimpleNamespace(error=ErrorCode.NONE, path="/d", replicas=replicas, total_bytes=2, usable_bytes=1)
+    service = FakeService(describe_log_directories=returning([directory]))
+    for topics, described in ((None, [0, 1]), ([{"topic": "t", "partitions": [1]}], [1]), ([], [])):
+        response = await ask(service, "DescribeLogDirs", 4, message("DescribeLogDirs", topics=topics))
+        [result] = response.results
+        assert [one.partition_index for topic in result.topics for one in topic.partitions] == described
+
+
 # Elections and reassignments
 
 
@@ -436,10 +356,13 @@ async def test_an_election_has_an_error_for_each_partition() -> None:
     outcomes = PartitionOutcomes(partitions={TopicPartition("t", 0): (ErrorCode.ELECTION_NOT_NEEDED, "not needed")})
     service = FakeService(elect_leaders=coming(outcomes))
     for version in versions("ElectLeaders"):
-        request = message("ElectLeaders", topic_partitions=[{"topic": "t", "partitions": [0]}], election_type=0)
+        request = message(
+            "ElectLeaders", topic_partitions=[{"topic": "t", "partitions": [0]}], election_type=version > 0
+        )
         response = await ask(service, "ElectLeaders", version, request)
         [found] = response.replica_election_results[0].partition_result
         assert (found.partition_id, found.error_code) == (0, 84)
+        assert service.calls[-1][1][1] == (version > 0), "version 0 has preferred elections only"
 
 
 async def test_reassignments_are_the_controllers() -> None:
@@ -577,6 +500,9 @@ async def test_an_idempotent_producer_gets_an_id_of_the_brokers_block() -> None:
     for version in versions("InitProducerId"):
         response = await ask(service, "InitProducerId", version, message("InitProducerId", transactional_id=None))
         assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 77, 0)
+    without = FakeService(init_producer_id=returning((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "", -1)))
+    response = await ask(without, "InitProducerId", 4, message("InitProducerId", transactional_id=None))
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (14, -1, -1)
     incomplete = message("InitProducerId", transactional_id=None, producer_id=5)
     response = await ask(service, "InitProducerId", 4, incomplete)
     assert (response.error_code, response.producer_id) == (42, -1)
