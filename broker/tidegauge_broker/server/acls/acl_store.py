@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
@@ -42,10 +42,12 @@ from tidegauge_broker.security.acls.znodes import (
     store_of,
 )
 from tidegauge_broker.security.principal import principal_of
-from tidegauge_broker.server.service.caller import Caller
 from tidegauge_controller.decisions.steps import CreateNode, DeleteNode, SetNode
 from tidegauge_controller.decisions.steps import Operation as ZnodeOperation
 from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
+
+if TYPE_CHECKING:  # the package of the caller imports the settings, which import the lists
+    from tidegauge_broker.server.service.caller import Caller
 
 LOG = logging.getLogger("tidegauge.acls")
 AUDIT = logging.getLogger("tidegauge.authorizer")

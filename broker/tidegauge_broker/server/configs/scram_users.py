@@ -31,7 +31,7 @@ from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
 LOG = logging.getLogger("tidegauge.configs")
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MAX_ITERATIONS = 16_384
-_ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
+_ITERATIONS = re.compile(r"(?:^|,)iterations=([0-9]{1,9})(?![0-9])")
 _NO_NAME = "Username must not be empty"
 
 
