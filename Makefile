@@ -52,7 +52,7 @@ simulate-long: simulate-compiled ## A billion steps in both modes, in pieces: bu
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
 
-soak: .venv java ## Random faults under producers, consumers, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
+soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
 	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
 
 soak-spark: ## An hour of it, for the sake of the Spark job, whose driver dies too.

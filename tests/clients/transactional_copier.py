@@ -26,6 +26,7 @@ from tests.clients.copier_history import History, begin_as_a_new_process
 LIMIT_SECONDS = 90.0
 ABORT_EVERY = 3
 STUCK_SECONDS = 30.0
+PAUSE_SECONDS = 0.1
 STUCK = "stuck in send_offsets_to_transaction"
 
 
@@ -212,9 +213,8 @@ class Copier:
         assigned = self._consumer.assignment()
         if not assigned:
             return
-        found: list[Any] = []
         begun = self._history.invoke("read-offsets", group=self._group)
-        retried(lambda: found.extend(self._consumer.committed(assigned, LIMIT_SECONDS)))
+        found = self._committed(assigned)
         positions = {f"{one.topic}-{one.partition}": one.offset for one in found if one.offset >= 0}
         self._history.end(begun, offsets=positions)
         self._has_moved = True
@@ -222,6 +222,15 @@ class Copier:
             offset = one.offset if one.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             self._consumer.seek(confluent_kafka.TopicPartition(one.topic, one.partition, offset))
         self._read.clear()
+
+    def _committed(self, assigned: list[Any]) -> list[Any]:
+        """Return the positions that are committed; librdkafka's error is the caller's where the coordinator moves."""
+        while True:
+            try:
+                return list(self._consumer.committed(assigned, LIMIT_SECONDS))
+            except confluent_kafka.KafkaException as problem:
+                print(f"committed positions: {problem}", file=sys.stderr, flush=True)
+                self._ends.wait(PAUSE_SECONDS)
 
 
 def retried(call: Any) -> None:

@@ -31,7 +31,7 @@ from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import broker_data, broker_log_directories
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import Coordinated, CoordinatedKind, Role, RoleKind
 from tidegauge_lab.switches import Direction, Plane, Switches
 
 BROKERS = (0, 1, 2)
@@ -59,6 +59,9 @@ class Chaos:
         seed: of what chance decides.
         client_dies: called when a client shall die; None where no client of this run may.
         without: faults that chance does not choose.
+        faults: what there is to choose from; None: ``FAULTS``.
+        coordinated: a group and a transactional id, of which ``coordinator`` finds the coordinator.
+        client_pauses: called when a client shall pause and return.
     """
 
     def __init__(
@@ -68,8 +71,14 @@ class Chaos:
         seed: int,
         client_dies: Callable[[], None] | None = None,
         without: Collection[str] = (),
+        faults: Mapping[str, Callable[[Chaos], None]] | None = None,
+        coordinated: Mapping[CoordinatedKind, str] = MappingProxyType({}),
+        client_pauses: Callable[[], None] | None = None,
     ) -> None:
-        self._names = sorted(set(FAULTS) - set(without))
+        self.faults = FAULTS if faults is None else faults
+        self._names = sorted(set(self.faults) - set(without))
+        self._coordinated = coordinated
+        self._client_pauses = client_pauses
         self.cluster = cluster
         self.topics = topics
         self.random = random.Random(seed)
@@ -82,7 +91,7 @@ class Chaos:
         name = name or self.random.choice(self._names)
         self.done.append(name)
         print(f"{time.monotonic() - self._began:8.1f} s: {name}", flush=True)
-        FAULTS[name](self)
+        self.faults[name](self)
         self.heal()
 
     def heal(self) -> None:
@@ -129,6 +138,10 @@ class Chaos:
 
     def controller(self) -> int:
         return self._waited_for(lambda: self.cluster.resolve(Role(RoleKind.CONTROLLER)))
+
+    def coordinator(self, kind: CoordinatedKind) -> int:
+        role = Role(RoleKind.COORDINATOR, of=Coordinated(kind, self._coordinated[kind]))
+        return self._waited_for(lambda: self.cluster.resolve(role))
 
     def _waited_for(self, find: Callable[[], int]) -> int:
         found: list[int] = []
@@ -229,6 +242,10 @@ class Chaos:
     def kill_client(self) -> None:
         if self.client_dies is not None:
             self.client_dies()
+
+    def pause_client(self) -> None:
+        if self._client_pauses is not None:
+            self._client_pauses()
 
     # Connections
 

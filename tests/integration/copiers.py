@@ -166,6 +166,12 @@ class Copiers:
         program = {"confluent": "transactional_copier.py", "aiokafka": "aiokafka_copier.py"}[self._clients[number]]
         return [sys.executable, "-W", "ignore", str(CLIENTS / program), json.dumps(given)]
 
+    def revive(self) -> None:
+        """Start again the copiers that have ended by themselves, which ``transactions`` has found."""
+        for number, child in enumerate(self.children):
+            if child.has_ended():
+                self.children[number] = self._started(number)
+
     def bounce(self, number: int) -> None:
         """End a copier, as the cell says, and start it again."""
         if self._cell.clean:

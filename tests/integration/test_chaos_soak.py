@@ -1,5 +1,6 @@
-"""Chaos soak (docs/chaos.md): faults of every kind from a seed, one after the other, under producers, consumers and a
-Spark job; then all heals, the books balance, and brokers and ZooKeeper hold no more than before.
+"""Chaos soak (docs/chaos.md): faults of every kind from a seed, one after the other, under producers, consumers, Kafka
+clients in transactions and groups, and a Spark job; then all heals, the books balance, and brokers and ZooKeeper hold
+no more than before.
 
 ``make soak SECONDS=3600 SEED=7`` runs it for as long as wanted; the same seed draws the same faults. ``SOAK_SPARK=0``
 leaves the Spark job out.
@@ -20,8 +21,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
+pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
+
 from click.testing import CliRunner
-from tests.integration.chaos import DAMAGE, FAULTS, LIMIT_S, Chaos, with_two_directories
+from tests.clients.programs import Unavailable
+from tests.integration.chaos import DAMAGE, LIMIT_S, Chaos, with_two_directories
+from tests.integration.chaos_coordinators import ALL_FAULTS
+from tests.integration.chaos_kafka import LIBRDKAFKA, SETTINGS, WORKLOADS, KafkaLoad, Workload, prepare
 from tests.integration.chaos_leaks import Holdings, holdings, wait_until_back
 from tests.integration.spark_runs import Job
 from tests.waiting import until
@@ -43,6 +50,7 @@ EXPIRING = ("--request-timeout-ms", "1500", "--delivery-timeout-ms", "3000")
 """For every second producer: its records fail while a fault lasts, and both timeouts may end at the same moment."""
 JOB_END_S = 1_200
 JOB_LIMIT = ("--max-offsets-per-trigger", "20000")
+SHORT_SECONDS = 10.0
 Log = dict[tuple[int, int], bytes]
 
 
@@ -221,16 +229,58 @@ def check_logs(cluster: LocalCluster) -> None:
         assert at < 0, f"{path.name}: {text[max(0, at - 500) : at + 4_000]}"
 
 
+def had(workloads: Mapping[str, Workload]) -> Mapping[str, Workload]:
+    """Return the workloads whose clients can be had here; the others are named."""
+    found: dict[str, Workload] = {}
+    for kind, workload in workloads.items():
+        try:
+            prepare({kind: workload})
+            found[kind] = workload
+        except Unavailable as problem:
+            print(f"without {kind}: {problem}")
+    return found
+
+
 def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
-    """What young brokers hold once a producer and a consumer have connected and left."""
+    """What young brokers hold once a producer and a consumer have connected and left, a transaction and a group's."""
     where = ["--dir", str(cluster.directory)]
-    subprocess.run([TIDEGAUGE, "produce", topic, "--count", "2000", *where], check=True, stderr=subprocess.DEVNULL)
-    command = [TIDEGAUGE, "consume", topic, "--from-beginning", "--max-messages", "2000", *where]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = ["produce", topic, "--count", "2000", "--transactional-id", topic]
+    subprocess.run([TIDEGAUGE, *words, *where], check=True, stderr=subprocess.DEVNULL)
+    words = ["consume", topic, "--from-beginning", "--max-messages", "2000", "--group", topic]
+    subprocess.run([TIDEGAUGE, *words, *where], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return holdings(cluster)
 
 
-def soak(cluster: LocalCluster, directory: Path, seconds: float, seed: int, *, with_job: bool) -> None:
+def check_books(cluster: LocalCluster, topic: str, clients: Clients, chaos: Chaos) -> None:
+    """The accountant's verdict on what was written and read over gRPC."""
+    options = ["--history", str(clients.history), "--dir", str(cluster.directory), "-o", "json"]
+    options += [word for path in clients.reads for word in ("--reads", str(path))]
+    reported = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
+    document = json.loads(reported.stdout)
+    wrong = {kind: count for kind, count in document["counts"].items() if count}
+    assert (reported.exit_code, wrong) == (0, {}), (chaos.done, document["findings"])
+    account = document["acks"]["all"]
+    assert account["acknowledged"] == account["kept"] > 0, chaos.done
+    print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")
+
+
+def check_kafka_clients(load: KafkaLoad, chaos: Chaos) -> None:
+    """The accountant's verdict on the histories of Kafka clients; each copy has each record once."""
+    wrong = {kind: load.wrong(kind) for kind in load.kinds}
+    assert not any(wrong.values()), (wrong, chaos.done)
+    print(f"Kafka clients: {load.records()} records copied in transactions {load.transactions()}")
+    print(f"killed Kafka clients: {load.deaths}, paused ones: {load.pauses}")
+
+
+def soak(
+    cluster: LocalCluster,
+    directory: Path,
+    seconds: float,
+    seed: int,
+    *,
+    with_job: bool,
+    workloads: Mapping[str, Workload],
+) -> None:
     """Let faults happen under load for so long, heal, and hold the accountant's verdict against it."""
     topic, warm = f"soak-{seed}", f"warm-{seed}"
     cluster.up(LIMIT_S)
@@ -239,28 +289,38 @@ def soak(cluster: LocalCluster, directory: Path, seconds: float, seed: int, *, w
             configs = {"min.insync.replicas": "2"}
             admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, configs=configs, timeout_ms=60_000)
             admin.wait_for_topic(name)
+    load = KafkaLoad(cluster, directory, f"soak-{seed}", workloads)
     before = warmed_up(cluster, warm)
     clients = Clients(cluster, topic, directory, with_job=with_job)
-    chaos = Chaos(cluster, [topic], seed, clients.kill_one, without=[DAMAGE])  # `consume` ends where it meets that
-    with clients.at_work():
-        end = time.monotonic() + seconds
-        while not chaos.done or time.monotonic() < end:
-            chaos.one_fault()
-            clients.check_all_live()
+
+    def kill_one() -> None:
+        clients.kill_one()
+        load.kill_one()
+
+    chaos = Chaos(
+        cluster,
+        [topic, *load.topics],
+        seed,
+        kill_one,
+        without=[DAMAGE],  # `consume` and Kafka clients end where they meet that
+        faults=ALL_FAULTS,
+        coordinated=load.coordinated,
+        client_pauses=load.pause_one,
+    )
+    with clients.at_work(), load.at_work():
+        with load.writing():
+            end = time.monotonic() + seconds
+            while not chaos.done or time.monotonic() < end:
+                chaos.one_fault()
+                clients.check_all_live()
         amid = 0 if clients.job is None else len(clients.job.progress())
+        load.settle()
     kinds = Counter(chaos.done)
-    print(f"seed {seed}, {seconds:g} s: {len(chaos.done)} faults of {len(kinds)} of {len(FAULTS)} kinds")
+    print(f"seed {seed}, {seconds:g} s: {len(chaos.done)} faults of {len(kinds)} of {len(ALL_FAULTS)} kinds")
     print(f"killed clients: {dict(clients.deaths)}")
-    options = ["--history", str(clients.history), "--dir", str(cluster.directory), "-o", "json"]
-    options += [word for path in clients.reads for word in ("--reads", str(path))]
-    reported = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
-    document = json.loads(reported.stdout)
-    wrong = {kind: count for kind, count in document["counts"].items() if count}
-    assert (reported.exit_code, wrong) == (0, {}), (seed, chaos.done, document["findings"])
-    account = document["acks"]["all"]
-    assert account["acknowledged"] == account["kept"] > 0, (seed, chaos.done)
-    print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")
+    check_books(cluster, topic, clients, chaos)
     clients.check_reads()
+    check_kafka_clients(load, chaos)
     if clients.job is not None:
         check_job(clients.job, clients, cluster, topic)
         print(f"the job's output is the log, in {len(clients.job.progress())} batches, {amid} of them amid faults")
@@ -269,12 +329,18 @@ def soak(cluster: LocalCluster, directory: Path, seconds: float, seed: int, *, w
     print(f"brokers held at most {before.most} before, {holdings(cluster).most} after")
 
 
-def test_after_half_a_minute_of_random_faults_the_books_balance(
+def cluster_for(make_cluster: Callable[..., LocalCluster]) -> LocalCluster:
+    """Three brokers with two log directories each, a ZooKeeper of their own, and small coordinators; not started."""
+    return with_two_directories(make_cluster(brokers=3, zookeeper=None, up=False, settings=SETTINGS))
+
+
+def test_after_some_seconds_of_random_faults_the_books_balance(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
-    """Twenty-five seconds and the way to calm; without the Spark job, whose start alone takes as long."""
+    """Some seconds and the way to calm; of Kafka clients librdkafka alone, and no Spark job, whose start is long."""
     seed = int(os.environ.get("SOAK_SEED", "1"))
-    soak(with_two_directories(make_cluster(brokers=3, zookeeper=None, up=False)), tmp_path, 25, seed, with_job=False)
+    workloads = {LIBRDKAFKA: WORKLOADS[LIBRDKAFKA]}
+    soak(cluster_for(make_cluster), tmp_path, SHORT_SECONDS, seed, with_job=False, workloads=workloads)
 
 
 @pytest.mark.long
@@ -284,10 +350,5 @@ def test_after_as_long_as_wanted_the_books_balance(make_cluster: Callable[..., L
     """Ten minutes, or what ``make soak`` was given."""
     seconds, seed = float(os.environ.get("SOAK_SECONDS", "600")), int(os.environ.get("SOAK_SEED", "2"))
     with_job = os.environ.get("SOAK_SPARK", "1") != "0"
-    soak(
-        with_two_directories(make_cluster(brokers=3, zookeeper=None, up=False)),
-        tmp_path,
-        seconds,
-        seed,
-        with_job=with_job,
-    )
+    workloads = had(WORKLOADS)
+    soak(cluster_for(make_cluster), tmp_path, seconds, seed, with_job=with_job, workloads=workloads)

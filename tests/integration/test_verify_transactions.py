@@ -21,6 +21,7 @@ from tests.integration.copiers import COPIERS_SETTINGS, LIMIT_SECONDS, PARTITION
 from tests.integration.copies_reader import reading
 from tests.integration.spoilt_histories import SPOILS, Recorded
 from tests.integration.verify_shell import Shell, counts
+from tests.integration.verify_shell import judged as verdict
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import file_name, read_events
@@ -29,7 +30,6 @@ from tidegauge_client.cli.produce import produce
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.accountant.transactions.findings import Anomaly
 from tidegauge_lab.cli.cluster import status
-from tidegauge_lab.cli.verify import verify
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -41,10 +41,8 @@ ASSIGNED = IN_A_GROUP._replace(grouped=False)
 
 def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
     """Return the exit code and what ``verify`` says of the transactions, with the topic as it is now."""
-    named = [word for path in histories for word in ("--transactions", path)]
-    done = shell.run(verify, topic, *named, "-o", "json")
-    assert done.stdout, done.stderr
-    return done.exit_code, json.loads(done.stdout)["transactions"]
+    code, document = verdict(shell, topic, *histories)
+    return code, document["transactions"]
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,13 @@ class Shell:
         assert done.exit_code == 0, done.stderr
 
 
+def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the document of ``verify --transactions``, with the topic as it is now."""
+    named = [word for path in histories for word in ("--transactions", path)]
+    done = shell.run(verify, topic, *named, "-o", "json")
+    assert done.stdout, done.stderr
+    return done.exit_code, json.loads(done.stdout)
+
+
 def counts(document: dict[str, Any]) -> dict[str, int]:
     return {kind: count for kind, count in document["counts"].items() if count}
