@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from select import select
@@ -131,3 +131,17 @@ def chromium(profile: Path) -> Iterator[Page]:
         process.wait()
         os.close(commands)
         os.close(responses)
+        # Renderers have groups of their own, and end a moment after the browser has.
+        until(lambda: not any(map(_has(f"--user-data-dir={profile}"), Path("/proc").glob("[0-9]*/cmdline"))), 60)
+
+
+def _has(argument: str) -> Callable[[Path], bool]:
+    """Return whether a process was started with an argument, by the file of its command line."""
+
+    def has(file: Path) -> bool:
+        try:
+            return argument.encode() in file.read_bytes().replace(b" ", b"\0").split(b"\0")
+        except OSError:  # it has ended
+            return False
+
+    return has

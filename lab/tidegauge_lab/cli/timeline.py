@@ -1,7 +1,7 @@
 """``tidegauge timeline``: what happened in the cluster in ``--dir``, over all brokers, in causal order.
 
 Text has one line for each event, JSON the event as it was written (docs/events.md), one a line. ``--svg FILE`` draws
-a sequence diagram instead. ``-f`` goes on until Ctrl-C.
+a sequence diagram instead, ``--html FILE`` writes a recording for a browser. ``-f`` goes on until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
 @click.option("--until", type=MomentType(), help="Up to then.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw a sequence diagram into this file.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the run as one page for a browser that shows the cluster at any moment; takes --since and --until.",
+)
 @directory_option
 @output_option
 @lab_verb
@@ -84,16 +89,22 @@ def timeline(
     until: int | None,
     follow: bool,
     svg: Path | None,
+    html: Path | None,
     directory: Path,
     output: str,
 ) -> None:
     """Show what happened on all brokers, in causal order. Events of no partition pass --topic and --partition."""
-    if svg is not None and follow:
-        raise click.UsageError("--svg draws what has happened; it can't follow")
+    if (svg is not None or html is not None) and follow:
+        raise click.UsageError("--svg and --html show what has happened; they can't follow")
+    if html is not None and (svg is not None or topics or partitions or brokers or kinds):
+        raise click.UsageError("--html needs all events, and has no other output: only --since and --until go with it")
     choice = Choice(frozenset(topics), frozenset(partitions), frozenset(brokers), frozenset(kinds), since, until)
     with closing(Timeline(LocalCluster(directory).logs)) as source:
         if svg is not None:
             _draw(source, choice, svg, output)
+            return
+        if html is not None:
+            _record(source, choice, html, directory, output)
             return
         if not follow:
             events = list(source.written())
@@ -133,10 +144,7 @@ def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
     events = list(source.written())
     _require_topics(sorted(choice.topics), events)
     drawing = draw(events, choice)
-    try:
-        svg.write_text(drawing.svg, encoding="utf-8")
-    except OSError as problem:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{svg} can't be written: {problem.strerror}") from None
+    _write(svg, drawing.svg)
     if drawing.left_out:
         say(
             f"Only the last {MOST_ROWS} of {drawing.rows + drawing.left_out} rows are drawn; narrow it with --since, "
@@ -148,3 +156,34 @@ def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
         click.echo(f"{drawing.events} events drawn to {svg} in {drawing.rows} rows: runs of LEO and HW share a row")
     else:
         click.echo(f"{drawing.rows} events drawn to {svg}")
+
+
+def _record(source: Timeline, choice: Choice, html: Path, directory: Path, output: str) -> None:
+    """Write the recording of a run."""
+    from tidegauge.faults.schema import vocabulary  # noqa: PLC0415 - only a recording pays for it
+    from tidegauge_lab.watch.history import history_of  # noqa: PLC0415 - the same
+    from tidegauge_lab.watch.recording import recording_of  # noqa: PLC0415 - the same
+
+    recorded = history_of(source.written(), since_ms=choice.since_ms, until_ms=choice.until_ms).recorded()
+    if not recorded.steps:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "there are no events to record; narrow it less, or `up` first")
+    _write(html, recording_of(recorded, str(directory.absolute()), vocabulary()))
+    left_out = recorded.steps[0]["number"] - 1
+    if left_out and choice.since_ms is None:
+        say(f"The last {len(recorded.steps)} events are steps; the first moment is after {left_out} others")
+    if output == "json":
+        print_json({"file": str(html), "events": len(recorded.steps), "left_out": left_out})
+    else:
+        click.echo(f"{len(recorded.steps)} events recorded to {html}: open it in a browser")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it can't be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{path} can't be written: {problem.strerror}") from None

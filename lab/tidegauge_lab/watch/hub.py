@@ -4,9 +4,10 @@ Rules:
     1. Without a watcher no broker is asked.
     2. A watcher gets the whole view first, then differences from the view that it has. One that is slow gets one
        difference for several looks, never a queue of them.
-    3. Events are numbered; a watcher gets the last ``EVENTS_KEPT``, then each new one once. Offset changes come in
-       hundreds and are kept apart, so that they do not push an election out.
-    4. Another cluster is followed from the next look on: each watcher gets the whole view of it, and its events.
+    3. A watcher gets the run so far (``history``), then each new step of it once. One that is slower than the history
+       is long gets the history again.
+    4. Many events at once, as at the first look, are taken in over several looks: none lasts long.
+    5. Another cluster is followed from the next look on: each watcher gets the whole view of it, and its history.
 """
 
 from __future__ import annotations
@@ -18,16 +19,29 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from tidegauge_lab.watch.facts import Facts
+from tidegauge_lab.watch.history import History, Recorded
 from tidegauge_lab.watch.sources import Source
-from tidegauge_lab.watch.view import Json, difference, event_line, view_of
+from tidegauge_lab.watch.view import Json, difference, view_of
 
 LOOK_EVERY_SECONDS = 0.4
 QUIET_SECONDS = 15.0
-EVENTS_KEPT = 300
-OFFSET_KINDS = frozenset({"high_watermark", "last_stable_offset", "log_end_offset"})
+EVENTS_A_LOOK = 5_000
 
 Message = tuple[str, Any]
 """Name of the server-sent event, and its JSON; the name ``beat`` keeps a quiet connection open."""
+
+
+class _Run:
+    """One cluster's history, and the events that are not in it yet."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.waiting: deque[Json] = deque()
+
+    def take(self, most: int) -> None:
+        """Take in the next events, so many at most."""
+        for _ in range(min(most, len(self.waiting))):
+            self.history.add(self.waiting.popleft())
 
 
 class Hub:
@@ -39,9 +53,9 @@ class Hub:
         self._beside: Callable[[], Json] = dict
         self._view: Json = {}
         self._looks = 0
-        self._last_number = 0
-        self._events: deque[Json] = deque(maxlen=EVENTS_KEPT)
-        self._offsets: deque[Json] = deque(maxlen=EVENTS_KEPT)
+        self._run = _Run()
+        self._runs: dict[Source, _Run] = {}
+        self._recorded = self._run.history.recorded()
         self._changed = asyncio.Condition()
         self._watchers = 0
         self._wanted = asyncio.Event()
@@ -64,7 +78,7 @@ class Hub:
                 await self._home.close()
 
     def follow(self, source: Source | None) -> None:
-        """Show another cluster from the next look on (rule 4); None: the first one again."""
+        """Show another cluster from the next look on (rule 5); None: the first one again."""
         self._wanted_source = self._home if source is None else source
         self.soon()
 
@@ -86,19 +100,19 @@ class Hub:
         before, self._source = self._source, self._wanted_source
         self._clusters += 1
         self._view = {}
-        self._events.clear()
-        self._offsets.clear()
+        self._runs[before] = self._run
         if before is not self._home:
             await before.close()
+        # A source gives each event once: the run of a cluster that is shown again goes on where it was left.
+        self._run = self._runs.get(self._source, _Run())
+        self._runs = {source: run for source, run in self._runs.items() if source is self._home}
 
     async def look(self) -> None:
         """One look."""
         await self._turn()
         try:
-            for event in await self._source.new_events():
-                self._last_number += 1
-                kept = self._offsets if event.get("kind") in OFFSET_KINDS else self._events
-                kept.append(event_line(self._last_number, event))
+            self._run.waiting.extend(await self._source.new_events())
+            await asyncio.to_thread(self._run.take, EVENTS_A_LOOK)
             view = view_of(await self._source.look())
         except Exception as problem:  # noqa: BLE001 - the page goes on and says so; the next look may be better
             known = self._view or view_of(Facts(""))
@@ -106,7 +120,20 @@ class Hub:
         view |= {"teaching": self._beside()}
         async with self._changed:
             self._view, self._looks = view, self._looks + 1
+            self._recorded = self._run.history.recorded()
             self._changed.notify_all()
+        if self._run.waiting:
+            self.soon()
+
+    @property
+    def name(self) -> str:
+        """What the cluster is called; empty before the first look."""
+        return str(self._view.get("name", ""))
+
+    @property
+    def recorded(self) -> Recorded:
+        """The run so far, as of the last look."""
+        return self._recorded
 
     def soon(self) -> None:
         """Something was done: look at once."""
@@ -117,7 +144,8 @@ class Hub:
         self._watchers += 1
         self._wanted.set()
         reported: Json = {}
-        looks, number, clusters = self._looks, 0, self._clusters
+        number: int | None = None
+        looks, clusters = self._looks, self._clusters
         try:
             while not self._closed:
                 if not await self._newer_than(looks):
@@ -126,16 +154,19 @@ class Hub:
                 if self._closed:
                     return
                 if clusters != self._clusters:
-                    reported, number, clusters = {}, 0, self._clusters
+                    reported, number, clusters = {}, None, self._clusters
                 view, looks = self._view, self._looks
                 if not reported:
                     yield "view", view
                 elif changed := difference(reported, view):
                     yield "change", changed
                 reported = view
-                if events := self._events_after(number):
-                    number = events[-1]["number"]
-                    yield "events", events
+                recorded = self._recorded
+                if number is None or recorded.lacks(number):
+                    yield "history", recorded.as_json()
+                elif steps := recorded.after(number):
+                    yield "events", steps
+                number = recorded.last_number
         finally:
             self._watchers -= 1
             if self._watchers == 0:
@@ -148,10 +179,6 @@ class Hub:
                     await self._changed.wait_for(lambda: self._looks > looks or self._closed)
                 return True
         return False
-
-    def _events_after(self, number: int) -> list[Json]:
-        new = [event for kept in (self._events, self._offsets) for event in kept if event["number"] > number]
-        return sorted(new, key=lambda event: event["number"])
 
     async def close(self) -> None:
         """Let all watchers go."""

@@ -1,9 +1,10 @@
 """The page's server: a Starlette application, and uvicorn on 127.0.0.1.
 
     GET /           the page, with this run's token in it
-    GET /watch.css, /page.js, ...: the page's style and its scripts, in the order in which the page loads them (SCRIPTS)
+    GET /watch.css, /page.js, ...: the page's style and its scripts (page_files.py)
     GET /vocabulary the declared faults and actions as JSON Schema, from which the page builds its form and its buttons
-    GET /events     server-sent events: ``view`` once, then ``change`` and ``events`` (hub.py)
+    GET /events     server-sent events: ``view`` and ``history`` once, then ``change`` and ``events`` (hub.py)
+    GET /recording  the run so far as one HTML file (recording.py)
     GET /lessons    the labs and stories that there are; GET /labs/NAME: a lab's page (pages.py)
     GET /docs/...   the pages of ``docs`` to which labs link, where there is a checkout
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
@@ -20,7 +21,6 @@ import functools
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib import resources
 from typing import Any
 
 import uvicorn
@@ -36,20 +36,15 @@ from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
+from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 from tidegauge_lab.watch.pages import contents, document, lab_page
+from tidegauge_lab.watch.recording import recording_of
 from tidegauge_lab.watch.teaching import Teaching
 
 MAX_ACTION_BYTES = 4096
+RECORDING = "tidegauge-recording.html"
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
-SCRIPTS = tuple(
-    f"{name}.js"
-    for name in (
-        *("page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "events"),
-        *("lessons", "labs", "stories"),
-        "watch",  # the last: it begins
-    )
-)
-_TYPES = {"watch.css": "text/css", "lessons.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
+_TYPES = {**dict.fromkeys(STYLES, "text/css"), **dict.fromkeys(SCRIPTS, "text/javascript")}
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -99,20 +94,25 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
         token: of this run.
         teaching: labs and stories; None for a cluster that is only looked at.
     """
-    page = _file("index.html").replace(_TOKEN_PLACE, token)
+    page = page_file(DOCUMENT).replace(_TOKEN_PLACE, token)
 
     async def index(_: Request) -> Response:
         return Response(page, media_type="text/html")
 
     async def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
-        return Response(_file(name), media_type=_TYPES[name])
+        return Response(page_file(name), media_type=_TYPES[name])
 
     async def declared(_: Request) -> Response:
         return JSONResponse(vocabulary())
 
     async def events(_: Request) -> Response:
         return StreamingResponse(_stream(hub), media_type="text/event-stream")
+
+    async def recording(_: Request) -> Response:
+        saved = await asyncio.to_thread(recording_of, hub.recorded, hub.name, vocabulary())
+        named = {"content-disposition": f'attachment; filename="{RECORDING}"'}
+        return Response(saved, media_type="text/html", headers=named)
 
     async def lessons(_: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(contents))
@@ -151,6 +151,7 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
         *(Route(f"/{name}", asset) for name in _TYPES),
         Route("/vocabulary", declared),
         Route("/events", events),
+        Route("/recording", recording),
         Route("/lessons", lessons),
         Route("/labs/{name}", lab),
         Route("/docs/{path:path}", docs),
@@ -176,10 +177,6 @@ async def _change(hub: Hub, change: Change | None, port: int, token: str, reques
         return _refused(status, problem.code.name, problem.message)
     finally:
         hub.soon()
-
-
-def _file(name: str) -> str:
-    return resources.files("tidegauge_lab.watch").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _refused(status: int, name: str, sentence: str) -> JSONResponse:

@@ -21,8 +21,10 @@ from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.watch import hub as hub_module
 from tidegauge_lab.watch.actions import Action
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
-from tidegauge_lab.watch.hub import EVENTS_KEPT, Hub
-from tidegauge_lab.watch.server import MAX_ACTION_BYTES, SCRIPTS, application, listen
+from tidegauge_lab.watch.history import History
+from tidegauge_lab.watch.hub import Hub
+from tidegauge_lab.watch.page_files import SCRIPTS
+from tidegauge_lab.watch.server import MAX_ACTION_BYTES, application, listen
 
 PORT = 19080
 TOKEN = "secret"  # noqa: S105 - of a test
@@ -264,22 +266,25 @@ async def test_a_watcher_gets_the_whole_view_of_another_cluster_and_its_events_a
         await asyncio.sleep(0)
         await hub.look()
         assert (await begun)[1]["teaching"] == {"lab": None}
-        assert (await anext(reported))[1][0]["text"] == "kill broker 1"
+        assert [step["text"] for step in (await anext(reported))[1]["steps"]] == ["kill broker 1"]
         hub.follow(second)
         await hub.look()
         name, view = await anext(reported)
         assert (name, view["name"], list(view["brokers"])) == ("view", "other", ["7"])
-        assert [event["text"] for event in (await anext(reported))[1]] == ["kill broker 7"]
+        assert [step["text"] for step in (await anext(reported))[1]["steps"]] == ["kill broker 7"]
         assert not first.closed, "it is shown again"
         hub.follow(None)
         await hub.look()
         assert (await anext(reported))[1]["name"] == "data"
+        again = [step["text"] for step in (await anext(reported))[1]["steps"]]
+        assert again == ["kill broker 1"], "its run goes on where it was left"
         assert second.closed
         third = FakeSource()
         third.facts = Facts("again", [])
         hub.settle(third)
         await hub.look()
         assert (await anext(reported))[1]["name"] == "again"
+        assert (await anext(reported))[1]["steps"] == []
         assert first.closed, "another one has taken its place"
 
 
@@ -294,10 +299,11 @@ async def test_server_sent_events_begin_with_the_view(site: Site):
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
     assert response.headers["content-type"].startswith("text/event-stream")
-    view, events = response.body.decode().split("\n\n")[:2]
+    view, run = response.body.decode().split("\n\n")[:2]
     assert view.startswith("event: view\ndata: ")
     assert json.loads(view.partition("data: ")[2])["brokers"]["1"]["state"] == "up"
-    assert json.loads(events.partition("data: ")[2])[0]["text"] == "kill broker 1"
+    assert run.startswith("event: history\ndata: ")
+    assert json.loads(run.partition("data: ")[2])["steps"][0]["text"] == "kill broker 1"
     assert site.source.closed, "whoever looked closes the source"
 
 
@@ -309,6 +315,7 @@ async def test_a_watcher_is_sent_differences_and_a_slow_one_only_the_last():
         await asyncio.sleep(0)
         await hub.look()
         assert (await first)[0] == "view"
+        assert (await anext(reported))[0] == "history"
         for state in ("paused", "down"):
             source.facts = Facts("data", [BrokerFacts(1, "127.0.0.1:9092", state)])
             await hub.look()
@@ -326,6 +333,7 @@ async def test_a_look_that_fails_is_shown_over_what_was_known():
         await asyncio.sleep(0)
         await hub.look()
         await first
+        assert await anext(reported) == ("history", {"base": History().base, "steps": []})
         source.problem = OSError("disk is gone")
         await hub.look()
         assert await anext(reported) == ("change", {"problem": "the cluster could not be looked at: disk is gone"})
@@ -334,20 +342,46 @@ async def test_a_look_that_fails_is_shown_over_what_was_known():
         assert await anext(reported) == ("change", {"problem": ""})
 
 
-async def test_offsets_do_not_push_elections_out():
+async def test_a_watcher_is_sent_the_run_so_far_then_each_step_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub_module, "EVENTS_A_LOOK", 3)
     source = FakeSource()
     hub = Hub(source)
     election = {"kind": "controller", "state": "elected", "controller_epoch": 2, "source": "broker-1"}
-    moves = [{"kind": "log_end_offset", "old": n, "new": n + 1, "source": "broker-1"} for n in range(2 * EVENTS_KEPT)]
+    moves = [{"kind": "log_end_offset", "old": n, "new": n + 1, "source": "broker-1"} for n in range(6)]
     source.events = [election, *moves]
+    numbers = []
+    async with aclosing(hub.watch()) as reported:
+        first = asyncio.ensure_future(anext(reported))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            await hub.look()
+        await first
+        name, run = await anext(reported)
+        assert name == "history"
+        numbers = [step["number"] for step in run["steps"]]
+        source.events = moves[:2]
+        await hub.look()
+        name, steps = await anext(reported)
+        assert name == "events"
+    assert numbers == [1, 2, 3, 4, 5, 6, 7], "taken in over several looks, and none is lost"
+    assert [step["number"] for step in steps] == [8, 9]
+
+
+async def test_a_watcher_slower_than_the_history_is_long_gets_the_history_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub_module, "History", lambda: History(steps_kept=2))
+    source = FakeSource()
+    hub = Hub(source)
     async with aclosing(hub.watch()) as reported:
         first = asyncio.ensure_future(anext(reported))
         await asyncio.sleep(0)
         await hub.look()
         await first
-        name, events = await anext(reported)
-    assert name == "events"
-    assert [event["number"] for event in events] == [1, *range(EVENTS_KEPT + 2, 2 * EVENTS_KEPT + 2)]
+        await anext(reported)
+        source.events = [{"kind": "session", "state": f"s{n}", "source": "broker-1"} for n in range(5)]
+        await hub.look()
+        name, run = await anext(reported)
+    assert (name, [step["number"] for step in run["steps"]]) == ("history", [4, 5])
+    assert run["base"]["brokers"]["1"]["sessionText"] == "session s2"
 
 
 async def test_a_quiet_connection_is_kept_open(monkeypatch: pytest.MonkeyPatch):

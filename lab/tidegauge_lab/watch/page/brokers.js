@@ -48,15 +48,15 @@ function drawCard(card, state, place, switchable) {
   mark(card.state, "class", `state ${state}`);
   card.node.classList.toggle("down", state === "down");
   write(card.place, place);
-  show(card.actions, switchable);
-  show(card.network, switchable);
+  show(card.actions, switchable || Boolean(view.greyed));
+  show(card.network, switchable || Boolean(view.greyed));
   write(card.stop, texts(card.stops()));
   mark(card.stop, "aria-label", `${card.stop.textContent} ${card.title}`);
   write(card.pause, texts(card.pauses()));
   mark(card.pause, "aria-label", `${card.pause.textContent} ${card.title}`);
-  able(card.kill, state !== "down" && state !== "kafka");
-  able(card.pause, state !== "down" && state !== "kafka");
-  able(card.stop, state !== "kafka");
+  able(card.kill, switchable && state !== "down" && state !== "kafka");
+  able(card.pause, switchable && state !== "down" && state !== "kafka");
+  able(card.stop, switchable && state !== "kafka");
 }
 
 function drawBroker(broker) {
@@ -70,15 +70,15 @@ function drawBroker(broker) {
   const pid = broker.pid === null ? "" : `, process ${broker.pid}`;
   drawCard(card, broker.state, `${broker.address}${pid}`, view.switchable);
   show(card.badge, broker.controller);
-  show(card.session, view.switchable);
+  show(card.session, view.switchable || Boolean(view.past));
   write(card.session, `ZooKeeper: ${broker.sessionText}`);
   const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
   const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
   write(card.leads, `leads ${broker.leads} of its ${broker.replicas} partitions${silent}`);
   const held = broker.held ? [`${broker.held} held`] : [];
   write(card.faults, [...broker.faults, ...held].join("; "));
-  able(card.isolate, broker.state === "up");
-  able(card.heal, broker.faults.length > 0);
+  able(card.isolate, view.switchable && broker.state === "up");
+  able(card.heal, view.switchable && broker.faults.length > 0);
   const head = heads.get(broker.id);
   if (head) {
     write(head.state, broker.state === "up" ? "" : broker.state);
@@ -96,10 +96,10 @@ function drawZooKeeper() {
     show(card.badge, false);
   }
   const zookeeper = view.zookeeper;
-  show(card.node, zookeeper.address !== "");
+  show(card.node, zookeeper.address !== "" || (Boolean(view.past) && zookeeper.state !== "unknown"));
   drawCard(card, zookeeper.state, zookeeper.address, view.switchable && zookeeper.managed);
   const sessions = Object.values(view.brokers).filter((broker) => broker.session !== null).length;
-  write(card.session, zookeeper.answers ? `${sessions} sessions of brokers` : "does not respond");
+  write(card.session, view.past ? "" : zookeeper.answers ? `${sessions} sessions of brokers` : "does not respond");
   const epoch = view.controllerEpoch === null ? "" : `, controller epoch ${view.controllerEpoch}`;
   write(card.leads, view.controller === null ? "no controller is known" : `controller: broker ${view.controller}${epoch}`);
 }

@@ -1,7 +1,7 @@
 // Buttons: each sends an action to the server, and says what came of it.
 "use strict";
 
-const token = document.querySelector('meta[name="tidegauge-token"]').content;
+const token = document.querySelector('meta[name="tidegauge-token"]')?.content; // a recording has none
 
 // `to` is where it sends, and who says what came of it: `to.say(sentence, isBad, response)`.
 function button(text, label, request, to = { path: "action", say }) {

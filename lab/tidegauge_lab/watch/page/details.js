@@ -26,11 +26,12 @@ function drawMore(name, row) {
     const replica = partition.replicas[id];
     write(part.text, inWords(replica));
     const free = replica.role === "follower" && !replica.old;
-    show(part.buttons, view.switchable && (free || replica.held));
+    show(part.buttons, (view.switchable || Boolean(view.greyed)) && (free || replica.held));
+    able(part.hold, view.switchable);
     part.held = replica.held;
     write(part.hold, texts(part.holds()));
     mark(part.hold, "aria-label", `${part.hold.textContent}: ${name} on broker ${id}`);
-    able(part.step, replica.held && free);
+    able(part.step, view.switchable && replica.held && free);
   }
 }
 
@@ -45,10 +46,10 @@ function makeMore(name, row, id) {
 }
 
 function inWords(replica) {
-  if (replica.leo === undefined) return replica.role === "offline" ? "Its log folder is offline." : "Its broker has not answered yet.";
+  if (!Number.isInteger(replica.leo)) return view.past ? `${replica.role}; no event tells what its log holds.` : replica.role === "offline" ? "Its log folder is offline." : "Its broker has not answered yet.";
   const words = [
-    `${replica.role}${replica.epoch === null ? "" : ` in epoch ${replica.epoch}`}, ${replica.isr ? "in the ISR" : "not in the ISR"}${replica.old ? " (as last seen)" : ""}`,
-    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}, ${replica.bytes} bytes`,
+    `${replica.role}${replica.epoch === null ? "" : ` in epoch ${replica.epoch}`}, ${replica.isr === null ? "ISR unknown" : replica.isr ? "in the ISR" : "not in the ISR"}${replica.old ? " (as last seen)" : ""}`,
+    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw ?? "unknown"}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}${replica.bytes === null ? "" : `, ${replica.bytes} bytes`}`,
   ];
   const epochs = replica.epochs.map(([epoch, from, to]) => (from === to ? `${epoch}@${from} (empty)` : `${epoch}@${from}`));
   words.push(epochs.length ? `epochs ${epochs.join(" ")}` : "no epochs yet");

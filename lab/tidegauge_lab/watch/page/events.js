@@ -2,7 +2,6 @@
 "use strict";
 
 const EVENTS_KEPT = 300;
-let events = []; // newest last
 
 const isOffset = (event) => ["high_watermark", "last_stable_offset", "log_end_offset"].includes(event.kind);
 
@@ -13,22 +12,26 @@ function wantsEvent(event) {
 }
 
 function eventLine(event) {
-  const moment = new Date(event.time);
-  const written = `${clock(moment)}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
-  return make("li", {}, make("time", {}, written), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
+  return make("li", {}, make("time", {}, precise(event.time)), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
 }
 
 function addEvents(added) {
-  events.push(...added);
-  let [plain, offsets] = [0, 0]; // each kind keeps its own: offsets come in hundreds
-  events = events.reverse().filter((event) => (isOffset(event) ? ++offsets : ++plain) <= EVENTS_KEPT).reverse();
-  const wanted = added.filter(wantsEvent).slice(-2 * EVENTS_KEPT);
-  byId("events").prepend(...wanted.reverse().map(eventLine));
+  extendRun(added);
+  drawMoment();
+  if (past.shown) return;
+  byId("events").prepend(...added.filter(wantsEvent).slice(-2 * EVENTS_KEPT).reverse().map(eventLine));
   while (byId("events").childElementCount > 2 * EVENTS_KEPT) byId("events").lastElementChild.remove();
 }
 
+// The last ones up to the shown moment; each kind has its own limit, since offsets come in hundreds.
 function drawEvents() {
-  byId("events").replaceChildren(...events.filter(wantsEvent).reverse().map(eventLine));
+  const lines = [];
+  let [plain, offsets] = [0, 0];
+  for (let index = shownCount() - 1; index >= 0 && plain < EVENTS_KEPT; index -= 1) {
+    const event = run.steps[index];
+    if (wantsEvent(event) && (isOffset(event) ? ++offsets : ++plain) <= EVENTS_KEPT) lines.push(eventLine(event));
+  }
+  byId("events").replaceChildren(...lines);
 }
 
 // --- What a screen reader is told by itself: states, controller, leaders; at most every two seconds ----------------

@@ -21,7 +21,8 @@ function makeForm() {
 }
 
 function drawForm() {
-  show(byId("faults"), Boolean(view.switchable));
+  show(byId("faults"), Boolean(view.switchable || view.greyed));
+  able(byId("fault-do").firstChild, view.switchable);
   const brokers = Object.keys(view.brokers).map(Number).sort((a, b) => a - b);
   if (brokers.join() === form.brokers) return;
   form.brokers = brokers.join();

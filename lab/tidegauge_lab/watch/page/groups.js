@@ -52,11 +52,11 @@ function drawGroup(group) {
   write(card.state, group.state);
   mark(card.state, "class", `group-state ${group.state}`);
   card.node.classList.toggle("old", group.old);
-  const count = group.members.length;
+  const count = group.memberCount ?? group.members.length;
   const protocol = group.protocol ? `, ${group.protocol}` : "";
   const lag = group.lag === null ? "" : `, lag ${group.lag}`;
   const seen = group.old ? "; its coordinator does not respond: as last seen" : "";
-  write(card.facts, `generation ${group.generation}, ${count} member${count === 1 ? "" : "s"}${protocol}${lag}; coordinator: broker ${group.coordinator} (__consumer_offsets-${group.offsetsPartition})${seen}`);
+  write(card.facts, `generation ${group.generation}, ${count} member${count === 1 ? "" : "s"}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsPartition === null ? "" : ` (__consumer_offsets-${group.offsetsPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
   const rebalances = group.state === "PreparingRebalance" || group.state === "CompletingRebalance";
   show(card.reason, rebalances && group.reason !== "");
   write(card.reason, `rebalances because: ${group.reason}`);

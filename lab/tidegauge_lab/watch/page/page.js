@@ -4,7 +4,11 @@
 
 const byId = (id) => document.getElementById(id);
 const COLOURS = 8; // of leader epochs; they repeat
-const view = { brokers: {}, partitions: {}, groups: {} }; // what is shown now: `view_of` of the server
+const ENTRIES = ["brokers", "partitions", "groups"]; // parts of a view that change entry by entry
+const entries = () => Object.fromEntries(ENTRIES.map((key) => [key, {}]));
+const live = entries(); // what the server sent last: `view_of` there
+const view = entries(); // what is shown: the same, or a moment of the past
+const recording = byId("recording") && JSON.parse(byId("recording").textContent); // null on a live page
 
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -32,3 +36,5 @@ function style(node, name, value) {
 const ids = (brokers) => (brokers.length ? brokers.join(",") : "nobody");
 
 const clock = (moment) => moment.toLocaleTimeString("en-GB");
+
+const precise = (time) => `${clock(new Date(time))}.${String(new Date(time).getMilliseconds()).padStart(3, "0")}`;

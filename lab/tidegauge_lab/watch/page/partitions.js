@@ -64,16 +64,18 @@ function makeCell() {
     bar: make("div", { class: "bar", "aria-hidden": "true" }),
     above: make("div", { class: "above" }),
     hw: make("div", { class: "hw" }),
+    lso: make("div", { class: "lso" }),
     text: make("div", { class: "bar-text" }),
     start: make("span"),
+    stable: make("span"),
     mark: make("span"),
     end: make("span"),
     epochs: make("span", { class: "epochs" }),
     epochsAre: "",
   };
-  cell.bar.append(cell.above, cell.hw);
+  cell.bar.append(cell.above, cell.hw, cell.lso);
   cell.head.append(cell.role, cell.flags, cell.seen);
-  cell.text.append(cell.start, cell.mark, cell.end, cell.epochs);
+  cell.text.append(cell.start, cell.stable, cell.mark, cell.end, cell.epochs);
   cell.node.append(cell.head, cell.bar, cell.text);
   return cell;
 }
@@ -98,10 +100,10 @@ function drawPartition(name) {
     byId("table").insertBefore(row.group, after);
     if (after) sortRows();
   }
-  const leaderless = partition.leader === null;
-  write(row.leader, (leaderless ? "no leader" : `leader ${partition.leader}`) + (partition.leaderEpoch === null ? "" : `, epoch ${partition.leaderEpoch}`));
+  const leaderless = partition.leader === null && partition.leaderKnown !== false;
+  write(row.leader, (leaderless ? "no leader" : `leader ${partition.leader ?? "unknown"}`) + (partition.leaderEpoch === null ? "" : `, epoch ${partition.leaderEpoch}`));
   row.leader.classList.toggle("leaderless", leaderless);
-  write(row.isr, `ISR ${ids(partition.isr)}`);
+  write(row.isr, `ISR ${partition.isr === null ? "unknown" : ids(partition.isr)}`);
   write(row.osr, partition.osr.length ? `OSR ${ids(partition.osr)}` : "");
   show(row.waiting, Boolean(partition.waiting));
   write(row.waiting, partition.waiting || "");
@@ -119,25 +121,30 @@ function sortRows() {
 function drawCell(cell, partition, id) {
   const replica = partition.replicas[id];
   show(cell.head, replica !== undefined);
-  const known = replica !== undefined && replica.leo !== undefined;
+  const known = replica !== undefined && Number.isInteger(replica.leo) && Number.isInteger(replica.logStart);
   show(cell.bar, known);
   show(cell.text, known);
   if (!replica) return;
   write(cell.role, replica.role);
-  write(cell.flags, [replica.isr ? "" : "not in ISR", replica.held ? "held" : ""].filter(Boolean).join(", "));
-  write(cell.seen, replica.old && known ? "as last seen" : "");
+  write(cell.flags, [replica.isr === false ? "not in ISR" : "", replica.held ? "held" : ""].filter(Boolean).join(", "));
+  write(cell.seen, replica.old && known ? "as last seen" : view.past && !known ? "log unknown" : "");
   cell.node.classList.toggle("old", replica.old);
   if (!known) return;
   const width = partition.high - partition.low;
   const at = (offset) => (width > 0 ? (100 * (offset - partition.low)) / width : 0);
   const percent = (value) => `${Math.round(value * 100) / 100}%`;
   style(cell.bar, "background-image", gradient(replica, at, percent));
-  style(cell.above, "left", percent(at(Math.max(replica.hw, replica.logStart))));
-  style(cell.above, "width", percent(Math.max(0, at(replica.leo) - at(Math.max(replica.hw, replica.logStart)))));
-  style(cell.hw, "left", `min(${percent(at(replica.hw))}, 100% - 2px)`);
-  show(cell.hw, width > 0);
+  const committed = replica.hw === null ? replica.leo : Math.max(replica.hw, replica.logStart);
+  style(cell.above, "left", percent(at(committed)));
+  style(cell.above, "width", percent(Math.max(0, at(replica.leo) - at(committed))));
+  style(cell.hw, "left", `min(${percent(at(committed))}, 100% - 2px)`);
+  show(cell.hw, width > 0 && replica.hw !== null);
+  show(cell.lso, width > 0 && holdsReaders(replica));
+  if (holdsReaders(replica)) style(cell.lso, "left", `min(${percent(at(replica.lso))}, 100% - 2px)`);
   write(cell.start, replica.logStart > 0 ? `start ${replica.logStart}` : "");
-  write(cell.mark, `${holdsReaders(replica) ? `LSO ${replica.lso} ` : ""}HW ${replica.hw}`);
+  write(cell.stable, replica.lso === null ? "" : `LSO ${replica.lso}`);
+  mark(cell.stable, "class", holdsReaders(replica) ? "holds" : "");
+  write(cell.mark, `HW ${replica.hw ?? "unknown"}`);
   write(cell.end, `LEO ${replica.leo}`);
   drawEpochs(cell, replica.epochs);
 }
@@ -196,5 +203,5 @@ function drawCount() {
   if (leaderless) parts.push(`${leaderless} without leader`);
   write(byId("count"), parts.join(", "));
   show(byId("nothing"), shown === 0);
-  write(byId("nothing"), all ? "No partition passes the filters." : view.switchable ? "There are no partitions yet: create a topic above." : "There are no partitions yet: tidegauge create-topic orders --partitions 3 --replication-factor 3");
+  write(byId("nothing"), all ? "No partition passes the filters." : view.switchable ? "There are no partitions yet: create a topic above." : view.past ? "There are no partitions at this moment." : "There are no partitions yet: tidegauge create-topic orders --partitions 3 --replication-factor 3");
 }

@@ -13,8 +13,9 @@ function makeTopics() {
 
 function drawTopics() {
   const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].sort();
-  show(byId("topics"), Boolean(view.switchable));
-  able(byId("produce").firstChild, names.length > 0);
+  show(byId("topics"), Boolean(view.switchable || view.greyed));
+  able(byId("create").firstChild, view.switchable);
+  able(byId("produce").firstChild, view.switchable && names.length > 0);
   if (names.join() === topics) return;
   topics = names.join();
   const chosen = byId("records-topic").value;

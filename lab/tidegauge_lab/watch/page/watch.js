@@ -2,20 +2,32 @@
 // differs is touched, once per frame.
 "use strict";
 
-const dirty = { all: false, brokers: new Set(), partitions: new Set(), groups: new Set(), frame: 0 };
-const ENTRIES = ["brokers", "partitions", "groups"];
+const dirty = { ...Object.fromEntries(ENTRIES.map((key) => [key, new Set()])), events: false, frame: 0 };
+const link = { text: "connecting", waits: true };
 
-function take(change) {
+// What the server sends is kept while a moment of the past is shown.
+function receive(change) {
+  merge(live, change);
+  if (!past.shown) take(change);
+  else if (change.teaching) take({ teaching: change.teaching }); // it is not of the cluster, and goes on
+}
+
+function merge(into, change) {
   for (const [key, value] of Object.entries(change)) {
-    if (!ENTRIES.includes(key)) view[key] = value;
+    if (!ENTRIES.includes(key)) into[key] = value;
   }
   for (const key of ENTRIES) {
     for (const [name, value] of Object.entries(change[key] || {})) {
-      if (value === null) delete view[key][name];
-      else view[key][name] = value;
-      dirty[key].add(name);
+      if (value === null) delete into[key][name];
+      else into[key][name] = value;
     }
   }
+}
+
+// Show a change.
+function take(change) {
+  merge(view, change);
+  for (const key of ENTRIES) Object.keys(change[key] || {}).forEach((name) => dirty[key].add(name));
   if (!dirty.frame) {
     // A page in the background gets no frames; it is drawn then too, so that it is true when it comes back.
     dirty.frame = document.hidden ? setTimeout(draw, 500) : requestAnimationFrame(draw);
@@ -46,9 +58,9 @@ function draw() {
     }
   }
   drawGroups(dirty.groups);
-  dirty.groups.clear();
-  dirty.brokers.clear();
-  dirty.partitions.clear();
+  for (const key of ENTRIES) dirty[key].clear();
+  if (dirty.events) drawEvents();
+  dirty.events = false;
   drawForm();
   drawTopics();
   drawCount();
@@ -58,35 +70,52 @@ function draw() {
 
 // The buttons and the form need the vocabulary before anything is drawn.
 async function begin() {
-  declared = await (await fetch("vocabulary")).json();
+  declared = recording ? recording.vocabulary : await (await fetch("vocabulary")).json();
   makeForm();
+  if (recording) {
+    openRecording();
+    return;
+  }
   connect();
   await makeLessons();
 }
 
+function openRecording() {
+  view.name = recording.name;
+  beginRun(recording.base, recording.steps);
+  stepTo(run.steps.length);
+}
+
 function connect() {
   const source = new EventSource("events");
-  const link = (text, waiting) => {
-    write(byId("link"), text);
-    byId("link").classList.toggle("waiting", waiting);
+  const linked = (text, waits) => {
+    Object.assign(link, { text, waits });
+    drawLink();
   };
-  source.addEventListener("open", () => link("live", false));
-  source.addEventListener("error", () => link("connection lost, trying again", true));
+  source.addEventListener("open", () => linked("live", false));
+  source.addEventListener("error", () => linked("connection lost, trying again", true));
   source.addEventListener("view", (message) => {
     const whole = JSON.parse(message.data);
-    for (const key of ENTRIES) {
-      for (const name of Object.keys(view[key])) if (!(name in whole[key])) whole[key][name] = null;
-    }
-    events = []; // they follow anew
-    byId("events").replaceChildren();
-    take(whole);
+    receive(withMissing(whole, live));
   });
   source.addEventListener("change", (message) => {
     const change = JSON.parse(message.data);
-    tell(change);
-    take(change);
+    if (!past.shown) tell(change);
+    receive(change);
+  });
+  source.addEventListener("history", (message) => {
+    const { base, steps } = JSON.parse(message.data);
+    goLive();
+    beginRun(base, steps);
+    drawMoment();
+    drawEvents();
   });
   source.addEventListener("events", (message) => addEvents(JSON.parse(message.data)));
+}
+
+function drawLink() {
+  write(byId("link"), recording ? "a recording" : past.shown && !link.waits ? "not live" : link.text);
+  byId("link").classList.toggle("waiting", past.shown || link.waits);
 }
 
 byId("filter").addEventListener("input", drawFilter);

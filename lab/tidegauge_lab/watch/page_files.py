@@ -1,0 +1,21 @@
+"""The page's own files: its document, its styles, and its scripts in the order in which they are loaded."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+DOCUMENT = "index.html"
+STYLES = ("watch.css", "lessons.css")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in (
+        *("page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "history", "events"),
+        *("lessons", "labs", "stories", "timeline"),
+        "watch",  # the last: it begins
+    )
+)
+
+
+def page_file(name: str) -> str:
+    """Return a file's text."""
+    return resources.files("tidegauge_lab.watch").joinpath("page", name).read_text(encoding="utf-8")

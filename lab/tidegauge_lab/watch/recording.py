@@ -1,0 +1,50 @@
+"""A run as one HTML file that needs no cluster, no server and no network: the page, its time line, and the steps.
+
+Rules:
+    1. Scripts, styles and steps stand in the file. Its content security policy names the hash of each of its scripts
+       and of its style, and nothing else: it loads and sends nothing, and a name in the steps can't become a script.
+    2. It has what the event logs have (docs/events.md): no token of the page, no address, no path of the cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import PurePath
+from typing import Any
+
+from tidegauge_lab.watch.history import Recorded
+from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
+
+_LOADED = re.compile(r'<(?:script src|link rel="stylesheet"|meta name="tidegauge-token")[^>]*>(?:</script>)?\n')
+
+
+def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any]) -> str:
+    """Return the file's text.
+
+    Args:
+        recorded: the run.
+        name: of the cluster; of a path, only the last part is shown.
+        vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
+    """
+    style = "".join(map(page_file, STYLES))
+    scripts = [page_file(one) for one in SCRIPTS]
+    allowed = " ".join(map(_source_of, scripts))
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src {_source_of(style)}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    run = recorded.as_json() | {"name": PurePath(name).name, "vocabulary": vocabulary}
+    data = json.dumps(run, separators=(",", ":")).replace("<", "\\u003c")
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n</head>'
+    ends = [f'<script type="application/json" id="recording">{data}</script>']
+    ends += [f"<script>{script}</script>" for script in scripts]
+    document = _LOADED.sub("", page_file(DOCUMENT))
+    return document.replace("</head>", head).replace("</body>", "\n".join([*ends, "</body>"]))
+
+
+def _source_of(text: str) -> str:
+    """Return how a content security policy names an inline script or style (CSP level 3, hash-source)."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
