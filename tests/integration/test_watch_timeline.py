@@ -23,7 +23,7 @@ LAST = "(document.getElementById('as-of-event')?.textContent || '')"
 ROW = "document.querySelector('.group')?.textContent || ''"
 WIDTHS = (1440, 768, 390)
 # What events tell, of a view.
-TOLD = """(view) => JSON.stringify({
+SHOWN = """(view) => JSON.stringify({
     controller: [view.controller, view.controllerEpoch],
     brokers: Object.values(view.brokers).map((one) => [one.id, one.state, one.controller, one.leads, one.replicas]),
     partitions: Object.entries(view.partitions).sort().map(([name, at]) => [
@@ -66,8 +66,8 @@ def no_rule_of_axe_is_broken(page: Page) -> None:
 
 def test_a_recording_is_opened_from_its_file_alone(tmp_path: Path):
     saved = tmp_path / "run.html"
-    run = recording_of(history_of(a_failover()).recorded(), "/home/somebody/data", vocabulary())
-    assert "/home/somebody" not in run
+    run = recording_of(history_of(a_failover()).recorded(), "/data/of/somebody", vocabulary())
+    assert "/data/of/somebody" not in run
     saved.write_text(run, encoding="utf-8")
     with chromium(tmp_path / "profile") as page:
         page.open(saved.as_uri())
@@ -139,7 +139,7 @@ def verb(*arguments: str, cluster: LocalCluster) -> None:
 def the_fold_ends_where_the_cluster_is(page: Page) -> None:
     page.until(
         f"((told) => {{ seek(run.steps.length); const ends = told(run.state); seek(0); return ends === told(live); }})"
-        f"({TOLD})"
+        f"({SHOWN})"
     )
 
 

@@ -66,12 +66,12 @@ async def test_the_replica_id_decides_what_is_seen(replica_id: int) -> None:
     assert list(response.topics[0].partitions[0].old_style_offsets) == [9, 0]
 
 
-@pytest.mark.parametrize(("timestamp", "told"), [(-1, (1_000, 5, 2)), (-5, (-1, -1, -1))])
-async def test_the_latest_tiered_offset_is_unknown_and_others_are_told(timestamp: int, told: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("timestamp", "known"), [(-1, (1_000, 5, 2)), (-5, (-1, -1, -1))])
+async def test_the_latest_tiered_offset_is_unknown_and_others_are_known(timestamp: int, known: tuple[int, ...]) -> None:
     service = FakeService(list_offset=returning((OffsetResult(offset=5, leader_epoch=2), 1_000)))
     response = await ask(service, "ListOffsets", 9, offsets_request(timestamp, replica_id=-1))
     [found] = response.topics[0].partitions
-    assert (found.timestamp, found.offset, found.leader_epoch) == told
+    assert (found.timestamp, found.offset, found.leader_epoch) == known
 
 
 async def test_a_negative_number_of_offsets_is_an_unexpected_error() -> None:
