@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 AS_OF = "(document.getElementById('as-of')?.textContent || '')"
 LAST = "(document.getElementById('as-of-event')?.textContent || '')"
 ROW = "document.querySelector('.group')?.textContent || ''"
+TRANSACTION = "document.querySelector('.transaction-card')?.textContent || ''"
 WIDTHS = (1440, 768, 390)
 # What events tell, of a view.
 SHOWN = """(view) => JSON.stringify({
@@ -38,7 +39,7 @@ def happened(seconds: float, source: str, kind: str, **fields: Any) -> Json:
 
 
 def a_failover() -> Iterator[Json]:
-    """Broker 1 leads, is killed after 10 s, and broker 2 is elected 6 s later."""
+    """Broker 1 leads, and coordinates a transaction; it is killed after 10 s, and broker 2 is elected 6 s later."""
     at: Json = {"topic": "<b>orders</b>", "partition": 0}
     log: Json = {"log_start_offset": 0, "high_watermark": 0, "last_stable_offset": 0, "log_end_offset": 0, "epochs": []}
     for broker in (1, 2):
@@ -48,6 +49,12 @@ def a_failover() -> Iterator[Json]:
         yield happened(1, f"broker-{broker}", "role", role=role, leader=1, leader_epoch=0, replicas=[1, 2], **log, **at)
     for broker in (1, 2):
         yield happened(5, f"broker-{broker}", "log_end_offset", old=0, new=20, **at)
+    begins: Json = {"old": "Empty", "new": "Ongoing", "producer_id": 7, "producer_epoch": 0}
+    yield happened(
+        6, "broker-1", "transaction", transactional_id="<b>copy</b>", partitions=["<b>orders</b>-0"], **begins
+    )
+    yield happened(6, "broker-1", "high_watermark", old=0, new=20, **at)
+    yield happened(6, "broker-1", "last_stable_offset", old=0, new=5, **at)
     yield happened(10, "lab", "fault", action="kill", broker=1, process="broker-1")
     yield happened(16, "broker-2", "election", strategy="offline", leader=2, leader_epoch=1, isr=[2], **at)
     yield happened(20, "broker-2", "truncation", old=20, new=18, log_start_offset=0, **at)
@@ -87,6 +94,12 @@ def test_a_recording_is_opened_from_its_file_alone(tmp_path: Path):
         page.run("document.getElementById('moment').dispatchEvent(new Event('input'))")
         page.until(f"{AS_OF}.endsWith('12 s after the start')")
         page.until(f"({ROW}).includes('leader 1, epoch 0')")
+        page.until(f"({TRANSACTION}).includes('as last seen')")
+        page.run("document.getElementById('moment').value = 7000")
+        page.run("document.getElementById('moment').dispatchEvent(new Event('input'))")
+        page.until(f"({TRANSACTION}).startsWith('<b>copy</b>Ongoing') && !({TRANSACTION}).includes('as last seen')")
+        assert "producer id 7, epoch 0; coordinator: broker 1; begun at" in page.run(TRANSACTION)
+        assert page.run(TRANSACTION).endswith("<b>orders</b>-0 LSO 5 of HW 20"), "why readers stand still"
         assert page.run("[...document.querySelectorAll('button')].filter(one => one.checkVisibility()).length") == 2, (
             "a name of a partition, and Play: nothing else can be pressed"
         )
@@ -110,6 +123,8 @@ def test_the_time_line_goes_back_through_a_failover_and_is_saved(cluster: LocalC
             page.until(f"{row}.includes('leader 1, epoch 1')")
             verb("start", "2", cluster=cluster)
             page.until(f"{row}.includes('leader 1') && !{row}.includes('OSR')")
+            verb("produce", "rewound", "--count", "5", "--transactional-id", "copy", cluster=cluster)
+            page.until(f"({TRANSACTION}).startsWith('copyCompleteCommit')")
             the_fold_ends_where_the_cluster_is(page)
             the_keyboard_leads_back_and_forth(page, row)
             all_widths_fit(page)

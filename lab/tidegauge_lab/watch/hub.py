@@ -113,7 +113,7 @@ class Hub:
         try:
             self._run.waiting.extend(await self._source.new_events())
             await asyncio.to_thread(self._run.take, EVENTS_A_LOOK)
-            view = view_of(await self._source.look())
+            view = view_of(await self._source.look(), self._run.history.view["transactions"])
         except Exception as problem:  # noqa: BLE001 - the page goes on and says so; the next look may be better
             known = self._view or view_of(Facts(""))
             view = known | {"problem": f"the cluster could not be looked at: {problem}"}

@@ -25,12 +25,17 @@ from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.group_view import groups_of
 
 Json = dict[str, Any]
-_ENTRIES = ("brokers", "partitions", "groups")
+_ENTRIES = ("brokers", "partitions", "groups", "transactions")
 SILENT = frozenset({"down", "paused"})
 
 
-def view_of(facts: Facts) -> Json:
-    """All that the page shows but the events."""
+def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Json:
+    """Return all that the page shows but the events.
+
+    Args:
+        facts: the cluster now.
+        transactions: by transactional id, as the coordinators' event logs say; None where those can't be read.
+    """
     newest = newest_metadata(_metadata(facts.brokers))
     controller = newest.controller_id if newest is not None and newest.HasField("controller_id") else None
     partitions = _partitions(facts.brokers, newest)
@@ -53,6 +58,7 @@ def view_of(facts: Facts) -> Json:
         "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
         "partitions": partitions,
         "groups": groups_of(facts.brokers, partitions),
+        "transactions": dict(transactions or {}),
     }
 
 

@@ -255,3 +255,12 @@ def test_an_apache_kafka_broker_is_no_dead_one_whose_session_is_waited_for():
     assert (view["brokers"]["2"]["state"], view["brokers"]["2"]["leads"]) == ("kafka", 1)
     assert view["brokers"]["2"]["sessionText"] == "session 0xa2"
     assert view["partitions"]["orders-0"]["replicas"]["2"]["role"] == "unknown"
+
+
+def test_transactions_are_those_of_the_event_logs():
+    """The page's fold over events knows them; brokers that are only looked at have none to show."""
+    open_one = {"id": "copy", "state": "Ongoing"}
+    before, after = view_of(healthy(), {"copy": open_one}), view_of(healthy())
+    assert before["transactions"] == {"copy": open_one}
+    assert difference(after, before) == {"transactions": {"copy": open_one}}
+    assert difference(before, after) == {"transactions": {"copy": None}}

@@ -58,6 +58,7 @@ function draw() {
     }
   }
   drawGroups(dirty.groups);
+  drawTransactions(dirty.transactions);
   for (const key of ENTRIES) dirty[key].clear();
   if (dirty.events) drawEvents();
   dirty.events = false;
