@@ -16,7 +16,9 @@ def test_a_missing_extra_is_reported_with_its_cure(missing: str, monkeypatch: py
     monkeypatch.setitem(sys.modules, missing, None)
     done = CliRunner().invoke(watch, ["--dir", str(tmp_path)])
     assert done.exit_code == 1
-    assert f"needs {missing}, which is not installed: {sys.executable} -m pip install 'starlette" in done.output
+    command = f"needs {missing}, which is not installed: {sys.executable} -m pip install "
+    assert command in done.output
+    assert "'starlette>=" in done.output.partition(command)[2], "all that the extra has"
 
 
 @pytest.mark.parametrize("option", [["--lab", "acks-all"], ["--scenario", "loss-cured"]])
