@@ -27,7 +27,6 @@ from tidegauge_lab.local.roles import GROUP, TRANSACTION, CoordinatedKind
 
 SETTINGS = COPIERS_SETTINGS
 GROUPED = Cell(clean=False, brokers=True, ordered=True, grouped=True)
-ASSIGNED = GROUPED._replace(grouped=False)
 RATE = 20.0
 """Records per second and partition of a source."""
 PAUSES_SECONDS = (1.0, 3.0, 8.0)
@@ -45,7 +44,6 @@ LIBRDKAFKA = "librdkafka"
 WORKLOADS: Mapping[str, Workload] = {
     LIBRDKAFKA: Workload(GROUPED, ("confluent", "confluent")),
     "java-franz": Workload(GROUPED, ("java", "franz")),
-    "aiokafka": Workload(ASSIGNED, ("aiokafka", "aiokafka")),
 }
 MEMBERS = "members"
 """The workload beside the copiers: a group that reads the first source."""

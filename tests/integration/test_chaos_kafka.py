@@ -1,8 +1,8 @@
 """The matrix of faults and workloads of Kafka clients (docs/chaos.md): after each fault each history is clean.
 
-Copiers from consume to produce (KIP-447), of librdkafka, Java and franz-go in groups and of aiokafka on partitions of
-their own, and a group whose members commit outside of transactions. All are at work through all faults; after each one
-they copy what was written, and the accountant judges the histories with the topics.
+Copiers from consume to produce (KIP-447), of librdkafka, Java and franz-go in groups, and a group whose members commit
+outside of transactions. All are at work through all faults; after each one they copy what was written, and the
+accountant judges the histories with the topics.
 """
 
 from __future__ import annotations
