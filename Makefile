@@ -26,14 +26,14 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 
 test: .venv ## All tests but the long ones.
 	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not long'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
 
 transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
 	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
 
 durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
 	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
 
 test-long: .venv ## What takes longer: repetitions and soaks.
 	@tools/need-java.sh $(BIN) --for-tests

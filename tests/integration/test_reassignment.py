@@ -13,6 +13,7 @@ import json
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,17 @@ async def test_the_controller_dies_while_the_leader_moves(stage: Movers):
     await controller_dies(stage, "PartitionReassignmentIsrChange/set state", "bystander")
 
 
+async def unthrottled(admin: Admin, broker_id: int) -> bool:
+    """Whether a broker's throttle could be taken away; the broker that is asked may not know yet that it is back."""
+    try:
+        await admin.alter_broker_settings(broker_id, {}, (plan.LEADER_RATE, plan.FOLLOWER_RATE))
+    except TidegaugeError as problem:
+        if problem.code is not ErrorCode.BROKER_NOT_AVAILABLE:
+            raise
+        return False
+    return True
+
+
 @pytest.mark.parametrize("victim", ["source", "target"])
 async def test_a_source_or_target_dies_on_the_way(stage: Movers, victim: str):
     """Held back by a throttle, so that it dies in the middle; the other source leads on, the target goes on later."""
@@ -343,7 +355,7 @@ async def test_a_source_or_target_dies_on_the_way(stage: Movers, victim: str):
                 await stage.until_assigned(topic, (three, two))
                 stage.strays.add((dead, f"{topic}-0"))
             await asyncio.to_thread(stage.cluster.up)
-            await admin.alter_broker_settings(dead, {}, (plan.LEADER_RATE, plan.FOLLOWER_RATE))
+            await until_async(partial(unthrottled, admin, dead), what=f"whoever is asked knows that {dead} is back")
             await stage.until_assigned(topic, (three, two))
         await stage.verb("--verify", "--reassignment-json-file", file)
         await stage.all_back()
