@@ -42,13 +42,7 @@ function memberLine(member, rows) {
 }
 
 function drawGroup(group) {
-  let card = groupCards.get(group.group);
-  if (!card) {
-    card = makeGroupCard(group.group);
-    groupCards.set(group.group, card);
-    const next = [...groupCards.keys()].filter((name) => name > group.group).sort()[0];
-    byId("group-cards").insertBefore(card.node, next === undefined ? null : groupCards.get(next).node);
-  }
+  const card = cardOf(groupCards, "group-cards", group.group, makeGroupCard);
   write(card.state, group.state);
   mark(card.state, "class", `group-state ${group.state}`);
   card.node.classList.toggle("old", group.old);
@@ -70,12 +64,6 @@ function drawGroup(group) {
 }
 
 function drawGroups(changed) {
-  for (const name of changed) {
-    if (view.groups[name]) drawGroup(view.groups[name]);
-    else if (groupCards.has(name)) {
-      groupCards.get(name).node.remove();
-      groupCards.delete(name);
-    }
-  }
+  drawCards(groupCards, changed, view.groups, drawGroup);
   show(byId("groups"), groupCards.size > 0);
 }

@@ -33,6 +33,28 @@ function style(node, name, value) {
   if (node.style.getPropertyValue(name) !== value) node.style.setProperty(name, value);
 }
 
+// The card of a name in a list that is sorted by name; a new one is put into its place.
+function cardOf(cards, list, name, makeCard) {
+  if (!cards.has(name)) {
+    const card = makeCard(name);
+    cards.set(name, card);
+    const next = [...cards.keys()].filter((other) => other > name).sort()[0];
+    byId(list).insertBefore(card.node, next === undefined ? null : cards.get(next).node);
+  }
+  return cards.get(name);
+}
+
+// Draw what there is of these names, and take the cards of all others among them away.
+function drawCards(cards, names, entriesNow, drawCard) {
+  for (const name of names) {
+    if (entriesNow[name]) drawCard(entriesNow[name]);
+    else if (cards.has(name)) {
+      cards.get(name).node.remove();
+      cards.delete(name);
+    }
+  }
+}
+
 const ids = (brokers) => (brokers.length ? brokers.join(",") : "nobody");
 
 const clock = (moment) => moment.toLocaleTimeString("en-GB");

@@ -19,7 +19,7 @@ function drawHeads() {
   }
   byId("table").replaceChildren(make("div", { role: "rowgroup" }, line));
   style(byId("table"), "--brokers", String(Math.max(1, brokers.length)));
-  rows.clear(); // other columns: all rows are made anew, which is rare
+  rows.clear(); // other columns: all rows are made again, which is rare
   for (const name of Object.keys(view.partitions)) drawPartition(name);
   fit();
 }

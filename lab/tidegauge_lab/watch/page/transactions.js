@@ -26,13 +26,7 @@ function heldText(name) {
 }
 
 function drawTransaction(transaction) {
-  let card = transactionCards.get(transaction.id);
-  if (!card) {
-    card = makeTransactionCard(transaction.id);
-    transactionCards.set(transaction.id, card);
-    const next = [...transactionCards.keys()].filter((name) => name > transaction.id).sort()[0];
-    byId("transaction-cards").insertBefore(card.node, next === undefined ? null : transactionCards.get(next).node);
-  }
+  const card = cardOf(transactionCards, "transaction-cards", transaction.id, makeTransactionCard);
   const rests = AT_REST.includes(transaction.state);
   write(card.state, transaction.state);
   mark(card.state, "class", `group-state ${rests ? "" : "open"}`);
@@ -54,12 +48,6 @@ function drawTransaction(transaction) {
 // A partition of an open transaction moves without a word of the transaction's: those are drawn each time.
 function drawTransactions(changed) {
   const open = Object.values(view.transactions).filter((one) => !AT_REST.includes(one.state)).map((one) => one.id);
-  for (const name of new Set([...changed, ...open])) {
-    if (view.transactions[name]) drawTransaction(view.transactions[name]);
-    else if (transactionCards.has(name)) {
-      transactionCards.get(name).node.remove();
-      transactionCards.delete(name);
-    }
-  }
+  drawCards(transactionCards, new Set([...changed, ...open]), view.transactions, drawTransaction);
   show(byId("transactions"), transactionCards.size > 0);
 }
