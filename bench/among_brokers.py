@@ -31,7 +31,7 @@ from measure import cpu_seconds
 from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
 
-SIDES = {"gRPC": {}, "Kafka's protocol": {"inter.broker.listener.name": "PLAINTEXT"}}
+SIDES = {"gRPC": {"inter.broker.listener.name": "GRPC"}, "Kafka's protocol": {}}
 READY_SECONDS = 120.0
 PORTS_APART = 100
 KAFKA_PORT_OFFSET = 50

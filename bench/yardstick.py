@@ -207,7 +207,7 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
     parser.add_argument("--records", type=int, help="of each workload, in the place of its own number")
     parser.add_argument("--singles", type=int, default=SINGLES, help="records one at a time (default %(default)s)")
-    parser.add_argument("--kafka-among-brokers", action="store_true", help="ours replicate over Kafka's protocol")
+    parser.add_argument("--grpc-among-brokers", action="store_true", help="ours replicate over gRPC")
     parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
     options = parser.parse_args(given)
     options.record.parent.mkdir(parents=True, exist_ok=True)
@@ -220,14 +220,14 @@ def main(given: Sequence[str]) -> None:
 def _run(options: argparse.Namespace, record: Record) -> None:
     began = time.monotonic()
     age = "warmed" if options.warm_seconds else "young"
-    if options.kafka_among_brokers:
-        age += ", Kafka's protocol among brokers:"
+    if options.grpc_among_brokers:
+        age += ", gRPC among brokers:"
     cells = workloads(options.records, options.cells)
     left = [(number, one) for number in range(options.rounds) for one in cells if not record.has(age, one.name, number)]
     if not left:
         return
     directory = Path(tempfile.mkdtemp(prefix="tidegauge-yardstick-"))
-    settings = {"inter.broker.listener.name": "PLAINTEXT"} if options.kafka_among_brokers else {}
+    settings = {"inter.broker.listener.name": "GRPC"} if options.grpc_among_brokers else {}
     sides: list[Side] = [Tidegauge(directory, settings=settings), kafka_side.Kafka(directory)]
     started: list[Side] = []
     try:

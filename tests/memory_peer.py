@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.frames import RequestHeader, decode, joined, read_request_header, response_frame
+from tidegauge.kafka.frames import RequestHeader, decode, encode, joined, read_request_header, response_header
+from tidegauge.kafka.header_tags import Tags
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
 
@@ -47,6 +48,7 @@ class MemoryPeer:
         connections: every connection that was opened.
         refuses: what an attempt to connect fails with; None: it succeeds.
         chunk_bytes: how many bytes are delivered at a time.
+        logical_time: of its clock, which goes with its responses; 0: it has none.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class MemoryPeer:
         self.addresses: list[str] = []
         self.refuses: Exception | None = None
         self.chunk_bytes = 1 << 20
+        self.logical_time = 0
         self._versions = versions or {}
         self._happened = asyncio.Event()
 
@@ -101,8 +104,10 @@ class MemoryPeer:
             response = self.handlers[header.key](message, header.version)
             self._happened.set()
         if response is not None:
-            parts = response_frame(header.key, header.version, header.correlation_id, response)
-            self.deliver(connection, joined(parts))
+            body = joined(encode(header.key, header.version, response))
+            tags = Tags(self.logical_time)
+            start = response_header(header.key, header.version, header.correlation_id, len(body), tags)
+            self.deliver(connection, start + body)
 
     def _api_versions(self) -> ApiVersionsResponse:
         ranges = {key: (api.first, api.last) for key, api in APIS.items()} | dict(self._versions)

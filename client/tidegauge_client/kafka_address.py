@@ -30,6 +30,7 @@ _SETTINGS = (
     "listener.security.protocol.map",
     "security.inter.broker.protocol",
     "listener.wire.protocol.map",
+    "control.plane.listener.name",
 )
 
 
@@ -67,6 +68,7 @@ def named_in(settings: Mapping[str, str | None], host: str) -> list[str]:
         _entries(settings.get("listener.security.protocol.map")),
         settings.get("security.inter.broker.protocol"),
         _entries(settings.get("listener.wire.protocol.map")),
+        settings.get("control.plane.listener.name"),
     )
     grpc = [listener for listener in found.advertised if found.wires[listener.name] == GRPC]
     return [listener.address for listener in sorted(grpc, key=lambda listener: listener.host != host)]

@@ -117,7 +117,7 @@ class GrpcControlLink:
 class KafkaControlLink:
     """A link over Kafka's protocol, in the versions of ``inter.broker.protocol.version`` 3.9.
 
-    The logical clock does not travel. A broker gets the addresses of the listeners that it has itself: Kafka's logs an
+    A broker gets the addresses of the listeners that it has itself: Kafka's logs an
     error when brokers have different ones. Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch,
     ZkMetadataCache.updateMetadata.
 

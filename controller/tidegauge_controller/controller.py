@@ -96,7 +96,7 @@ class Controller:
 
     Args:
         endpoint: this broker.
-        inter_broker_listener: name of the listener through which brokers reach one another.
+        control_plane_listener: name of the listener through which the controller and the brokers reach each other.
         zookeeper: its session.
         settings: its broker settings.
         metadata: its metadata cache.
@@ -110,7 +110,7 @@ class Controller:
         self,
         *,
         endpoint: Endpoint,
-        inter_broker_listener: str,
+        control_plane_listener: str,
         zookeeper: ZooKeeper,
         settings: Values,
         metadata: MetadataView,
@@ -121,7 +121,7 @@ class Controller:
     ) -> None:
         self.active_controller_id: int | None = None
         self._endpoint = endpoint
-        self._inter_broker_listener = inter_broker_listener
+        self._control_plane_listener = control_plane_listener
         self._zookeeper = zookeeper
         self._settings = settings
         self._note = note
@@ -381,7 +381,7 @@ class Controller:
             delete_topic_enable=self._settings.flag("delete.topic.enable"),
             leader_imbalance_percentage=self._settings.integer("leader.imbalance.per.broker.percentage"),
             trusts_restarted_brokers=self._settings.flag("controller.failover.trusts.restarted.brokers"),
-            inter_broker_listener=self._inter_broker_listener,
+            control_plane_listener=self._control_plane_listener,
         )
 
     def _fresh(self, term: Term) -> ControllerContext:

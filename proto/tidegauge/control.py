@@ -23,7 +23,7 @@ class Endpoint:
     """The address of a broker.
 
     Attributes:
-        host, port: those of the inter-broker listener; for a client, of the listener through which it is connected.
+        host, port: those of the control plane's listener; for a client, of the listener through which it is connected.
         listeners: all that the broker advertises; empty where only one is known.
         protocols: security protocols by the listener's name; PLAINTEXT where it is absent. Only registrations and
             UpdateMetadata of Kafka's protocol have them.

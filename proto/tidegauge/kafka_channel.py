@@ -30,6 +30,7 @@ from tidegauge.kafka.apis import API_VERSIONS, APIS
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
 from tidegauge.kafka_login import log_in
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.sasl_client import AuthenticationFailed, Login, renewed_after_ms
 from tidegauge.security import PLAIN, Security, client_context
 
@@ -100,9 +101,18 @@ class KafkaChannel:
         client_id: goes with each request; a broker's begins with ``broker-ID``, as Kafka's.
         dial: opens connections.
         login: the credentials of SASL; None: the listener asks for none.
+        logical_clock: goes along with requests, and is advanced by responses; None: a client's, which has none.
     """
 
-    def __init__(self, address: str, client_id: str, dial: Dial | None = None, login: Login | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str,
+        dial: Dial | None = None,
+        login: Login | None = None,
+        logical_clock: LogicalClock | None = None,
+    ) -> None:
+        self._clock = logical_clock
         self.address = address
         self.client_id = client_id
         self._dial = dial or Dialer()
@@ -115,7 +125,14 @@ class KafkaChannel:
         self._is_closed = False
 
     async def request(
-        self, key: int, message: Any, timeout_seconds: float, *, at_most: int | None = None, at_least: int = 0
+        self,
+        key: int,
+        message: Any,
+        timeout_seconds: float,
+        *,
+        at_most: int | None = None,
+        at_least: int = 0,
+        truncation_rule: str = "",
     ) -> Any:
         """Send a request and return its response's message.
 
@@ -125,6 +142,7 @@ class KafkaChannel:
             timeout_seconds: for everything, a connection that must be made included.
             at_most: highest version to use; None: the highest that this side knows.
             at_least: lowest version that can say what the message says.
+            truncation_rule: goes along in the header (``header_tags``); empty: it does not.
 
         Raises:
             TidegaugeError: the module lists the codes.
@@ -133,7 +151,7 @@ class KafkaChannel:
         try:
             async with asyncio.timeout(timeout_seconds):
                 connection = await self._connected()
-                return await connection.send(key, self._version(key, at_least, at_most), message)
+                return await connection.send(key, self._version(key, at_least, at_most), message, truncation_rule)
         except TimeoutError:
             why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
             if connection is not None:
@@ -198,7 +216,7 @@ class KafkaChannel:
             await asyncio.sleep(wait_seconds)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id))
+                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id, self._clock))
                 try:
                     self._versions = await _versions_of(connection)
                     await self._log_in(connection)

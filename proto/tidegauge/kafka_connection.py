@@ -3,7 +3,8 @@
 Contract: any number of requests may be in flight; the peer responds to them in the order in which they were sent, and a
 response whose correlation id is not that of the oldest request ends the connection. Whatever ends it fails all requests
 in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a buffer of
-its own, so the record batches of a Fetch are views of the bytes that the socket delivered.
+its own, so the record batches of a Fetch are views of the bytes that the socket delivered. Where there is a logical
+clock, it goes with each request, and is advanced by each response before anything acts on it.
 Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
 """
 
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple, cast
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import decode, read_response_header, request_frame
+from tidegauge.kafka.frames import decode, read_tagged_response_header, request_frame
+from tidegauge.kafka.header_tags import Tags
+from tidegauge.logical_clock import LogicalClock
 
 _LENGTH = struct.Struct(">i")
 _RECEIVE_BYTES = 65_536
@@ -38,10 +41,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     Args:
         client_id: goes with each request.
+        logical_clock: the process's; None: it does not travel.
     """
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, logical_clock: LogicalClock | None = None) -> None:
         self._client_id = client_id
+        self._clock = logical_clock
         self._transport: asyncio.WriteTransport | None = None
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
@@ -60,8 +65,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Number of requests that wait for their response."""
         return len(self._in_flight)
 
-    def send(self, key: int, version: int, message: Any) -> asyncio.Future[Any]:
+    def send(self, key: int, version: int, message: Any, truncation_rule: str = "") -> asyncio.Future[Any]:
         """Send a request; return the future of its response's message.
+
+        Args:
+            key: the API's.
+            version: of the request.
+            message: of the API's request class.
+            truncation_rule: goes along as a tag (``header_tags``); empty: it does not.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
@@ -70,7 +81,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             raise self._why_closed or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the connection is not open yet")
         correlation_id = self._correlation_id
         self._correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
-        frame = request_frame(key, version, correlation_id, self._client_id, message)
+        tags = Tags(0 if self._clock is None else self._clock.value, truncation_rule)
+        frame = request_frame(key, version, correlation_id, self._client_id, message, tags)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._in_flight.append(_InFlight(key, version, correlation_id, response))
         self._transport.writelines(frame)
@@ -136,13 +148,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._in_flight:
             raise MalformedMessage("a response that belongs to no request")
         oldest = self._in_flight[0]
-        correlation_id, body_at = read_response_header(oldest.key, oldest.version, frame)
+        correlation_id, body_at, tags = read_tagged_response_header(oldest.key, oldest.version, frame)
         if correlation_id != oldest.correlation_id:
             raise MalformedMessage(
                 f"correlation id {correlation_id} where {oldest.correlation_id} of {APIS[oldest.key].name} is due"
             )
         message, _ = decode(oldest.key, oldest.version, frame, body_at, response=True)
         self._in_flight.popleft()
+        if self._clock is not None and tags.logical_time:
+            self._clock.receive(tags.logical_time)
         if not oldest.response.done():
             oldest.response.set_result(message)
 

@@ -6,9 +6,11 @@ So a cluster in containers has one listener for the containers' own network and 
 
 A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (Kafka's own) or GRPC. A listener
 that is not in the map speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among
-themselves, unless ``inter.broker.listener.name`` names a listener that speaks Kafka's protocol: then controller and
-brokers speak that, with Apache Kafka brokers too. A broker whose listeners all speak Kafka's protocol gets one for
-gRPC, on the port of its first listener + 10000.
+themselves, unless ``inter.broker.listener.name`` names a listener that speaks Kafka's protocol: then followers and
+coordinators speak that, with Apache Kafka brokers too. The controller and the brokers use
+``control.plane.listener.name`` between them, where that names a gRPC listener, else the inter-broker listener. (Kafka's
+control plane listener serves the controller alone; this one is a gRPC listener like any other.) A broker whose
+listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener + 10000.
 
 A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for those
 that speak Kafka's protocol SASL_PLAINTEXT too: over gRPC credentials travel under TLS alone. A listener that is not in
@@ -66,6 +68,7 @@ class Listeners(NamedTuple):
         bound: the addresses to bind.
         advertised: the addresses given to clients, by the same names.
         inter_broker: the advertised listener that brokers use among themselves.
+        control_plane: the one through which the controller and the brokers reach each other.
         protocols: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL by the listener's name.
         wires: KAFKA or GRPC by the listener's name.
         added: the gRPC listener that was added because the settings name none; None if they name one.
@@ -74,6 +77,7 @@ class Listeners(NamedTuple):
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     inter_broker: Listener
+    control_plane: Listener
     protocols: Mapping[str, str]
     wires: Mapping[str, str]
     added: Listener | None = None
@@ -93,6 +97,8 @@ class Listeners(NamedTuple):
         """Listener at which brokers reach one another for what only gRPC has: the inter-broker listener if it can."""
         if self.inter_broker_wire == GRPC:
             return self.inter_broker
+        if self.wires[self.control_plane.name] == GRPC:
+            return self.control_plane
         return next(one for one in self.advertised if self.wires[one.name] == GRPC)
 
     def bound_by(self, wire: str) -> tuple[Listener, ...]:
@@ -133,6 +139,7 @@ def resolve_listeners(
     protocol_map: Sequence[str],
     inter_broker_protocol: str | None = None,
     wire_map: Sequence[str] = (),
+    control_plane_name: str | None = None,
 ) -> Listeners:
     """Return the listeners that the settings of one broker describe together.
 
@@ -143,6 +150,7 @@ def resolve_listeners(
         protocol_map: ``listener.security.protocol.map``.
         inter_broker_protocol: ``security.inter.broker.protocol``.
         wire_map: ``listener.wire.protocol.map``.
+        control_plane_name: ``control.plane.listener.name``.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, one of them is malformed or does not fit the others.
@@ -182,8 +190,15 @@ def resolve_listeners(
             "only one of inter.broker.listener.name and security.inter.broker.protocol may be set",
         )
     inter_broker = _inter_broker(published, inter_broker_name, protocols, inter_broker_protocol, wires)
+    control_plane = _control_plane(published, control_plane_name, inter_broker, wires)
     return Listeners(
-        tuple(_own_address(listener) for listener in bound), published, inter_broker, protocols, wires, added
+        tuple(_own_address(listener) for listener in bound),
+        published,
+        inter_broker,
+        control_plane,
+        protocols,
+        wires,
+        added,
     )
 
 
@@ -212,6 +227,22 @@ def _grpc_listener(first: Listener, protocol: str, inter_broker_protocol: str | 
 
 def _own_address(listener: Listener) -> Listener:
     return listener if listener.host else listener._replace(host="127.0.0.1")
+
+
+def _control_plane(
+    advertised: tuple[Listener, ...], name: str | None, inter_broker: Listener, wires: Mapping[str, str]
+) -> Listener:
+    """Return the listener of the control plane; one that speaks Kafka's protocol has no effect, as the module says."""
+    if not name:
+        return inter_broker
+    setting = "control.plane.listener.name"
+    found = next((listener for listener in advertised if listener.name == name.upper()), None)
+    if found is None:
+        known = ", ".join(listener.name for listener in advertised)
+        raise _invalid(setting, name, f"it must be the name of an advertised listener: {known}")
+    if found == inter_broker:
+        raise _invalid(setting, name, "it must be another listener than inter.broker.listener.name")
+    return found if wires[found.name] == GRPC else inter_broker
 
 
 def _inter_broker(

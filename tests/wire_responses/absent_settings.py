@@ -90,7 +90,6 @@ ABSENT: Mapping[str, str] = {
     "one cleaner and one mover of replicas, as fast as the disk": """
         log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second num.replica.alter.log.dirs.threads
     """,
-    "the controller speaks gRPC, on the listener of the brokers": "control.plane.listener.name",
 }
 """Names of settings, separated by spaces, by reason."""
 

@@ -1,7 +1,8 @@
 """How a broker speaks with the others: over gRPC, or over Kafka's own protocol.
 
-``inter.broker.listener.name`` decides, once, when the broker starts. Each way offers what reaches the brokers as their
-controller, the controller as one of its brokers, the leaders as a follower, and the coordinators of transactions.
+``inter.broker.listener.name`` and ``control.plane.listener.name`` decide, once, when the broker starts. Each way offers
+what reaches the brokers as their controller, the controller as one of its brokers, the leaders as a follower, and the
+coordinators of transactions.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Protocol
 import grpc.aio
 
 from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
@@ -109,7 +111,7 @@ class OverGrpc:
 
 
 class OverKafka:
-    """Over Kafka's own protocol; the logical clock does not travel.
+    """Over Kafka's own protocol. The logical clock travels in the headers (``tidegauge.kafka.header_tags``).
 
     Args:
         broker_id: this broker.
@@ -151,3 +153,50 @@ class OverKafka:
     def close(self) -> None:
         """Close its channels."""
         self._peers.close()
+
+
+class Apart:
+    """Followers and coordinators one way, the controller and the brokers another way.
+
+    Args:
+        data: the way of followers and coordinators.
+        control: the way between the controller and the brokers.
+    """
+
+    def __init__(self, data: AmongBrokers, control: AmongBrokers) -> None:
+        self._data = data
+        self._control = control
+
+    def to_brokers(self) -> OpenLink:
+        """Return the control plane's links."""
+        return self._control.to_brokers()
+
+    def to_controller(self) -> ToController:
+        """Ask it over the control plane."""
+        return self._control.to_controller()
+
+    def to_leaders(self, over_grpc: GrpcLinks, follower: FetcherIdentity, topic_id_of: TopicIdOf) -> Links:
+        """Return the links of followers."""
+        return self._data.to_leaders(over_grpc, follower, topic_id_of)
+
+    def to_coordinators(self) -> OtherBrokers:
+        """Ask them as followers do."""
+        return self._data.to_coordinators()
+
+    def close(self) -> None:
+        """Close the connections of both ways."""
+        self._data.close()
+        self._control.close()
+
+
+def ways_of(listeners: Listeners, over_grpc: OverGrpc, over_kafka: OverKafka) -> AmongBrokers:
+    """Return how a broker with these listeners speaks with the others."""
+    if listeners.inter_broker_wire == GRPC:
+        return over_grpc
+    return over_kafka if listeners.control_plane == listeners.inter_broker else Apart(over_kafka, over_grpc)
+
+
+def metadata_of(listeners: Listeners) -> MetadataCache:
+    """Return a cache that finds brokers at their listeners for gRPC, and for followers and coordinators."""
+    control, data, grpc = listeners.control_plane.name, listeners.inter_broker.name, listeners.grpc_among_brokers.name
+    return MetadataCache("" if grpc == control else grpc, "" if data == control else data)

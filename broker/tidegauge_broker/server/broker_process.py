@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.control import Endpoint, IsrProposal
-from tidegauge.listeners import GRPC, KAFKA, WITH_TLS, Listeners
+from tidegauge.listeners import GRPC, WITH_TLS, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.sasl_client import Login
@@ -36,7 +36,7 @@ from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
-from tidegauge_broker.server.among_brokers import AmongBrokers, OverGrpc, OverKafka
+from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -45,7 +45,6 @@ from tidegauge_broker.server.coordinators.transaction_peers import TransactionPe
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
-from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
@@ -112,7 +111,7 @@ class BrokerIdentity:
     @property
     def endpoint(self) -> Endpoint:
         """Its address for other brokers."""
-        at = self.listeners.inter_broker
+        at = self.listeners.control_plane
         advertised, protocols = self.listeners.advertised, self.listeners.protocols
         return Endpoint(self.broker_id, at.host, at.port, self.rack, advertised, protocols)
 
@@ -128,17 +127,21 @@ class BrokerProcess:
         self._settings = self._layers.live
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
-        speaks_kafka = identity.listeners.inter_broker_wire == KAFKA
-        self._metadata = MetadataCache(identity.listeners.grpc_among_brokers.name if speaks_kafka else "")
+        self._metadata = metadata_of(identity.listeners)
+        self._logical_clock = LogicalClock(self._now_ms.microseconds)
         self._seams = seams_of(
-            settings, identity.broker_id, self._metadata, identity.to_brokers, identity.to_brokers_over_kafka
+            settings,
+            identity.broker_id,
+            self._metadata,
+            identity.to_brokers,
+            identity.to_brokers_over_kafka,
+            self._logical_clock,
         )
         self._peers = Peers(self._seams.open_channel)
-        self._logical_clock = LogicalClock(self._now_ms.microseconds)
-        self._among_brokers: AmongBrokers = (
-            OverKafka(identity.broker_id, self._seams.open_kafka_channel, self._metadata, self._settings)
-            if speaks_kafka
-            else OverGrpc(self._seams.open_channel, self._peers, self._metadata, self._settings, self._logical_clock)
+        self._among_brokers = ways_of(
+            identity.listeners,
+            OverGrpc(self._seams.open_channel, self._peers, self._metadata, self._settings, self._logical_clock),
+            OverKafka(identity.broker_id, self._seams.open_kafka_channel, self._metadata, self._settings),
         )
         event_log = settings.text("event.log.file")
         self._events = EventLogWriter(
@@ -222,7 +225,7 @@ class BrokerProcess:
         settings, identity = self._settings, self._identity
         self._controller = Controller(
             endpoint=identity.endpoint,
-            inter_broker_listener=identity.listeners.inter_broker.name,
+            control_plane_listener=identity.listeners.control_plane.name,
             zookeeper=self._zookeeper,
             settings=settings,
             metadata=self._metadata,
@@ -307,7 +310,7 @@ class BrokerProcess:
             producer_ids=self._producer_ids,
             configs=self._configs,
             create_topic=self._auto_topics.create,
-            inter_broker_listener=identity.listeners.inter_broker.name,
+            control_plane_listener=identity.listeners.control_plane.name,
             groups=groups,
             transactions=self._transactions,
             verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),

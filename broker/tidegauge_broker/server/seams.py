@@ -13,6 +13,7 @@ from typing import Any
 import grpc.aio
 
 from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, Security
 from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
@@ -48,9 +49,13 @@ class Seams:
     Args:
         security: of the gRPC connections to other brokers.
         over_kafka: of those that speak Kafka's protocol.
+        logical_clock: goes along with requests over Kafka's protocol.
     """
 
-    def __init__(self, security: Security = PLAIN, over_kafka: Security = PLAIN) -> None:
+    def __init__(
+        self, security: Security = PLAIN, over_kafka: Security = PLAIN, logical_clock: LogicalClock | None = None
+    ) -> None:
+        self._logical_clock = logical_clock
         self._security = security
         self._dialer = Dialer(over_kafka)
         self._login = over_kafka.login
@@ -66,7 +71,7 @@ class Seams:
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to the Kafka listener of another broker."""
-        return KafkaChannel(address, client_id, self._dialer, self._login)
+        return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock)
 
     def dial(self) -> Dial | None:
         """Return what opens kazoo's connections; None: kazoo itself."""
@@ -97,10 +102,11 @@ def seams_of(
     metadata: MetadataCache,
     security: Security = PLAIN,
     over_kafka: Security = PLAIN,
+    logical_clock: LogicalClock | None = None,
 ) -> Seams:
     """Return the lab's seams if ``lab.enable`` is set, else plain ones."""
     if not settings.flag("lab.enable"):
-        return Seams(security, over_kafka)
+        return Seams(security, over_kafka, logical_clock)
     from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it
 
-    return Lab(settings, broker_id, metadata, security, over_kafka)
+    return Lab(settings, broker_id, metadata, security, over_kafka, logical_clock)

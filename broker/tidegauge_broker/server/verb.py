@@ -52,6 +52,7 @@ def identity_of(settings: Values) -> BrokerIdentity:
         settings["listener.security.protocol.map"],
         settings["security.inter.broker.protocol"],
         settings["listener.wire.protocol.map"],
+        settings["control.plane.listener.name"],
     )
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)

@@ -47,7 +47,7 @@ from tidegauge_controller.decisions.steps import (
 )
 
 
-def read_brokers(inter_broker_listener: str) -> Steps[dict[int, LiveBroker]]:
+def read_brokers(control_plane_listener: str) -> Steps[dict[int, LiveBroker]]:
     """Return the registered brokers with their epochs, at the addresses of the listener of this name."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
@@ -60,7 +60,7 @@ def read_brokers(inter_broker_listener: str) -> Steps[dict[int, LiveBroker]]:
             node = BrokerNode.decode(broker_id, result.data)
         except MalformedZnode:
             continue
-        found[broker_id] = LiveBroker(node.endpoint(inter_broker_listener), result.stat.czxid)
+        found[broker_id] = LiveBroker(node.endpoint(control_plane_listener), result.stat.czxid)
     return found
 
 
@@ -75,7 +75,7 @@ def update_metadata(
 
 def process_broker_change(context: ControllerContext) -> Steps[None]:
     """Compare the registered brokers with the known ones: handle new, bounced and dead ones, in this order."""
-    now = yield from read_brokers(context.settings.inter_broker_listener)
+    now = yield from read_brokers(context.settings.control_plane_listener)
     known = context.live
     new = sorted(now.keys() - known.keys())
     dead = sorted(known.keys() - now.keys())

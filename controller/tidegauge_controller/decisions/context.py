@@ -136,7 +136,7 @@ class ControllerSettings:
     delete_topic_enable: bool = True
     leader_imbalance_percentage: int = 10
     trusts_restarted_brokers: bool = False
-    inter_broker_listener: str = ""
+    control_plane_listener: str = ""
     """Name of the listener that brokers use among themselves; the same on all of them."""
 
 

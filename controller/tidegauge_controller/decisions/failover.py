@@ -98,7 +98,7 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
     Returns:
         The transaction that wrote each state.
     """
-    context.live = yield from read_brokers(context.settings.inter_broker_listener)
+    context.live = yield from read_brokers(context.settings.control_plane_listener)
     context.topics = yield from read_topics()
     yield from load_topics(context, sorted(context.topics))
     partitions = list(context.partitions())

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge_lab.control.problems import malformed, not_found
 from tidegauge_lab.control.shapes import shown
+from tidegauge_lab.local.broker_settings import ways_among_brokers
 from tidegauge_lab.local.cluster import LocalCluster
 
 _ADDRESS = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
@@ -17,7 +18,8 @@ _ADDRESS = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.
 def advertise(local: LocalCluster, addresses: Mapping[str, str]) -> dict[str, Any]:
     """Let brokers advertise these addresses; blocks until those that change are ready again.
 
-    A broker reads its listeners at its start, so each one whose address changes is stopped and started.
+    A broker reads its listeners at its start, so each one whose address changes is stopped and started; and all of them
+    when brokers can no longer reach one another, or can again, at the addresses that clients are given.
 
     Raises:
         RefusedError: 400, a name is no broker id or a value no address; 404, there is no such broker.
@@ -40,5 +42,7 @@ def advertise(local: LocalCluster, addresses: Mapping[str, str]) -> dict[str, An
         brokers = [
             replace(broker, advertised=wanted.get(broker.id, broker.advertised)) for broker in local.file.brokers
         ]
+        if ways_among_brokers(replace(local.file, brokers=brokers)) != ways_among_brokers(local.file):
+            changed = [broker.id for broker in brokers]
         local.change_brokers(brokers, changed)
     return {"kafka_bootstrap_servers": ",".join(local.kafka_bootstrap_servers), "restarted": changed}

@@ -6,6 +6,9 @@ Rules:
   replication factor of 3 would not allow it.
 - A name with a broker's id before it, ``1:broker.rack=a``, is a setting of that broker alone.
 - What ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
+- Followers and coordinators speak Kafka's protocol, on the listener of the clients, and the controller gRPC
+  (docs/adr/0018-followers-fetch-over-kafkas-protocol.md), unless listeners have TLS or SASL, there is an authorizer,
+  clients are given another address than brokers, or a setting says otherwise.
 - Everything is checked before a process is started; an unknown name is refused here, although a broker would only
   warn of it: in the lab it is a typing error.
 """
@@ -18,12 +21,12 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import GRPC_NAMES
+from tidegauge.listeners import GRPC, GRPC_NAMES
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
-from tidegauge_client.cluster_file import BrokerEntry, security_of_cluster
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
 
 _AT_MOST_BROKERS = (
@@ -52,6 +55,16 @@ PROFILES: dict[str, dict[str, str]] = {
 MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
+_SAYS_HOW = frozenset(
+    {
+        "inter.broker.listener.name",
+        "control.plane.listener.name",
+        "security.inter.broker.protocol",
+        "listener.security.protocol.map",
+        "authorizer.class.name",
+    }
+)
+"""Settings with which the user decides how brokers speak with one another, or which rights they need for it."""
 DECIDED_BY_UP = frozenset(
     {
         "broker.id",
@@ -138,6 +151,17 @@ def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: 
     return [f"{protocol_of_kafka(settings)}://{broker.kafka_address}", of_grpc]
 
 
+def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
+    """Return the settings that say how a cluster's brokers speak with one another; empty: over gRPC, the default."""
+    settings = file.settings
+    is_plain = protocol_of(settings) == PLAINTEXT == protocol_of_kafka(settings)
+    if not is_plain or any(not one.kafka_port or advertised_of(one, settings, file.kafka_host) for one in file.brokers):
+        return {}
+    if not _SAYS_HOW.isdisjoint(name for _, name in map(_scope_of, settings)):
+        return {}
+    return {"inter.broker.listener.name": PLAINTEXT, "control.plane.listener.name": GRPC}
+
+
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:
     """Make the names of files absolute: a broker runs in a directory of its own."""
     return {name: str(Path(text).expanduser().absolute()) if name in PATHS else text for name, text in settings.items()}
@@ -158,6 +182,7 @@ def server_properties(
     settings: Mapping[str, str],
     broker_count: int = 3,
     kafka_host: str = "",
+    among_brokers: Mapping[str, str] | None = None,
 ) -> str:
     """Return the text of a broker's ``server.properties``.
 
@@ -169,6 +194,7 @@ def server_properties(
         settings: what ``--set`` gave.
         broker_count: that of the cluster.
         kafka_host: where brokers listen for Kafka clients; empty: at their own host.
+        among_brokers: ``ways_among_brokers`` of the cluster.
     """
     advertised = advertised_of(broker, settings, kafka_host)
     own = settings_of(broker.id, settings)
@@ -185,6 +211,7 @@ def server_properties(
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
+        "How brokers speak with one another.": dict(among_brokers or {}),
         "The rules that outlive a broker (docs/steering.md).": {
             "lab.rules.file": str(directory / CONTROL / RULES_FILE),
         },

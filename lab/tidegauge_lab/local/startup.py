@@ -17,7 +17,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, readiness, zookeeper
-from tidegauge_lab.local.broker_settings import server_properties
+from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
 from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
@@ -119,6 +119,7 @@ def start_broker(
             settings=file.settings,
             broker_count=len(file.brokers),
             kafka_host=file.kafka_host,
+            among_brokers=ways_among_brokers(file),
         ),
         encoding="utf-8",
     )

@@ -3,7 +3,8 @@
 A frame is a length (int32) and as many bytes. A request's header is (key, version, correlation id, client id), with
 tagged fields behind it where the version is flexible; the client id keeps its int16 length even then. A response's
 header is the correlation id, with tagged fields where the version is flexible, but for ApiVersions: a client that does
-not know yet which versions there are must be able to read it (KIP-511).
+not know yet which versions there are must be able to read it (KIP-511). Which tagged fields brokers write:
+``header_tags``.
 Source: https://kafka.apache.org/protocol.html; ``RequestHeader.parse``, ``ApiMessageType.requestHeaderVersion`` and
 ``responseHeaderVersion``.
 """
@@ -33,9 +34,9 @@ from tidegauge.kafka.compiler import (
     begin_message,
     codec,
     items_left,
-    read_uvarint,
     resume_message,
 )
+from tidegauge.kafka.header_tags import NO_TAGS, Tags, decode_tags, encode_tags
 from tidegauge.kafka.records import Buffer
 from tidegauge.kafka.stepwise import stepwise_codec
 
@@ -64,6 +65,7 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str
     body_at: int
+    tags: Tags = NO_TAGS
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:
@@ -86,27 +88,17 @@ def read_request_header(frame: memoryview) -> RequestHeader:
         if length > 0:
             client_id = str(frame[offset : offset + length], "utf8")
             offset += length
+        tags = NO_TAGS
         if version >= api.flexible_from:
-            offset = _skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
+            if frame[offset]:
+                tags, offset = decode_tags(frame, offset)
+            else:
+                offset += 1
         if offset > len(frame):
             raise MalformedMessage("the frame ends within its header")
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"not a request header: {problem}") from problem
-    return RequestHeader(key, version, correlation_id, client_id, offset)
-
-
-def _skip_tagged_fields(frame: memoryview, offset: int) -> int:
-    count, offset = _uvarint(frame, offset)
-    for _ in range(count):
-        _, offset = _uvarint(frame, offset)
-        size, offset = _uvarint(frame, offset)
-        offset += size
-    return offset
-
-
-def _uvarint(frame: memoryview, offset: int) -> tuple[int, int]:
-    first = frame[offset]
-    return (first, offset + 1) if first < 128 else read_uvarint(frame, first, offset + 1)
+    return RequestHeader(key, version, correlation_id, client_id, offset, tags)
 
 
 def _api(key: int, version: int) -> Api:
@@ -227,10 +219,11 @@ def encode_in_slices(key: int, version: int, message: Any, items: int) -> Genera
     return [*parts, b"".join(small)]
 
 
-def response_header(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Return the length and the header that stand before a response's body."""
+def response_header(key: int, version: int, correlation_id: int, body_bytes: int, tags: Tags = NO_TAGS) -> bytes:
+    """Return the length and the header that stand before a response's body; tags only where it is flexible."""
     if version >= APIS[key].flexible_from and key != API_VERSIONS:
-        return _RESPONSE.pack(body_bytes + 5, correlation_id) + b"\0"
+        section = b"\0" if tags is NO_TAGS else encode_tags(tags)
+        return _RESPONSE.pack(body_bytes + 4 + len(section), correlation_id) + section
     return _RESPONSE.pack(body_bytes + 4, correlation_id)
 
 
@@ -240,15 +233,17 @@ def response_frame(key: int, version: int, correlation_id: int, message: Any) ->
     return [response_header(key, version, correlation_id, sum(map(len, body))), *body]
 
 
-def request_frame(key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> list[Buffer]:
-    """Return a whole request as a list of buffers, its length first."""
+def request_frame(
+    key: int, version: int, correlation_id: int, client_id: str | None, message: Any, tags: Tags = NO_TAGS
+) -> list[Buffer]:
+    """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
     api = _api(key, version)
     header = _FIXED.pack(key, version, correlation_id)
     if key != CONTROLLED_SHUTDOWN or version > 0:
         encoded = None if client_id is None else client_id.encode()
         header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
     if version >= api.flexible_from:
-        header += b"\0"
+        header += b"\0" if tags is NO_TAGS else encode_tags(tags)
     body = encode(key, version, message)
     return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
 
@@ -259,13 +254,26 @@ def read_response_header(key: int, version: int, frame: memoryview) -> tuple[int
     Raises:
         MalformedMessage: the frame ends too early.
     """
+    correlation_id, body_at, _ = read_tagged_response_header(key, version, frame)
+    return correlation_id, body_at
+
+
+def read_tagged_response_header(key: int, version: int, frame: memoryview) -> tuple[int, int, Tags]:
+    """Return a response's correlation id, where its body begins, and its tags.
+
+    Raises:
+        MalformedMessage: the frame ends too early, or a tag is malformed.
+    """
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         if version >= APIS[key].flexible_from and key != API_VERSIONS:
-            return correlation_id, _skip_tagged_fields(frame, 4)
-    except (struct.error, IndexError) as problem:
+            if not frame[4]:
+                return correlation_id, 5, NO_TAGS
+            tags, body_at = decode_tags(frame, 4)
+            return correlation_id, body_at, tags
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"not a response header: {problem}") from problem
-    return correlation_id, 4
+    return correlation_id, 4, NO_TAGS
 
 
 def joined(parts: Sequence[Buffer]) -> bytes:

@@ -45,6 +45,12 @@ _IDENTITY_AND_NETWORK = (
         "Listener that brokers use among themselves, by its wire protocol; absent: a gRPC listener, by "
         "security.inter.broker.protocol, else the first.",
     ),
+    text(
+        "control.plane.listener.name",
+        None,
+        "gRPC listener through which the controller and the brokers reach each other, where brokers speak Kafka's "
+        "protocol among themselves; absent, or a listener of Kafka's protocol: inter.broker.listener.name.",
+    ),
     whole("request.timeout.ms", 30_000, "ms", "Timeout of a request between brokers.", 1),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),

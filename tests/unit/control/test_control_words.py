@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import BrokerEntry
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.control import endpoints
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.conditions import cluster_conditions
@@ -177,11 +178,27 @@ def test_an_address_that_a_broker_could_not_advertise_is_refused_before_anything
 @pytest.mark.parametrize("address", ["127.0.0.1:32771", "localhost:1", "docker.example:65535", "[::1]:9092"])
 def test_addresses_that_clients_reach_are_advertised(address: str):
     changed: list[Any] = []
-    broker = BrokerEntry(0, "127.0.0.1", 1, "broker-0")
+    file = ClusterFile("127.0.0.1:2", True, "fast", [BrokerEntry(0, "127.0.0.1", 1, "broker-0")])
     local: Any = SimpleNamespace(
-        file=SimpleNamespace(brokers=[broker]),
+        file=file,
         kafka_bootstrap_servers=[address],
         change_brokers=lambda brokers, ids: changed.append((brokers[0].advertised, ids)),
     )
     assert advertise(local, {"0": address}) == {"kafka_bootstrap_servers": address, "restarted": [0]}
     assert changed == [(address, [0])]
+
+
+def test_all_brokers_restart_when_followers_can_not_use_the_addresses_of_clients_any_more():
+    """The first address that is mapped takes Kafka's protocol from among the brokers; the next ones change nothing."""
+    restarted: list[Any] = []
+    brokers = [BrokerEntry(one, "127.0.0.1", 10 + one, f"broker-{one}", 20 + one) for one in range(3)]
+    local: Any = SimpleNamespace(file=ClusterFile("127.0.0.1:2", True, "fast", brokers), kafka_bootstrap_servers=[])
+
+    def change(changed: list[BrokerEntry], ids: list[int]) -> None:
+        local.file = replace(local.file, brokers=changed)
+        restarted.append(ids)
+
+    local.change_brokers = change
+    for number in (1, 2):
+        advertise(local, {str(number): f"h:{number}"})
+    assert restarted == [[0, 1, 2], [2]]

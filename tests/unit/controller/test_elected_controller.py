@@ -57,7 +57,7 @@ async def test_topics_are_named_once_they_have_been_read(monkeypatch: pytest.Mon
     settings = parse_broker_settings({"zookeeper.connect": "z", "auto.leader.rebalance.enable": "false"})[0]
     made = Controller(
         endpoint=Endpoint(1, "a", 1),
-        inter_broker_listener="PLAINTEXT",
+        control_plane_listener="PLAINTEXT",
         zookeeper=cast("Any", EmptyZooKeeper()),
         settings=settings,
         metadata=cast("Any", None),

@@ -12,11 +12,13 @@ from tests.memory_peer import MemoryPeer
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import CONTROLLED_SHUTDOWN, FETCH, HEARTBEAT, METADATA
+from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from tidegauge.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidegauge.kafka.messages.metadata import MetadataRequest
 from tidegauge.kafka_channel import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS, Backoff, KafkaChannel
+from tidegauge.logical_clock import LogicalClock
 
 NEVER_SECONDS = 60.0
 
@@ -52,6 +54,26 @@ async def test_the_highest_version_that_both_know_is_used() -> None:
     assert await beat(channel_to(peer), 7) == 7
     (asked,) = peer.requests
     assert (asked.header.version, asked.header.client_id) == (2, "broker-1-fetcher-0")
+
+
+async def test_the_logical_clock_goes_with_requests_and_is_advanced_by_responses() -> None:
+    """What a response causes is stamped later than all that its sender had noted (Lamport)."""
+    now_us = 1_000_000
+    clock = LogicalClock(lambda: now_us)
+    clock.receive(now_us + 40)
+    peer = MemoryPeer({HEARTBEAT: echo})
+    peer.logical_time = now_us + 70
+    channel = KafkaChannel("broker-2:9092", "broker-1-fetcher-0", peer.dial, logical_clock=clock)
+    await beat(channel, 7)
+    (asked,) = peer.requests
+    assert asked.header.tags == Tags(now_us + 40)
+    assert clock.value == now_us + 70
+
+
+async def test_a_clients_requests_carry_no_tags() -> None:
+    peer = MemoryPeer({HEARTBEAT: echo})
+    await beat(channel_to(peer), 7)
+    assert peer.requests[0].header.tags == NO_TAGS
 
 
 async def test_the_caller_may_limit_the_version() -> None:

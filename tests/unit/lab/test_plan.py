@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import read_properties
+from tidegauge.settings import parse_broker_settings, read_properties
+from tidegauge_broker.server.verb import identity_of
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
-from tidegauge_lab.local.broker_settings import PROFILES, check_settings, server_properties, session_timeout_ms
+from tidegauge_lab.local.broker_settings import (
+    PROFILES,
+    check_settings,
+    server_properties,
+    session_timeout_ms,
+    ways_among_brokers,
+)
 from tidegauge_lab.local.layout import broker_log_directories
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 
@@ -284,3 +291,50 @@ def test_a_setting_with_a_brokers_id_before_it_is_of_that_broker_alone() -> None
         check_settings({"1:broker.rakc": "b"}, "fast")
     with pytest.raises(TidegaugeError, match=r"broker\.id can't be set"):
         check_settings({"1:broker.id": "5"}, "fast")
+
+
+def test_brokers_replicate_over_kafkas_protocol_and_the_controller_speaks_grpc() -> None:
+    """docs/adr/0018: a third less CPU for a record, and the logical clock goes along."""
+    assert ways_among_brokers(made()) == {
+        "inter.broker.listener.name": "PLAINTEXT",
+        "control.plane.listener.name": "GRPC",
+    }
+    for broker in made().brokers:
+        text = server_properties(
+            broker,
+            HOME,
+            zookeeper_connect="z:1",
+            profile="fast",
+            settings={},
+            among_brokers=ways_among_brokers(made()),
+        )
+        values, unknown = parse_broker_settings(read_properties(text))
+        assert not unknown
+        listeners = identity_of(values).listeners
+        assert (listeners.inter_broker_wire, listeners.control_plane.name) == ("KAFKA", "GRPC")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"security.inter.broker.protocol": "SSL"},
+        {"sasl.enabled.mechanisms": "PLAIN"},
+        {"listener.security.protocol.map": "PLAINTEXT:SSL,GRPC:PLAINTEXT"},
+        {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
+        {"inter.broker.listener.name": "GRPC"},
+        {"inter.broker.listener.name": "PLAINTEXT"},
+        {"1:inter.broker.listener.name": "GRPC"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_who_says_how_brokers_speak_or_encrypts_gets_nothing_else(settings: dict[str, str]) -> None:
+    assert ways_among_brokers(made(settings=settings)) == {}
+
+
+def test_addresses_for_clients_alone_are_not_those_of_followers() -> None:
+    """A container runner maps ports; brokers in the container do not reach each other through them."""
+    file = made()
+    mapped = [replace(file.brokers[0], advertised="docker.example:32771"), *file.brokers[1:]]
+    assert ways_among_brokers(replace(file, brokers=mapped)) == {}
+    assert ways_among_brokers(replace(file, kafka_host="0.0.0.0")) == {}  # noqa: S104 - never bound
+    assert ways_among_brokers(replace(file, brokers=[replace(one, kafka_port=0) for one in file.brokers])) == {}

@@ -100,8 +100,36 @@ def test_brokers_may_speak_kafkas_protocol_among_themselves() -> None:
     assert (found.inter_broker.name, found.inter_broker_wire, found.grpc_among_brokers.name) == (
         "PLAINTEXT", KAFKA, "GRPC",
     )  # fmt: skip
+    assert found.control_plane == found.inter_broker
     found = resolve_listeners("PLAINTEXT://h:1,GRPC://h:2", None, None, PLAIN)
     assert (found.inter_broker.name, found.inter_broker_wire, found.grpc_among_brokers.name) == ("GRPC", GRPC, "GRPC")
+
+
+def test_the_controller_may_have_a_grpc_listener_beside_that_of_followers() -> None:
+    """``control.plane.listener.name``; it is also where brokers reach one another for what only gRPC has."""
+    three = "PLAINTEXT://h:1,GRPC://h:2,GRPC_B://h:3"
+    found = resolve_listeners(three, None, "PLAINTEXT", PLAIN, control_plane_name="grpc_b")
+    assert (found.inter_broker.name, found.control_plane.name) == ("PLAINTEXT", "GRPC_B")
+    assert found.grpc_among_brokers.name == "GRPC_B"
+
+
+def test_a_control_plane_of_kafkas_protocol_has_no_effect() -> None:
+    two = "PLAINTEXT://h:1,CONTROL://h:2,GRPC://h:3"
+    found = resolve_listeners(two, None, "PLAINTEXT", PLAIN, control_plane_name="CONTROL")
+    assert found.control_plane.name == "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("OTHER", "it must be the name of an advertised listener: PLAINTEXT, GRPC"),
+        ("PLAINTEXT", "it must be another listener than inter.broker.listener.name"),
+    ],
+)
+def test_a_control_plane_that_can_not_be_is_refused(name: str, sentence: str) -> None:
+    """KafkaConfig.validateValues."""
+    with pytest.raises(TidegaugeError, match=sentence):
+        resolve_listeners("PLAINTEXT://h:1,GRPC://h:2", None, "PLAINTEXT", PLAIN, control_plane_name=name)
 
 
 @pytest.mark.parametrize(

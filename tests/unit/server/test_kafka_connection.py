@@ -10,11 +10,19 @@ import pytest
 from kafka_peer import Client, Listener
 
 from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.frames import (
+    decode,
+    joined,
+    read_response_header,
+    read_tagged_response_header,
+    request_frame,
+)
+from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Held, Pending
@@ -123,6 +131,37 @@ def test_the_response_header_of_api_versions_is_never_flexible(listener: Listene
     assert read_response_header(API_VERSIONS, 4, frame) == (1, 4)
     message, _ = decode(API_VERSIONS, 4, frame, 4, response=True)
     assert [key.api_key for key in message.api_keys] == [METADATA, API_VERSIONS]
+
+
+def test_a_brokers_request_advances_the_clock_before_it_is_handled_and_the_response_carries_it(
+    listener: Listener,
+) -> None:
+    """Lamport: what a message causes is stamped later than all that its sender had noted."""
+    clock = listener.logical_clock = LogicalClock(lambda: 1_000)
+    seen: list[int] = []
+    listener.handlers[METADATA] = lambda *_: seen.append(clock.tick()) or MetadataResponse()
+    client = Client(listener)
+    client.send(joined(request_frame(METADATA, 12, 1, "broker-2-x", MetadataRequest(), Tags(5_000))))
+    assert seen == [5_001]
+    [(_, frame)] = client.responses()
+    assert read_tagged_response_header(METADATA, 12, frame)[2] == Tags(5_001)
+
+
+@pytest.mark.parametrize("tags", [NO_TAGS, Tags(5_000)], ids=["no clock", "a clock"])
+def test_a_listener_of_clients_alone_neither_takes_nor_gives_a_clock(listener: Listener, tags: Tags) -> None:
+    client = Client(listener)
+    client.send(joined(request_frame(METADATA, 12, 1, "broker-2-x", MetadataRequest(), tags)))
+    [(_, frame)] = client.responses()
+    assert read_tagged_response_header(METADATA, 12, frame)[2] == NO_TAGS
+
+
+def test_a_request_without_a_clock_gets_a_response_without_one(listener: Listener) -> None:
+    """A client's response has the bytes that Kafka's has."""
+    listener.logical_clock = LogicalClock(lambda: 1_000)
+    client = Client(listener)
+    client.send(joined(request_frame(METADATA, 12, 1, "a-client", MetadataRequest())))
+    [(_, frame)] = client.responses()
+    assert read_tagged_response_header(METADATA, 12, frame)[1:] == (5, NO_TAGS)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n"])

@@ -72,7 +72,7 @@ async def test_replicas_are_stopped_and_their_errors_come_back() -> None:
 
 
 async def test_metadata_has_the_addresses_of_the_listener_that_brokers_use() -> None:
-    service = FakeService(update_metadata=lambda _: ErrorCode.STALE_CONTROLLER_EPOCH, inter_broker_listener="INTERNAL")
+    service = FakeService(update_metadata=lambda _: ErrorCode.STALE_CONTROLLER_EPOCH, control_plane_listener="INTERNAL")
     listeners = [UpdateMetadataEndpoint(1, "a", "PLAINTEXT"), UpdateMetadataEndpoint(2, "b", "INTERNAL")]
     request = UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(4, endpoints=listeners)])
     assert (await ask(service, "UpdateMetadata", 8, request)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH

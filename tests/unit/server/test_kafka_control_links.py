@@ -103,7 +103,7 @@ async def test_a_brokers_errors_come_back_to_the_controller(request_: ControlReq
 
 async def test_metadata_arrives_with_all_listeners() -> None:
     request = UpdateMetadataRequest(HEADER, [UpdateMetadataPartition(STATE, (1,))], LIVE, startup_complete=True)
-    service = FakeService(update_metadata=lambda _: ErrorCode.STALE_BROKER_EPOCH, inter_broker_listener="INTERNAL")
+    service = FakeService(update_metadata=lambda _: ErrorCode.STALE_BROKER_EPOCH, control_plane_listener="INTERNAL")
     response = await link(Channel(service)).send(request)
     assert response == PartitionsResponse(ErrorCode.STALE_BROKER_EPOCH)
     assert service.calls[0][1] == (request,)
@@ -112,7 +112,7 @@ async def test_metadata_arrives_with_all_listeners() -> None:
 async def test_a_broker_gets_the_addresses_of_the_listeners_that_it_has() -> None:
     """ZkMetadataCache.updateMetadata: else a Kafka broker logs "Listeners are not identical across brokers"."""
     request = UpdateMetadataRequest(HEADER, [], LIVE)
-    service = FakeService(update_metadata=lambda _: ErrorCode.NONE, inter_broker_listener="PLAINTEXT")
+    service = FakeService(update_metadata=lambda _: ErrorCode.NONE, control_plane_listener="PLAINTEXT")
     await link(Channel(service), "PLAINTEXT").send(request)
     (received,) = service.calls[0][1]
     assert [one.listeners for one in received.live_brokers] == [(Listener("PLAINTEXT", "a", 1),)]

@@ -10,6 +10,7 @@ import pytest
 from kafka_service import FakeService, ask, versions
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
@@ -80,6 +81,28 @@ async def test_negative_ids_are_consumers(version: int, replica_id: int) -> None
     made = service()
     await ask(made, "Fetch", version, fetch(version, replica_id, 77))
     assert (asked_of(made).replica_id, asked_of(made).replica_epoch) == (core.CONSUMER, -1)
+
+
+async def test_a_follower_that_says_its_rule_must_be_of_this_cluster_and_rule() -> None:
+    """As over gRPC: by two rules, two replicas would not agree on where their logs diverge."""
+    made = service()
+    made.admit_follower = made._method("admit_follower", lambda *_: (ErrorCode.INVALID_REQUEST, "another rule"))
+    request = fetch(17, 2)
+    request.cluster_id = "c"
+    response = await ask(made, "Fetch", 17, request, tags=Tags(0, "kip-101"))
+    assert (response.error_code, list(response.responses)) == (ErrorCode.INVALID_REQUEST, [])
+    assert [(name, given) for name, given, _ in made.calls] == [("admit_follower", ("c", "kip-101"))]
+    made.admit_follower = lambda *_: (ErrorCode.NONE, "")
+    assert (await ask(made, "Fetch", 17, request, tags=Tags(0, "kip-320"))).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("replica_id", "tags"), [(2, NO_TAGS), (-1, Tags(0, "kip-101"))])
+async def test_apache_kafkas_followers_and_consumers_are_not_asked_for_it(replica_id: int, tags: Tags) -> None:
+    made = service()
+    made.admit_follower = made._method("admit_follower", lambda *_: (ErrorCode.INVALID_REQUEST, "another rule"))
+    response = await ask(made, "Fetch", 17, fetch(17, replica_id), tags=tags)
+    assert response.error_code == ErrorCode.NONE
+    assert asked_of(made).replica_id == replica_id
 
 
 async def test_a_follower_reads_what_is_not_committed() -> None:

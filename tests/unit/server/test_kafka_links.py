@@ -208,6 +208,7 @@ async def test_a_fetch_says_who_follows_and_from_where(leader: Leader) -> None:
     assert request.replica_state == wire.ReplicaState(OWN_ID, BROKER_EPOCH)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (400, 3, 10_485_760)
     assert (request.session_id, request.session_epoch, request.isolation_level, request.rack_id) == (0, 0, 0, "")
+    assert (request.cluster_id, asked.header.tags.truncation_rule) == ("cluster", "kip-320")
     assert [(topic.topic_id, list(topic.partitions)) for topic in request.topics] == [
         (b"a" * 16, [wire.FetchPartition(0, 3, 5, 2, 1, 1_000), wire.FetchPartition(1, 3, 7, 2, 1, 1_000)]),
         (b"b" * 16, [wire.FetchPartition(0, -1, 5, -1, 1, 1_000)]),
@@ -271,6 +272,29 @@ async def test_a_session_that_the_leader_gave_up_costs_one_more_request(leader: 
     (found,) = await link.fetch(fetch_of(wants(A)))
     assert found.high_watermark == 4
     assert [(one.message.session_id, one.message.session_epoch) for one in leader.fetches()] == [(0, 0), (9, 1), (0, 0)]
+
+
+async def test_the_cluster_and_the_rule_are_said_once_for_a_session(leader: Leader) -> None:
+    link = link_to(leader)
+    for offset in (5, 6):
+        await link.fetch(fetch_of(wants(A, offset)))
+    said = [(asked.message.cluster_id, asked.header.tags.truncation_rule) for asked in leader.fetches()]
+    assert said == [("cluster", "kip-320"), (None, "")]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, "it belongs to another cluster"),
+        (ErrorCode.INVALID_REQUEST, "its replica.truncation.rule is not this broker's"),
+    ],
+)
+async def test_a_leader_that_refuses_the_follower_is_reported_in_words(
+    leader: Leader, error: ErrorCode, sentence: str
+) -> None:
+    leader.errors = [error]
+    with pytest.raises(RoundFailed, match=sentence):
+        await link_to(leader).fetch(fetch_of(wants(A)))
 
 
 async def test_an_error_of_the_whole_fails_the_round(leader: Leader) -> None:

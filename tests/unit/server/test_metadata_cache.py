@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidegauge.control import ControlHeader, Endpoint, PartitionState, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -49,3 +50,18 @@ async def test_whoever_waits_for_a_change_is_woken_by_it():
     await asyncio.sleep(0)
     cache.update(reported([1]))
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_followers_and_the_control_plane_may_have_listeners_of_their_own():
+    """An endpoint's own address is the control plane's; ``address`` is that of followers, ``grpc_address`` gRPC's."""
+    listeners = (Listener("PLAINTEXT", "h", 1), Listener("GRPC", "h", 2))
+    apart, over_kafka, over_grpc = MetadataCache("", "PLAINTEXT"), MetadataCache("GRPC"), MetadataCache()
+    for cache in (apart, over_kafka, over_grpc):
+        own = listeners[0] if cache is over_kafka else listeners[1]
+        endpoint = Endpoint(1, own.host, own.port, None, listeners)
+        cache.update(UpdateMetadataRequest(ControlHeader(0, 1, 10), [], [endpoint]))
+    found = [
+        (cache.endpoint(1).address, cache.address(1), cache.grpc_address(1)) for cache in (apart, over_kafka, over_grpc)
+    ]
+    assert found == [("h:2", "h:1", "h:2"), ("h:1", "h:1", "h:2"), ("h:2", "h:2", "h:2")]
+    assert (apart.address(2), apart.grpc_address(2)) == (None, None)

@@ -12,6 +12,7 @@ import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.sasl_client import Login
 from tidegauge_broker.server.lab.channels import REFUSED, Calls
 
@@ -25,14 +26,30 @@ class LabKafkaChannel(KafkaChannel):
         client_id: goes with each request.
         dialer: opens connections.
         login: the credentials of SASL.
+        logical_clock: goes along with requests.
     """
 
-    def __init__(self, calls: Calls, address: str, client_id: str, dialer: Dialer, login: Login | None) -> None:
-        super().__init__(address, client_id, dialer, login)
+    def __init__(
+        self,
+        calls: Calls,
+        address: str,
+        client_id: str,
+        dialer: Dialer,
+        login: Login | None,
+        logical_clock: LogicalClock | None,
+    ) -> None:
+        super().__init__(address, client_id, dialer, login, logical_clock)
         self._calls = calls
 
     async def request(
-        self, key: int, message: Any, timeout_seconds: float, *, at_most: int | None = None, at_least: int = 0
+        self,
+        key: int,
+        message: Any,
+        timeout_seconds: float,
+        *,
+        at_most: int | None = None,
+        at_least: int = 0,
+        truncation_rule: str = "",
     ) -> Any:
         """Send a request if the faults let it pass; return its response."""
         try:
@@ -42,6 +59,8 @@ class LabKafkaChannel(KafkaChannel):
             raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, REFUSED) from None
         in_flight = self._calls.begin(self.address, lambda: self.disconnect(REFUSED))
         try:
-            return await super().request(key, message, timeout_seconds, at_most=at_most, at_least=at_least)
+            return await super().request(
+                key, message, timeout_seconds, at_most=at_most, at_least=at_least, truncation_rule=truncation_rule
+            )
         finally:
             self._calls.end(in_flight)

@@ -14,6 +14,7 @@ from pathlib import Path
 import grpc.aio
 
 from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
@@ -39,9 +40,15 @@ class Lab(Seams):
     """The lab's hand in one broker."""
 
     def __init__(
-        self, settings: Values, broker_id: int, metadata: MetadataCache, security: Security, over_kafka: Security
+        self,
+        settings: Values,
+        broker_id: int,
+        metadata: MetadataCache,
+        security: Security,
+        over_kafka: Security,
+        logical_clock: LogicalClock | None,
     ) -> None:
-        super().__init__(security, over_kafka)
+        super().__init__(security, over_kafka, logical_clock)
         self._settings = settings
         self._disk_faults = DiskFaults()
         self._faults = FaultTable(broker_id, self._disk_faults)
@@ -63,7 +70,7 @@ class Lab(Seams):
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login)
+        return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login, self._logical_clock)
 
     def dial(self) -> Dial:
         """Return what opens connections to ZooKeeper to which the faults apply."""
@@ -100,6 +107,7 @@ class Lab(Seams):
 def _broker_at(metadata: MetadataCache, address: str) -> int | None:
     """Return the broker whose address for brokers this is, over gRPC or over Kafka's protocol."""
     for endpoint in metadata.endpoints():
-        if address in {endpoint.address, metadata.grpc_address(endpoint.broker_id)}:
-            return endpoint.broker_id
+        broker_id = endpoint.broker_id
+        if address in {endpoint.address, metadata.grpc_address(broker_id), metadata.address(broker_id)}:
+            return broker_id
     return None

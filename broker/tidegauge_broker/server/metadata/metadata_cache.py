@@ -21,12 +21,15 @@ class MetadataCache:
     """One broker's view of the cluster.
 
     Args:
-        grpc_listener: the listener at which brokers reach one another over gRPC, where the inter-broker listener speaks
-            Kafka's protocol; empty: the inter-broker listener.
+        grpc_listener: the listener at which brokers reach one another over gRPC, where that is not the control plane's;
+            empty: it is.
+        inter_broker_listener: the listener of followers and coordinators, where that is not the control plane's; empty:
+            it is.
     """
 
-    def __init__(self, grpc_listener: str = "") -> None:
+    def __init__(self, grpc_listener: str = "", inter_broker_listener: str = "") -> None:
         self._grpc_listener = grpc_listener
+        self._inter_broker_listener = inter_broker_listener
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
@@ -112,15 +115,12 @@ class MetadataCache:
     # For clients and fetchers
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where a live broker is reached."""
+        """Where a live broker is reached: its address is that of the control plane."""
         return self._brokers.get(broker_id)
 
     def grpc_endpoint(self, broker_id: int) -> Endpoint | None:
         """Where a live broker is reached over gRPC; None: it is not alive, or has no such listener (Apache Kafka)."""
-        endpoint = self._brokers.get(broker_id)
-        if endpoint is None or not self._grpc_listener:
-            return endpoint
-        return endpoint.through(self._grpc_listener)
+        return self._through(self._grpc_listener, broker_id)
 
     def grpc_address(self, broker_id: int) -> str | None:
         """Return the address of ``grpc_endpoint``."""
@@ -128,9 +128,13 @@ class MetadataCache:
         return None if endpoint is None else endpoint.address
 
     def address(self, broker_id: int) -> str | None:
-        """Return the address of a live broker for brokers."""
-        endpoint = self._brokers.get(broker_id)
+        """Return the address of a live broker for followers and coordinators; None: it has none."""
+        endpoint = self._through(self._inter_broker_listener, broker_id)
         return None if endpoint is None else endpoint.address
+
+    def _through(self, listener: str, broker_id: int) -> Endpoint | None:
+        endpoint = self._brokers.get(broker_id)
+        return endpoint if endpoint is None or not listener else endpoint.through(listener)
 
     def endpoints(self) -> Iterable[Endpoint]:
         """All live brokers, by id."""

@@ -2,6 +2,8 @@
 
 One request is in flight at a time, on a connection of the link's own. Topics are named by id (Fetch version 13 on) if
 all of a round have one, else by name, in version 12. The records stay as the leader sent them.
+A Fetch that begins a session says the follower's cluster and ``replica.truncation.rule``; a Tidegauge leader refuses
+others than its own (``header_tags``; Apache Kafka's leaders do not look).
 A partition whose offset is out of the leader's range is asked for the leader's log end, and where that is not below the
 follower's, for its log start: Fetch does not say them (AbstractFetcherThread.fetchOffsetAndTruncate).
 Source: ``RemoteLeaderEndPoint``, ``BrokerBlockingSender``, ``ReplicaFetcherThread``.
@@ -51,6 +53,10 @@ _LAST_WITH_NAMES = 12
 _SESSION_LOST = {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 _FIRST_WITH_TRUNCATION = 12
 _FIRST_WITH_REPLICA_ID = 3
+_REFUSALS = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster (INCONSISTENT_CLUSTER_ID)",
+    ErrorCode.INVALID_REQUEST: "its replica.truncation.rule is not this broker's (INVALID_REQUEST)",
+}
 
 
 class KafkaLinks:
@@ -102,7 +108,7 @@ class _KafkaLink:
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._session.failed()
-            raise RoundFailed(error, f"the leader refuses the fetch: {error.name}")
+            raise RoundFailed(error, f"the leader refuses the fetch: {_REFUSALS.get(error, error.name)}")
         self._session.responded(response.session_id)
         names = {topic_id_bytes(topic_id): topic for topic, topic_id in topic_ids.items()}
         return await self._with_offsets(chosen, list(_fetched(chosen, response, names)))
@@ -137,14 +143,16 @@ class _KafkaLink:
     async def _send(self, chosen: FetchRound, topic_ids: Mapping[str, str]) -> wire.FetchResponse:
         asked = self._session.next(chosen.partitions, topic_ids, chosen.first_fetches)
         at_most = None if asked.uses_ids else _LAST_WITH_NAMES
+        rule = self._links.settings.text("replica.truncation.rule") if asked.is_full else ""
         response: wire.FetchResponse = await self._ask(
-            FETCH, self._request(asked), at_most=at_most, at_least=_FIRST_WITH_TRUNCATION + asked.uses_ids
+            FETCH, self._request(asked), at_most=at_most, at_least=_FIRST_WITH_TRUNCATION + asked.uses_ids, rule=rule
         )
         return response
 
     def _request(self, asked: SessionFetch) -> wire.FetchRequest:
         settings, identity = self._links.settings, self._links.identity
         return wire.FetchRequest(
+            cluster_id=identity.cluster_id if asked.is_full else None,
             replica_id=identity.broker_id,
             replica_state=wire.ReplicaState(identity.broker_id, identity.broker_epoch()),
             max_wait_ms=settings.integer("replica.fetch.wait.max.ms"),
@@ -211,7 +219,9 @@ class _KafkaLink:
             for one in topic.partitions
         ]
 
-    async def _ask(self, key: int, message: Any, *, at_most: int | None = None, at_least: int = 0) -> Any:
+    async def _ask(
+        self, key: int, message: Any, *, at_most: int | None = None, at_least: int = 0, rule: str = ""
+    ) -> Any:
         """Send a request, on a connection to where the leader is now.
 
         Raises:
@@ -226,7 +236,9 @@ class _KafkaLink:
             self._channel = links.open_channel(address, client_id)
         timeout_seconds = links.settings.integer("replica.socket.timeout.ms") / 1000
         try:
-            return await self._channel.request(key, message, timeout_seconds, at_most=at_most, at_least=at_least)
+            return await self._channel.request(
+                key, message, timeout_seconds, at_most=at_most, at_least=at_least, truncation_rule=rule
+            )
         except TidegaugeError as problem:
             raise RoundFailed(problem.code, problem.message) from None
 

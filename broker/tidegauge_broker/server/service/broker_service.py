@@ -161,7 +161,7 @@ class BrokerService:
         groups: GroupService,
         transactions: TransactionService,
         verification: ProduceVerification,
-        inter_broker_listener: str = "",
+        control_plane_listener: str = "",
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
         responded: Sequence[Responded] = (),
@@ -170,7 +170,7 @@ class BrokerService:
         self.responded = to_all(responded)
         self.cluster_id = cluster_id
         self.settings = settings
-        self.inter_broker_listener = inter_broker_listener
+        self.control_plane_listener = control_plane_listener
         self._replicas = replicas
         self._metadata = metadata
         self._controller = controller

@@ -119,7 +119,7 @@ class WireListeners:
             listeners.inter_broker.name if len(listeners.bound) > 1 else None,
             self._counts_of_grpc,
         )
-        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates, slots)
+        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates, slots, logical_clock)
         service.responses.close_connection = self.close_connection
 
     async def start(self) -> None:

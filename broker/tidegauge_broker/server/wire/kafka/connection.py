@@ -18,6 +18,8 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
+    8. Where brokers speak among themselves, a request may carry the sender's logical clock: this broker's is advanced
+       before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
 
 Hot path: for each request ``buffer_updated``, ``_split``, ``_begin``, the handler and ``_send`` run once, without a
 task or a turn of the event loop where nothing has to wait (docs/performance.md, CPU of one request).
@@ -62,7 +64,9 @@ from tidegauge.kafka.frames import (
     read_request_header,
     response_header,
 )
+from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.records import Buffer
+from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
@@ -83,6 +87,7 @@ from tidegauge_broker.server.wire.kafka.request import (
     Paced,
     Pending,
     Silent,
+    give_up,
     settled,
 )
 from tidegauge_broker.server.wire.kafka.slot import Slot
@@ -122,6 +127,7 @@ class Owner(Protocol):
 
     Attributes:
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
+        logical_clock: the broker's, where brokers use the listener among themselves.
     """
 
     name: str
@@ -131,6 +137,7 @@ class Owner(Protocol):
     turns: Turns
     responded: Responded | None
     serves_brokers: bool
+    logical_clock: LogicalClock | None
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""
@@ -338,6 +345,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if handler is None:
                 raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
             slot = Slot(header)
+            if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
+                clock.receive(header.tags.logical_time)
             if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
                 message: Any = None  # the body of an unknown version is not read
             elif len(frame) <= LARGE_FRAME_BYTES:
@@ -433,17 +442,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
             responded(self.caller, APIS[header.key].name, took_ms, errors_in(response))
             slot.began = 0.0
         if isinstance(response, Encoded):
-            slot.parts = _framed(header, response.version, response.body)
+            slot.parts = self._framed(header, response.version, response.body)
         elif header.key in _NO_LARGER_THAN_REQUEST and not slot.is_large:
-            slot.parts = _framed(header, header.version, encode(header.key, header.version, response))
+            slot.parts = self._framed(header, header.version, encode(header.key, header.version, response))
         else:
             slices = encode_in_slices(header.key, header.version, response, ITEMS_PER_TURN)
             body = self._owner.turns.run(slices)
             if isinstance(body, list):
-                slot.parts = _framed(header, header.version, body)
+                slot.parts = self._framed(header, header.version, body)
             else:
                 encoding = asyncio.get_running_loop().create_task(body.run())
                 self._wait(slot, encoding, lambda body: Encoded(body, header.version))
+
+    def _framed(self, header: RequestHeader, version: int, body: Sequence[Buffer]) -> list[Buffer]:
+        """Put the header before a response's body."""
+        clock, tags = self._owner.logical_clock, NO_TAGS
+        if header.tags.logical_time and clock is not None:
+            tags = Tags(clock.value)
+        return [response_header(header.key, version, header.correlation_id, sum(map(len, body)), tags), *body]
 
     def _wait(self, slot: Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
         slot.waits_for = future
@@ -460,7 +476,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         problem = future.exception()
         if self._transport is None:
             if problem is None:
-                _give_up(future.result())
+                give_up(future.result())
             return
         if problem is not None:
             if isinstance(problem, _CLOSING):
@@ -569,14 +585,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.abort()
 
 
-def _give_up(response: Any) -> None:
-    """Release what a response holds whose connection has ended."""
-    if isinstance(response, Paced):
-        response = response.response
-    if isinstance(response, Held):
-        response.pending.release()
-
-
 def _is_produce(frame: memoryview) -> bool:
     return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE
 
@@ -585,7 +593,3 @@ def _size_problem(size: int, max_bytes: int) -> str:
     if size == _HTTP2_PREFACE:
         return "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol; use the gRPC listener's port"
     return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"
-
-
-def _framed(header: RequestHeader, version: int, body: Sequence[Buffer]) -> list[Buffer]:
-    return [response_header(header.key, version, header.correlation_id, sum(map(len, body))), *body]

@@ -96,3 +96,11 @@ async def settled(response: Response) -> Any:
 
 Response: TypeAlias = "Any | Held | Encoded | Silent | Pending | Coroutine[Any, Any, Any]"
 Handler = Callable[[Any, Context], Response]
+
+
+def give_up(response: Any) -> None:
+    """Release what a response holds whose connection has ended."""
+    if isinstance(response, Paced):
+        response = response.response
+    if isinstance(response, Held):
+        response.pending.release()

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
+from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.security.principal import ANONYMOUS, Principal
@@ -55,6 +56,7 @@ class KafkaServers:
         limits: on connections and requests.
         rates: how fast connections are accepted.
         slots: how many connections there may be.
+        logical_clock: the broker's; goes with the requests of brokers.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class KafkaServers:
         limits: Limits,
         rates: ConnectionRates,
         slots: ConnectionSlots,
+        logical_clock: LogicalClock,
     ) -> None:
         session_count = settings.integer("max.incremental.fetch.session.cache.slots")
         turns = Turns()
@@ -88,7 +91,7 @@ class KafkaServers:
                 now_ms,
                 rates,
                 slots,
-                serves_brokers=one.name == listeners.inter_broker.name,
+                logical_clock if one.name == listeners.inter_broker.name else None,
             )
             for one in listeners.bound_by(KAFKA)
         ]
@@ -164,10 +167,10 @@ class _KafkaListener:
         now_ms: Callable[[], int],
         rates: ConnectionRates,
         slots: ConnectionSlots,
-        *,
-        serves_brokers: bool,
+        logical_clock: LogicalClock | None,
     ) -> None:
-        self.serves_brokers = serves_brokers
+        self.logical_clock = logical_clock
+        self.serves_brokers = logical_clock is not None
         self.handlers = guarded(HANDLERS, service.configs.acls)
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()

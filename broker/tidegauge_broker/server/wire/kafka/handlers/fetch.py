@@ -10,13 +10,15 @@ A client that reads what was committed gets records up to the last stable offset
 the list by which it leaves them out; for all others the list is null.
 A Fetch with a replica id is a follower's (version 15 on: with its broker epoch, too): it reads up to the log end, its
 offset acknowledges what lies below, and neither ``fetch.max.bytes`` nor unread responses hold it back. It may come
-through any listener, as in Kafka; with an authorizer it needs ClusterAction. Ids below 0 are consumers'.
+through any listener, as in Kafka; with an authorizer it needs ClusterAction. Ids below 0 are consumers'. One that says
+its truncation rule (``tidegauge.kafka.header_tags``) is refused where that, or its cluster, is another one.
 Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``, ``FetchParams``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -43,6 +45,7 @@ from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, e
 from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
 from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Opened, Place, Topic
 
+LOG = logging.getLogger("tidegauge.kafka")
 _FIRST_WITH_FIRST_BATCH = 3
 _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
@@ -95,6 +98,12 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     reader = _reader(request, context.version)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
+    rule = context.header.tags.truncation_rule
+    if rule and reader.is_follower:
+        error, problem = context.service.admit_follower(request.cluster_id or "", rule)
+        if error is not _NO_ERROR:
+            LOG.warning("Refused a fetch of follower %d: %s", reader.replica_id, problem)
+            return FetchResponse(error_code=error)
     uses_ids = context.version >= _FIRST_WITH_IDS
     asked = {
         Place(topic.topic_id if uses_ids else topic.topic, item.partition): _asked(item)

@@ -13,5 +13,5 @@ from tidegauge_controller.kafka_wire import update_metadata
 
 def handle(message: UpdateMetadataRequest, context: Context) -> UpdateMetadataResponse:
     """Take over the metadata."""
-    request = update_metadata.from_request(message, context.service.inter_broker_listener)
+    request = update_metadata.from_request(message, context.service.control_plane_listener)
     return UpdateMetadataResponse(context.service.update_metadata(request))
