@@ -122,6 +122,7 @@ class _Listener:
     gate: Any = None
     responded: Any = None
     serves_brokers = True
+    serves_controller = False
     logical_clock: Any = None
 
     def __init__(self, service: BrokerService, now_ms: Callable[[], int]) -> None:

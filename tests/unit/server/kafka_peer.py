@@ -75,6 +75,7 @@ class Listener:
     gate: Any = None
     responded: Any = None
     serves_brokers = False
+    serves_controller = False
     logical_clock: Any = None
 
     def __init__(self) -> None:

@@ -204,4 +204,11 @@ async def test_a_client_id_means_nothing_on_a_listener_of_clients(broker: Broker
 )
 def test_brokers_are_known_by_their_client_ids(client_id: str, broker_id: int | None) -> None:
     """As Kafka's brokers call themselves: ReplicaFetcherManager, ControllerChannelManager."""
-    assert calling_broker(client_id) == broker_id
+    assert calling_broker(client_id, serves_controller=True) == broker_id
+
+
+@pytest.mark.parametrize("client_id", ["7", "broker-7"])
+def test_a_client_may_call_itself_by_a_number_where_no_controller_comes(client_id: str) -> None:
+    """In a local cluster controllers use gRPC, and followers share the listener with the clients."""
+    assert calling_broker(client_id, serves_controller=False) is None
+    assert calling_broker("broker-2-fetcher-0", serves_controller=False) == 2

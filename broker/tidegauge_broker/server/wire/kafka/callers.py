@@ -2,7 +2,8 @@
 
 A broker of Kafka's calls itself ``broker-ID-fetcher-N`` as a follower, ``broker-ID-txn-marker-sender`` as a transaction
 coordinator, and its bare id as a controller; Tidegauge's all begin with ``broker-ID-``. That counts only on the
-listener that brokers use among themselves, and only for the lab: a client may call itself so too.
+listener that brokers use among themselves, the bare id only where controllers use it, and only for the lab: a client may
+call itself so too.
 Source: ``ReplicaFetcherManager``, ``TransactionMarkerChannelManager``, ``ControllerChannelManager``.
 """
 
@@ -10,10 +11,16 @@ from __future__ import annotations
 
 import re
 
-_BROKER = re.compile(r"(?:broker-)?(?P<id>[0-9]{1,10})|broker-(?P<own>[0-9]{1,10})-.+")
+_BROKER = re.compile(r"broker-([0-9]{1,10})-.+")
+_CONTROLLER = re.compile(r"(?:broker-)?([0-9]{1,10})")
 
 
-def calling_broker(client_id: str) -> int | None:
-    """Return the id of the broker that calls itself so; None for a client."""
-    found = _BROKER.fullmatch(client_id)
-    return None if found is None else int(found["id"] or found["own"])
+def calling_broker(client_id: str, *, serves_controller: bool) -> int | None:
+    """Return the id of the broker that calls itself so; None for a client.
+
+    Args:
+        client_id: of its first request.
+        serves_controller: whether controllers use this listener.
+    """
+    found = _BROKER.fullmatch(client_id) or (_CONTROLLER.fullmatch(client_id) if serves_controller else None)
+    return None if found is None else int(found[1])

@@ -127,6 +127,7 @@ class Owner(Protocol):
 
     Attributes:
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
+        serves_controller: whether the controller uses it, too.
         logical_clock: the broker's, where brokers use the listener among themselves.
     """
 
@@ -137,6 +138,7 @@ class Owner(Protocol):
     turns: Turns
     responded: Responded | None
     serves_brokers: bool
+    serves_controller: bool
     logical_clock: LogicalClock | None
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
@@ -401,7 +403,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _name(self, gate: Gate, client_id: str) -> None:
         """Pass the gate with the first request, which says whether a broker or a client sends."""
-        self.caller = replace(self.caller, broker_id=calling_broker(client_id))
+        broker_id = calling_broker(client_id, serves_controller=self._owner.serves_controller)
+        self.caller = replace(self.caller, broker_id=broker_id)
         self._entry = gate.enter(self.caller, self.abort)
         try:
             gate.check(self._entry)

@@ -108,7 +108,8 @@ class SaslConnection(KafkaConnection):
         """Let a request pass the gate; what comes behind it waits for it."""
         caller = self.caller
         if self._owner.serves_brokers:
-            caller = replace(caller, broker_id=calling_broker(header.client_id))
+            broker_id = calling_broker(header.client_id, serves_controller=self._owner.serves_controller)
+            caller = replace(caller, broker_id=broker_id)
         slot = Slot(header)
         passing = gated_sasl(gate, header, caller, len(frame), lambda: self._take(frame), self._sasl.enabled)
         slot.waits_for = asyncio.get_running_loop().create_task(passing)

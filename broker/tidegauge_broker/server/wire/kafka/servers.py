@@ -92,6 +92,7 @@ class KafkaServers:
                 rates,
                 slots,
                 logical_clock if one.name == listeners.inter_broker.name else None,
+                serves_controller=one.name == listeners.control_plane.name,
             )
             for one in listeners.bound_by(KAFKA)
         ]
@@ -168,8 +169,11 @@ class _KafkaListener:
         rates: ConnectionRates,
         slots: ConnectionSlots,
         logical_clock: LogicalClock | None,
+        *,
+        serves_controller: bool,
     ) -> None:
         self.logical_clock = logical_clock
+        self.serves_controller = serves_controller
         self.serves_brokers = logical_clock is not None
         self.handlers = guarded(HANDLERS, service.configs.acls)
         self.max_request_bytes = limits.request_bytes
