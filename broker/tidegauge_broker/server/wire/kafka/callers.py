@@ -2,8 +2,8 @@
 
 A broker of Kafka's calls itself ``broker-ID-fetcher-N`` as a follower, ``broker-ID-txn-marker-sender`` as a transaction
 coordinator, and its bare id as a controller; Tidegauge's all begin with ``broker-ID-``. That counts only on the
-listener that brokers use among themselves, the bare id only where controllers use it, and only for the lab: a client may
-call itself so too.
+listener that brokers use among themselves, the bare id only where controllers use it, and only for the lab: a client
+may call itself so too.
 Source: ``ReplicaFetcherManager``, ``TransactionMarkerChannelManager``, ``ControllerChannelManager``.
 """
 
