@@ -92,6 +92,11 @@ KNOWN: tuple[Known, ...] = (
         ours=r"\(None.*",
     ),
     Known(
+        r"broker setting (inter\.broker|control\.plane)\.listener\.name",
+        "given to the brokers of a local cluster: followers speak Kafka's protocol, the controller gRPC",
+        ours=r"\((PLAINTEXT|GRPC), 4, .*",
+    ),
+    Known(
         "DescribeConfigs (unknown kind|kind 0|a group)",
         "the sentence names the kind that is not known",
         ours=".*Unexpected resource type.*",
