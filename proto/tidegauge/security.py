@@ -5,8 +5,9 @@ a file that can't be read, no certificate in it, a key that is encrypted or belo
 read once; a ``Security`` holds them, and never prints its private key. This module does not need gRPC, as
 ``secure_channels`` does.
 
-PEM is the only format. Line breaks of a PEM text may be any white space, or ``\n``, as in a properties
-file. Host names are always verified (``ssl.endpoint.identification.algorithm`` can't be switched off in gRPC).
+PEM is the only format. Line breaks of a PEM text may be any white space, or ``\n``, as a properties file has it
+before it is read. Host names are always verified (``ssl.endpoint.identification.algorithm`` can't be switched off in
+gRPC).
 Source: DefaultSslEngineFactory (PEM stores, KIP-651), SslConfigs; docs/security.md.
 """
 
@@ -31,7 +32,9 @@ SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
 BESIDE_SASL = {SASL_PLAINTEXT: PLAINTEXT, SASL_SSL: SSL}
 """What a protocol with SASL is beside it."""
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)\s*-----END \1-----(?:\s|$)")
+_RUN_TOGETHER = re.compile(r"-----BEGIN [A-Z0-9 ]+-----(?=\S|$)")
+"""A PEM text without line breaks: Kafka's PemParser too wants white space behind BEGIN and END."""
 _LINE_LENGTH = 64
 _REFUSED = {
     "ssl.key.password": "an encrypted private key can't be used; write the key without a password",
@@ -184,7 +187,7 @@ def _certificates(given: Callable[[str], str], inline: str, location: str) -> by
         return None
     blocks = [body for kind, body in _blocks(text) if kind == "CERTIFICATE"]
     if not blocks:
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{where} holds no certificate in PEM (BEGIN CERTIFICATE)")
+        raise _no_block(text, f"{where} holds no certificate in PEM (BEGIN CERTIFICATE)")
     return b"".join(blocks)
 
 
@@ -194,13 +197,23 @@ def _private_key(given: Callable[[str], str], inline: str, location: str) -> byt
         return None
     keys = [(kind, body) for kind, body in _blocks(text) if kind.endswith("PRIVATE KEY")]
     if not keys:
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{where} holds no private key in PEM (BEGIN PRIVATE KEY)")
+        raise _no_block(text, f"{where} holds no private key in PEM (BEGIN PRIVATE KEY)")
     kind, body = keys[0]
     if kind.startswith("ENCRYPTED"):
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG, f"The private key in {where} is encrypted; write it without a password"
         )
     return body
+
+
+def _no_block(text: str, what: str) -> TidegaugeError:
+    """Return the error, with what to do where the text has no line breaks or its lines are not continued."""
+    if _RUN_TOGETHER.search(text.strip()):
+        what += (
+            "; its first line ends the text or runs into the next one: in a properties file write \\n for a line "
+            "break, or a space before the \\ that continues a line"
+        )
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, what)
 
 
 def _text(given: Callable[[str], str], inline: str, location: str) -> tuple[str, str]:

@@ -69,7 +69,7 @@ def cluster(
     next_base_port: Callable[[], int],
 ) -> Iterator[LocalCluster]:
     issued = authority.issue("broker")
-    key, chain = (one.replace("\n", " ") for one in split(issued.both.read_text()))
+    key, chain = split(issued.both.read_text())  # with their line breaks
     users = 'username="broker" password="broker-secret" user_broker="broker-secret" user_admin="admin-secret"'
     made = LocalCluster.create(
         tmp_path_factory.mktemp("secrets"),

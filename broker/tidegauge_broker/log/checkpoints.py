@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import read_properties
 from tidegauge_broker.log.files import DISK, Disk
@@ -166,7 +167,7 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
         meta = MetaProperties(None if broker_id is None else int(broker_id), found.get("cluster.id"))
     except FileNotFoundError:
         return None
-    except (UnicodeDecodeError, ValueError) as error:
+    except (ValueError, TidegaugeError) as error:
         raise CorruptCheckpoint(f"{path} cannot be read: {error}") from None
     if version != _VERSION:
         raise CorruptCheckpoint(f"{path} has version {version}, expected {_VERSION}")
@@ -191,7 +192,7 @@ def read_topic_id(partition_directory: Path) -> str | None:
         found = read_properties(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, TidegaugeError):
         found = {}
     if found.get("version") != str(_VERSION) or not _TOPIC_ID.fullmatch(found.get("topic_id", "")):
         raise CorruptCheckpoint(f"Malformed partition metadata file ({path})")

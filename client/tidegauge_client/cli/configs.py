@@ -275,10 +275,12 @@ def alter_config(
         raise click.UsageError("Only one of --add-config or --add-config-file must be specified")
     try:
         changes = parse_changes(add_config)
+        if add_config_file is not None:
+            changes = read_properties(add_config_file.read_text(encoding="utf-8"))
+    except TidegaugeError as problem:
+        raise click.UsageError(problem.message) from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if add_config_file is not None:
-        changes = read_properties(add_config_file.read_text(encoding="utf-8"))
     deleted = [name.strip() for text in delete_config for name in text.split(",") if name.strip()]
     if not changes and not deleted:
         raise click.UsageError("At least one of --add-config, --add-config-file, or --delete-config must be specified")

@@ -23,7 +23,7 @@ from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import GRPC, GRPC_NAMES
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
-from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings
+from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
@@ -220,7 +220,7 @@ def server_properties(
         "Given with --set.": own,
     }
     return "\n".join(
-        f"# {title}\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
+        f"# {title}\n" + "".join(property_line(key, value) for key, value in lines.items())
         for title, lines in sections.items()
         if lines
     )

@@ -19,9 +19,9 @@ from tidegauge.settings.parsing import (
     parse_broker_settings,
     parse_topic_settings,
     read_assignments,
-    read_properties,
     topic_values,
 )
+from tidegauge.settings.properties import property_line, read_properties
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "check_known",
     "parse_broker_settings",
     "parse_topic_settings",
+    "property_line",
     "read_assignments",
     "read_properties",
     "topic_values",

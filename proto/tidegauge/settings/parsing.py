@@ -1,4 +1,4 @@
-"""From texts to values: properties files, ``key=value`` of the command line, and Kafka's checks across settings.
+"""From texts to values: ``key=value`` of the command line, and Kafka's checks across settings.
 
 Source: KafkaConfig.validateValues, LogConfig.validateValues.
 """
@@ -16,23 +16,6 @@ from tidegauge.settings.model import Setting, Values
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 _OF_LISTENER = re.compile(rf"listener\.name\.[a-z0-9_.-]+?\.({'|'.join(map(re.escape, OF_LISTENERS))})")
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Read a Java properties file: ``key=value``, ``#`` and ``!`` comments, continued lines; no escapes."""
-    found: dict[str, str] = {}
-    begun = ""
-    for raw in text.splitlines():
-        line = begun + raw.strip()
-        begun = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\") and not line.endswith("\\\\"):
-            begun = line[:-1]
-            continue
-        separator_at = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=len(line))
-        found[line[:separator_at].strip()] = line[separator_at + 1 :].strip()
-    return found
 
 
 def read_assignments(pairs: Iterable[str], what: str) -> dict[str, str]:

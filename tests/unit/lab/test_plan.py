@@ -194,6 +194,13 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
     assert session_timeout_ms({}, "kafka") == 18000
 
 
+def test_a_setting_of_several_lines_reaches_the_broker_as_it_was_given() -> None:
+    """A private key as text, or a password with a backslash."""
+    given = {"ssl.keystore.key": "-----BEGIN\nMII=\n-----END", "listener.name.ssl.ssl.keystore.key": "a\\nb\\"}
+    text = server_properties(made().brokers[0], HOME, zookeeper_connect="z:1", profile="kafka", settings=given)
+    assert read_properties(text).items() >= given.items()
+
+
 def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
     file = made(settings={"replica.lag.time.max.ms": "9000", "lab.enable": "false"})
     text = server_properties(file.brokers[1], HOME, zookeeper_connect="z:1", profile="fast", settings=file.settings)

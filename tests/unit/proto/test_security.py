@@ -207,6 +207,33 @@ def test_a_brokers_log_says_why_and_what_to_do(error: str, words: str) -> None:
     assert words in reason
 
 
-def test_a_line_of_a_properties_file_may_go_on_in_the_next() -> None:
-    """As PEM texts stand in Kafka's files; a comment does not go on."""
-    assert read_properties("a=1 \\\n   2\n# c \\\nb=3\nc=x\\\\\nd=4") == {"a": "1 2", "b": "3", "c": "x\\\\", "d": "4"}
+FORMS = {
+    "spaces": lambda text: text.replace("\n", " "),
+    "escapes": lambda text: text.replace("\n", "\\n"),
+    "escapes of Windows": lambda text: text.replace("\n", "\\r\\n"),
+    "continued lines": lambda text: text.strip().replace("\n", " \\\n  "),
+    "continued lines with escapes": lambda text: text.strip().replace("\n", "\\n\\\n"),
+}
+"""How a PEM text may stand in a properties file of Kafka's."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pem_text_of_a_properties_file_is_that_of_the_file(form: str, broker: Identity) -> None:
+    """Kafka 3.9.1 reads each of them (java.util.Properties and PemStore of DefaultSslEngineFactory)."""
+    text = "".join(
+        f"{name}={FORMS[form](path.read_text())}\n"
+        for name, path in (("ssl.keystore.key", broker.key), ("ssl.keystore.certificate.chain", broker.certificate))
+    )
+    by_file = security_of({"ssl.keystore.location": str(broker.both)}, "SSL")
+    assert security_of(read_properties(text), "SSL") == by_file
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\\\n"], ids=["not continued", "continued without white space"])
+def test_a_pem_text_whose_lines_are_broken_is_refused_with_what_to_do(line_break: str, broker: Identity) -> None:
+    """Kafka 3.9.1 does not start on either: No matching PRIVATE KEY entries in PEM file."""
+    names = ("ssl.keystore.certificate.chain", broker.certificate), ("ssl.keystore.key", broker.key)
+    for name, path in names:
+        text = f"{name}={path.read_text().strip()}".replace("\n", line_break)
+        message = refusal(read_properties(text))
+        assert f"{name} holds no" in message
+        assert "a space before the \\ that continues a line" in message

@@ -9,7 +9,8 @@ import pytest
 
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tidegauge.settings.document import configuration_page, help_lines, properties_file, range_text
-from tidegauge.settings.parsing import parse_broker_settings, read_properties
+from tidegauge.settings.parsing import parse_broker_settings
+from tidegauge.settings.properties import read_properties
 
 ROOT = Path(__file__).parents[3]
 COMPONENTS = ("broker", "controller", "proto")
