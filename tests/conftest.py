@@ -4,6 +4,7 @@ To look for examples that are new: ``pytest --hypothesis-profile=random``. What 
 ``@example``.
 
 Under xdist the longest files come first (``durations.py``); ``--record-durations`` notes how long they take.
+``--record-chaos`` runs the matrix of Kafka clients in pieces (``chaos_runs.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.chaos_runs import ChaosRecorder
 from tests.clients.table import ClientRecorder
 from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
 
@@ -25,6 +27,8 @@ settings.load_profile("steady")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-durations", action="store_true", help="note in tests/durations.txt how long files take")
     parser.addoption("--record-clients", action="store_true", help="write the table in docs/clients.md (make clients)")
+    parser.addoption("--record-chaos", type=int, metavar="TIMES", help="run each cell that often (make chaos)")
+    parser.addoption("--chaos-seconds", type=float, default=float("inf"), help="begin no fault after that many")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder())
     if config.getoption("--record-clients"):
         config.pluginmanager.register(ClientRecorder())
+    if (times := config.getoption("--record-chaos")) is not None:
+        config.pluginmanager.register(ChaosRecorder(times, config.getoption("--chaos-seconds")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

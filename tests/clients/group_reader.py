@@ -3,10 +3,12 @@
     group_reader.py SERVERS GROUP TOPIC HISTORY
 
 It may be killed or paused at any moment. It prints a line for each commit that the coordinator has acknowledged.
+``LIBRDKAFKA_DEBUG=cgrp,protocol`` has librdkafka log to stderr what it does.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any
@@ -16,6 +18,7 @@ from tests.clients.copier_history import History
 
 SIZE = 50
 LIMIT_SECONDS = 10.0
+DEBUG = {"debug": os.environ["LIBRDKAFKA_DEBUG"]} if "LIBRDKAFKA_DEBUG" in os.environ else {"log_level": 2}
 
 
 class Reader:
@@ -36,7 +39,7 @@ class Reader:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 "partition.assignment.strategy": "range",
-                "log_level": 2,
+                **DEBUG,
             }
         )
         self._consumer.subscribe([topic], self._moved, on_revoke=self._moved, on_lost=self._moved)

@@ -9,11 +9,14 @@ is stuck so begins again as a new process, as after SIGKILL.
 
 With ``history`` it appends what it does to a file, as docs/histories.md describes; what it writes is then unique: the
 value that it has read, with ``#`` and the name of the transaction.
+
+``LIBRDKAFKA_DEBUG=eos,protocol`` has librdkafka log to stderr what it does.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -27,6 +30,7 @@ LIMIT_SECONDS = 90.0
 ABORT_EVERY = 3
 STUCK_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
+DEBUG = {"debug": os.environ["LIBRDKAFKA_DEBUG"]} if "LIBRDKAFKA_DEBUG" in os.environ else {"log_level": 2}
 STUCK = "stuck in send_offsets_to_transaction"
 
 
@@ -87,7 +91,7 @@ class Copier:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 1_000,
                 "partition.assignment.strategy": "range",
-                "log_level": 2,
+                **DEBUG,
             }
         )
         if assigned is None:
@@ -108,7 +112,7 @@ class Copier:
                 "transactional.id": self._transactional_id,
                 "transaction.timeout.ms": 30_000,
                 "linger.ms": 1,
-                "log_level": 2,
+                **DEBUG,
             }
         )
         retried(lambda: producer.init_transactions(LIMIT_SECONDS))
