@@ -43,7 +43,7 @@ def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figure
     side.create(topic, workload.partitions)
     rate = side.produce(topic, workload)
     figures.add(workload.name, table.PRODUCE, side.name, rate)
-    figures.add(workload.name, table.CONSUME, side.name, side.consume(topic, workload))
+    figures.add(workload.name, table.CONSUME, side.name, side.consume(topic, workload.short_of_end()))
     latency = side.latency(topic, workload, rate / 2)
     figures.add(workload.name, table.P50, side.name, latency.p50_ms)
     figures.add(workload.name, table.P99, side.name, latency.p99_ms)

@@ -93,6 +93,7 @@ class Clients:
         slowest: dict[str, float] = {}
         topics: dict[str, str] = {}
         for number, (measure, work) in enumerate(self.works.items()):
+            part = workload if number % 2 == 0 else workload.short_of_end()
             for side in sides:
                 if number % 2 == 0:
                     topics[side.name] = f"{name}-{number}"
@@ -100,12 +101,12 @@ class Clients:
                 _note(f"{name}: {side.name}, {workload.name}, {measure.words}")
                 cpu_before = cpu_seconds(side.pids().values())
                 try:
-                    rate = work(side, topics[side.name], workload)
+                    rate = work(side, topics[side.name], part)
                 except RuntimeError as problem:
                     _note(f"left out: {problem}")
                     continue
                 self._figures.add(workload.name, measure, side.name, rate)
-                cpu_us = (cpu_seconds(side.pids().values()) - cpu_before) * 1e6 / workload.records
+                cpu_us = (cpu_seconds(side.pids().values()) - cpu_before) * 1e6 / part.records
                 self._figures.add(workload.name, table.BROKERS_CPU[measure], side.name, cpu_us)
                 slowest[measure.words] = min(rate, slowest.get(measure.words, rate))
         if self._tools is not None and table.TOOL_PRODUCE.words in slowest:

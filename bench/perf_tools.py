@@ -51,7 +51,7 @@ class PerfTools:
         return Latency(*(float(value) for value in found))
 
     def consume(self, bootstrap: str, topic: str, workload: Workload) -> float:
-        """Read all records with kafka-consumer-perf-test; return its rate without the group's rebalance.
+        """Read so many records with kafka-consumer-perf-test; return its rate without the group's rebalance.
 
         Raises:
             RuntimeError: it failed, or the cluster serves no groups.

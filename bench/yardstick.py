@@ -129,8 +129,10 @@ class Yardstick:
             side.create(f"{topic}-rd", workload.partitions)
         slowest = float("inf")
         for measure, work in self._rates(topic):
+            reads = measure in {table.TOOL_CONSUME, table.RDKAFKA_CONSUME}
+            part = workload.short_of_end() if reads else workload
             for side in sides:
-                rate, cpu_us = _measured(side, workload.records, lambda side=side, work=work: work(side, workload))
+                rate, cpu_us = _measured(side, part.records, lambda side=side, work=work, part=part: work(side, part))
                 self._add(workload, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
                 if measure is table.TOOL_PRODUCE:
                     slowest = min(slowest, rate)

@@ -45,3 +45,12 @@ def test_a_piece_of_the_yardstick_that_is_recorded_is_not_done_again(
     ] * 3
     record.print_tables()
     assert "| 1 KiB | kafka-producer-perf-test, records/s | 20 | 10 | 2.00 |" in capsys.readouterr().out
+
+
+def test_consumers_do_not_read_a_topic_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a topic Kafka's consumer waits for fetch.max.wait.ms, by chance (``measure.READ_SHARE``)."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    measure = importlib.import_module("measure")
+    work = measure.Workload(1024, 12, "all", 48_828, 10)
+    assert work.short_of_end() == work.with_records(32_552)
+    assert work.with_records(1).short_of_end().records == 1
