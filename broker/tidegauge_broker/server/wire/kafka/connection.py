@@ -38,7 +38,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any
 
 from tidegauge.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -66,21 +66,19 @@ from tidegauge.kafka.frames import (
 )
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.records import Buffer
-from tidegauge.logical_clock import LogicalClock
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
+from tidegauge_broker.security.principal import ANONYMOUS
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
-from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.eager import Begun
+from tidegauge_broker.server.wire.kafka.eager import Begun, Resumption, Taskless
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
+from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.request import (
     CloseConnection,
-    Context,
     Encoded,
     Handler,
     Held,
@@ -92,7 +90,7 @@ from tidegauge_broker.server.wire.kafka.request import (
 )
 from tidegauge_broker.server.wire.kafka.slot import Slot
 from tidegauge_broker.server.wire.kafka.throttling import Measured
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining
 
 LOG = logging.getLogger("tidegauge.kafka")
 READ_BYTES = 256 * 1024
@@ -120,42 +118,6 @@ _MEASURED_BY_SERVICE = {PRODUCE, FETCH}
 _COROUTINES = {CoroutineType, Begun, Measured}
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """What closes the connection with one line in the log."""
-
-
-class Owner(Protocol):
-    """What a connection needs of the listener that accepted it.
-
-    Attributes:
-        serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
-        serves_controller: whether the controller uses it, too.
-        logical_clock: the broker's, where brokers use the listener among themselves.
-    """
-
-    name: str
-    max_request_bytes: int
-    handlers: dict[int, Handler]
-    gate: Gate | None
-    turns: Turns
-    responded: Responded | None
-    serves_brokers: bool
-    serves_controller: bool
-    logical_clock: LogicalClock | None
-
-    def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
-        """Return what a handler is given."""
-        ...
-
-    def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None closes its connection."""
-        ...
-
-    def opened(self, connection: KafkaConnection) -> bool:
-        """Count the connection; False closes it at once."""
-        ...
-
-    def closed(self, connection: KafkaConnection) -> None:
-        """Forget the connection."""
-        ...
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -423,6 +385,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(response, Pending):
             slot.has_appended = True
             self._wait(slot, response.future, response.respond)
+        elif response.__class__ is Taskless:  # a fetch that is parked
+            slot.waits_for = Resumption(response, partial(self._ended, slot, None))
         elif response.__class__ in _COROUTINES:  # cheaper than to ask the ABC
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
@@ -472,23 +436,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
             future.add_done_callback(partial(self._done, slot, respond))
 
     def _done(self, slot: Slot, respond: Callable[[Any], Any] | None, future: asyncio.Future[Any]) -> None:
+        problem = asyncio.CancelledError() if future.cancelled() else future.exception()
+        self._ended(slot, respond, None if problem is not None else future.result(), problem)
+
+    def _ended(
+        self, slot: Slot, respond: Callable[[Any], Any] | None, result: Any, problem: BaseException | None
+    ) -> None:
+        """Take the result of what a slot waited for, or what it raised; send what may be sent."""
         slot.waits_for = None
-        if future.cancelled():
-            self._close(None)
-            return
-        problem = future.exception()
         if self._transport is None:
             if problem is None:
-                give_up(future.result())
+                give_up(result)
             return
         if problem is not None:
             if isinstance(problem, _CLOSING):
                 self._close(str(problem))
+            elif isinstance(problem, asyncio.CancelledError):
+                self._close(None)
             else:
                 LOG.error("A request of %s failed; its connection is closed", self.peer_host, exc_info=problem)
                 self._close(None)
             return
-        result = future.result()
         try:
             self._complete(slot, result if respond is None else respond(result))
         except Exception:

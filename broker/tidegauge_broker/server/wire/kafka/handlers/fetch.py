@@ -91,7 +91,7 @@ class _Read(NamedTuple):
 
 def handle(request: FetchRequest, context: Context) -> Response:
     """Read for a consumer or a follower; what can be read at once is responded to at once."""
-    return begun(_handle(request, context))
+    return begun(_handle(request, context), needs_task=False)
 
 
 async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:

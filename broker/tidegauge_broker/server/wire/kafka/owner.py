@@ -1,0 +1,52 @@
+"""What a connection needs of the listener that accepted it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidegauge.kafka.frames import RequestHeader
+from tidegauge.logical_clock import LogicalClock
+from tidegauge_broker.security.principal import Principal
+from tidegauge_broker.server.service.gate import Gate
+from tidegauge_broker.server.service.middleware import Responded
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.turns import Turns
+
+if TYPE_CHECKING:
+    from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
+
+
+class Owner(Protocol):
+    """What a connection needs of the listener that accepted it.
+
+    Attributes:
+        serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
+        serves_controller: whether the controller uses it, too.
+        logical_clock: the broker's, where brokers use the listener among themselves.
+    """
+
+    name: str
+    max_request_bytes: int
+    handlers: dict[int, Handler]
+    gate: Gate | None
+    turns: Turns
+    responded: Responded | None
+    serves_brokers: bool
+    serves_controller: bool
+    logical_clock: LogicalClock | None
+
+    def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
+        """Return what a handler is given."""
+        ...
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Return the principal of a client with this certificate, in DER; None closes its connection."""
+        ...
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """Count the connection; False closes it at once."""
+        ...
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """Forget the connection."""
+        ...
