@@ -14,7 +14,7 @@ import json
 import os
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +97,10 @@ def rendered(runs: Sequence[Run]) -> str:
     lines = [sums, "", f"| fault | {' | '.join(f'`{one}`' for one in workloads)} | seconds |"]
     lines += [f"|---|{'---:|' * len(workloads)}---:|"]
     lines += [_row(fault, workloads, runs) for fault in dict.fromkeys(one.fault for one in runs)]
-    lines += ["", "A cell shows how many of its runs passed; seconds are the median of a fault with its verdicts."]
+    lines += [
+        "",
+        "A cell shows how many of its runs passed; seconds: of a fault with all its verdicts, the mean of its runs.",
+    ]
     if failed:
         lines += ["", "| failed at | fault | workload | what was seen | cause |", "|---|---|---|---|---|"]
         lines += [
@@ -149,7 +152,7 @@ class ChaosRecorder:
     def __init__(self, times: int, seconds: float) -> None:
         self._times, self._end = times, time.monotonic() + seconds
         self._cells: dict[str, tuple[str, str]] = {}
-        self._took: Counter[str] = Counter()
+        self._took: defaultdict[str, float] = defaultdict(float)
         self._why: dict[str, str] = {}
 
     @pytest.hookimpl(trylast=True)
@@ -171,7 +174,7 @@ class ChaosRecorder:
         """Note a cell when its test is over; what could not be tried is no run."""
         if report.nodeid not in self._cells:
             return
-        self._took[report.nodeid] += report.duration  # type: ignore[assignment]  # a Counter of seconds
+        self._took[report.nodeid] += report.duration
         if report.outcome == "skipped":
             self._cells.pop(report.nodeid)
         elif report.outcome == "failed":

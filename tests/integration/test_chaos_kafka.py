@@ -30,11 +30,14 @@ SAMPLE = ["kill the transaction's coordinator", "pause the group's coordinator"]
 """In every run of the tests, with librdkafka's copiers and members: each coordinator is lost once."""
 
 
-class Stage:
-    """A cluster with all workloads at work, which lasts until a case fails on it.
+FAULTS_OF_A_STAGE = 8
 
-    Histories are judged from their beginning, so after a failure the next case has a cluster and clients of its own;
-    the directories of the former stay.
+
+class Stage:
+    """A cluster with all workloads at work, which lasts for some faults, or until a case fails on it.
+
+    Histories are judged from their beginning: each verdict takes longer than the one before, and after a failure no
+    case could pass. The directories of a stage stay.
 
     Args:
         directory: makes a directory by a name.
@@ -48,12 +51,13 @@ class Stage:
         self._directory, self._base_port, self._workloads = directory, base_port, workloads
         self._stack = contextlib.ExitStack()
         self._now: tuple[LocalCluster, KafkaLoad] | None = None
-        self._has_failed = False
+        self._has_failed, self._faults = False, 0
 
     def now(self) -> tuple[LocalCluster, KafkaLoad]:
-        """Return the cluster and its load, made where there is none on which no case has failed."""
-        if self._has_failed:
+        """Return the cluster and its load for one more fault."""
+        if self._has_failed or self._faults >= FAULTS_OF_A_STAGE:
             self.end()
+        self._faults += 1
         if self._now is None:
             where = self._directory("chaos") / "cluster"
             cluster = LocalCluster.create(where, 3, base_port=self._base_port(), settings=SETTINGS)
@@ -100,7 +104,7 @@ class Stage:
 
     def end(self) -> None:
         """Kill the clients and stop the cluster."""
-        self._now, self._has_failed = None, False
+        self._now, self._has_failed, self._faults = None, False, 0
         self._stack.close()
 
 

@@ -1,4 +1,4 @@
-"""The table in docs/chaos.md is that of the runs in tests/chaos_runs.jsonl; which cells a run of ``make chaos`` takes."""
+"""The table in docs/chaos.md is that of the runs in tests/chaos_runs.jsonl; ``make chaos`` runs what is missing."""
 
 from __future__ import annotations
 
