@@ -20,7 +20,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.waiting import until
 
-from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
+from tidegauge.znodes import BROKER_IDS, CONTROLLER, BrokerNode, ControllerNode, broker_path
 from tidegauge_controller.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
@@ -188,4 +188,41 @@ async def test_a_broker_started_before_its_old_session_has_ended_waits_and_says_
     assert not await asyncio.to_thread(broker.is_ready)
     await earlier.close()
     await asyncio.to_thread(until, broker.is_ready)
+    broker.stop(process)
+
+
+async def test_kafka_clients_are_refused_until_the_broker_has_metadata(broker):
+    """Kafka opens its ports when it is registered (SocketServer.enableRequestProcessing); docs/not-emulated.md.
+
+    A Metadata response without brokers, from a broker that no controller has notified yet, makes librdkafka 2.16 forget
+    all brokers for ever. The znodes of the former sessions are the test's own.
+    """
+    where = broker.settings["zookeeper.connect"]
+    earlier = await ZooKeeper.connect(where, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    controller = await ZooKeeper.connect(where, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    await earlier.ensure_path(BROKER_IDS)
+    node = BrokerNode(7, "127.0.0.1", broker.other_port, 1_700_000_000_000)
+    await earlier.create(broker_path(7), node.encode(), ephemeral=True)
+    await controller.create(CONTROLLER, ControllerNode(9, 1_700_000_000_000).encode(), ephemeral=True)
+    process = broker.start(listeners=f"PLAINTEXT://127.0.0.1:{broker.other_port},GRPC://127.0.0.1:{broker.port}")
+
+    async def is_logged(words: str) -> bool:
+        return await asyncio.to_thread(lambda: any(words in line for line in process.stderr))
+
+    def is_open() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", broker.other_port), 30).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    assert await is_logged("still belongs to session"), "it ended"
+    assert not is_open()
+    await earlier.close()
+    assert await is_logged("Kafka clients are refused until"), "it ended"
+    assert not await asyncio.to_thread(broker.is_ready)  # it has responded, so it is past the line of its log
+    assert not is_open()
+    await controller.close()
+    await asyncio.to_thread(until, broker.is_ready)
+    assert is_open()
     broker.stop(process)

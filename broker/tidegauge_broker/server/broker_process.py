@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.control import Endpoint, IsrProposal
+from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC, WITH_TLS, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
@@ -33,7 +34,6 @@ from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
-from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
@@ -43,6 +43,7 @@ from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
+from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
@@ -204,6 +205,7 @@ class BrokerProcess:
         await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._listeners.counts)
         resources.push_async_callback(self._stop_own_requests)
         await self._registration.register()
+        self._listeners.open_kafka(to_controller=True)
         await self._controller.start()
         self._registration.keep(self._controller)
         self._begin_periodic_tasks()
@@ -262,7 +264,7 @@ class BrokerProcess:
         by_rack = settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector")
         core = BrokerCore(
             identity.broker_id,
-            _core_settings(settings),
+            core_settings(settings),
             self._logs,
             self._metadata,
             rack_of=self._metadata.rack_of if by_rack else None,
@@ -365,7 +367,21 @@ class BrokerProcess:
             self._configs.addresses.rate_of,
         )
 
+    async def _open_to_clients(self) -> None:
+        """Serve Kafka clients once there is metadata; where their port is taken meanwhile, stop the broker."""
+        if not self._metadata.live_brokers():
+            LOG.info("Kafka clients are refused until the controller has sent the cluster's metadata")
+        while not self._metadata.live_brokers():
+            await self._metadata.wait_changed(_LONGEST_INTERVAL_MS)
+        try:
+            self._listeners.open_kafka(to_controller=False)
+        except TidegaugeError as problem:
+            LOG.error("%s", problem.message)  # noqa: TRY400 - the sentence says it all
+            self.exit_code = 1
+            self.stopping.set()
+
     async def _say_when_ready(self) -> None:
+        await self._open_to_clients()
         await self._service.until_startup_complete()
         await self._listeners.set_ready(is_ready=True)
         LOG.info(
@@ -573,17 +589,3 @@ class _InForce:
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         self._controller.unclean_election_enabled(topic)
-
-
-def _core_settings(settings: Values) -> CoreSettings:
-    return CoreSettings(
-        replica_lag_time_max_ms=settings.integer("replica.lag.time.max.ms"),
-        replica_fetch_max_bytes=settings.integer("replica.fetch.max.bytes"),
-        replica_fetch_backoff_ms=settings.integer("replica.fetch.backoff.ms"),
-        fetch_max_bytes=settings.integer("fetch.max.bytes"),
-        producer_id_expiration_ms=settings.integer("producer.id.expiration.ms"),
-        truncation_rule=settings.text("replica.truncation.rule"),
-        verifies_transactions=settings.flag("transaction.partition.verification.enable"),
-        reelected_leader_keeps_follower_state=settings.flag("replica.reelected.leader.keeps.follower.state"),
-        refuses_previous_incarnation=not settings.flag("controller.failover.trusts.restarted.brokers"),
-    )

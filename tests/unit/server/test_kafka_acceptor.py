@@ -164,3 +164,20 @@ async def test_an_address_that_is_taken_is_refused(listen: Any) -> None:
         rates: Any = Rates([], [])
         with pytest.raises(OSError, match="Address already in use"):
             await Acceptor(at, None, rates, ConnectionSlots(), lambda: 5, Served).start()
+
+
+async def test_an_address_that_is_bound_refuses_connections_until_it_is_open(listen: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    rates: Any = Rates([], [])
+    acceptor = Acceptor(Listener("PLAINTEXT", "127.0.0.1", port), None, rates, ConnectionSlots(), lambda: 5, Served)
+    await acceptor.bind()
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        acceptor.accept()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await echo(reader, writer) == b"x"
+        writer.transport.abort()
+    finally:
+        await acceptor.stop()

@@ -123,7 +123,9 @@ class WireListeners:
         service.responses.close_connection = self.close_connection
 
     async def start(self) -> None:
-        """Serve; the broker is healthy, and not ready yet.
+        """Bind all, and serve gRPC; the broker is healthy, and not ready yet.
+
+        Listeners of Kafka clients refuse connections until ``open_kafka``.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, an address can't be bound.
@@ -132,6 +134,17 @@ class WireListeners:
         await self._kafka.start()
         await self._offered.set_health("", serving=True)
         await self.set_ready(is_ready=False)
+
+    def open_kafka(self, *, to_controller: bool) -> None:
+        """Serve the Kafka listener at which controllers reach the broker, or the others.
+
+        The former once the broker is registered, as Kafka opens its ports (SocketServer.enableRequestProcessing), the
+        latter once it has metadata too: a Metadata response without brokers makes librdkafka forget all brokers.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, another process listens at an address.
+        """
+        self._kafka.open(to_controller=to_controller)
 
     async def set_ready(self, *, is_ready: bool) -> None:
         """Say whether the controller has sent all that the broker's registration brings."""

@@ -69,6 +69,26 @@ class Acceptor:
         Raises:
             OSError: one can't be bound.
         """
+        await self.bind()
+        self.accept()
+
+    def accept(self) -> None:
+        """Accept connections at the addresses that are bound; until now they were refused.
+
+        Raises:
+            OSError: another process listens at one of them.
+        """
+        for one in self._sockets:
+            one.listen(_BACKLOG)
+        for one in self._sockets:
+            self._begin(self._accept(one))
+
+    async def bind(self) -> None:
+        """Bind every address that the listener's host has.
+
+        Raises:
+            OSError: one can't be bound.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             self._at.host or None, self._at.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -79,8 +99,6 @@ class Acceptor:
         except OSError:
             await self.stop()
             raise
-        for one in self._sockets:
-            self._begin(self._accept(one))
 
     def _bind(self, family: int, kind: int, protocol: int, address: object) -> None:
         made = socket.socket(family, kind, protocol)
@@ -90,7 +108,6 @@ class Acceptor:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)  # type: ignore[arg-type] # of this family
-        made.listen(_BACKLOG)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"accept-{self._at.name}")

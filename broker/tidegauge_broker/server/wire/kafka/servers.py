@@ -111,18 +111,28 @@ class KafkaServers:
         return False
 
     async def start(self) -> None:
-        """Serve.
+        """Bind; connections are refused until ``open``.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, an address can't be bound.
         """
         for listener in self._listeners:
-            await listener.start()
+            await listener.bind()
         if self._listeners:
             every_ms = max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME)
             self._tasks.append(Periodic("idle connections", every_ms, self._close_idle))
         if self._listeners and self._slots.has_limit:
             self._tasks.append(Periodic("excess connections", _EXCESS_EVERY_MS, self._close_excess))
+
+    def open(self, *, to_controller: bool) -> None:
+        """Serve the listener at which controllers reach the broker, or the others.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, another process listens at an address.
+        """
+        for listener in self._listeners:
+            if listener.serves_controller == to_controller:
+                listener.open()
 
     async def stop(self) -> None:
         """Accept nothing more, and close all connections."""
@@ -242,17 +252,27 @@ class _KafkaListener:
             if not self._per_ip[connection.peer_host]:
                 del self._per_ip[connection.peer_host]
 
-    async def start(self) -> None:
+    async def bind(self) -> None:
         """Bind the address."""
         try:
-            await self._acceptor.start()
+            await self._acceptor.bind()
         except OSError as problem:
-            raise TidegaugeError(
-                ErrorCode.NETWORK_EXCEPTION,
-                f"{self._at.address} can't be bound ({problem.strerror}): another process listens there, or the "
-                "address is not this machine's; free the port or give another with "
-                f"listeners={self._at.name}://HOST:PORT",
-            ) from None
+            raise self._is_taken(problem) from None
+
+    def open(self) -> None:
+        """Accept connections."""
+        try:
+            self._acceptor.accept()
+        except OSError as problem:
+            raise self._is_taken(problem) from None
+
+    def _is_taken(self, problem: OSError) -> TidegaugeError:
+        return TidegaugeError(
+            ErrorCode.NETWORK_EXCEPTION,
+            f"{self._at.address} can't be bound ({problem.strerror}): another process listens there, or the "
+            "address is not this machine's; free the port or give another with "
+            f"listeners={self._at.name}://HOST:PORT",
+        )
 
     async def stop(self) -> None:
         """Close the address and all connections."""
