@@ -9,7 +9,7 @@ done in pieces that a file keeps (record.py); ``lost`` is empty then. A violatio
 ``--runs 1``. In text the first violation is printed as a short schedule, too; ``--svg`` draws that. ``--scenario`` and
 ``--schedule`` write files that ``tidegauge scenario run`` plays on real processes: a story that breaks an invariant
 there, and the short schedule as far as it can be forced. A terminal shows how far the search is; Ctrl-C prints what
-came of the runs done until then. ``--groups`` is in ``simulate_groups``.
+came of the runs done until then. Worlds with coordinators are in ``simulate_coordinators``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.progress import ProgressLine
-from tidegauge_proof.cli.simulate_groups import simulate_groups
+from tidegauge_proof.cli.simulate_coordinators import simulate_coordinators
 from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.acts import words_of
+from tidegauge_proof.simulator.coordinator_search import GROUPS, KINDS, CoordinatorPlan
 from tidegauge_proof.simulator.coverage import EACH
+from tidegauge_proof.simulator.exactly_once.network import MODES, TIMELY
 from tidegauge_proof.simulator.lab_story import LIMIT, as_scenario, find_story
 from tidegauge_proof.simulator.record import search_in_pieces
 from tidegauge_proof.simulator.schedule_scenario import as_scenario as scenario_of_schedule
@@ -55,10 +57,27 @@ from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_TOPICS = "topics"
 
 
 @click.command("simulate")
-@click.option("--groups", is_flag=True, help="Histories of a consumer group on __consumer_offsets, in place of topics.")
+@click.option(
+    "--world",
+    type=click.Choice([_TOPICS, *KINDS]),
+    default=_TOPICS,
+    show_default=True,
+    help="What histories are of: replicated topics; a consumer group; transactions; consume, transform, produce with "
+    "both; the same with one fault at each named step.",
+)
+@click.option("--groups", is_flag=True, help="Short for --world groups.")
+@click.option(
+    "--requests",
+    type=click.Choice(MODES),
+    default=TIMELY,
+    show_default=True,
+    help="With --world transactions or exactly-once: which requests may arrive though their sender has given them up: "
+    "none; all that end no other transaction; all.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first run.")
 @click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many histories.")
 @click.option("--steps", type=click.IntRange(min=1), default=500, show_default=True, help="Events in each history.")
@@ -104,14 +123,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--record",
     type=_FILE,
-    help="Keep what came of each 2000 histories as a line of JSON in this file, and go on where it ends.",
+    help="Keep what came of each 2000 histories (of worlds with coordinators: 50) as a line of JSON in this file, and "
+    "go on where it ends.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first violation.")
 @offline_verb_options
 @reports_errors
 def simulate(
+    world: str,
     groups: bool,
+    requests: str,
     seed: int,
     runs: int,
     steps: int,
@@ -129,15 +151,23 @@ def simulate(
     directory: Path,
     bootstrap_server: str | None,
 ) -> None:
-    """Search for a history in which the replication core breaks an invariant.
+    """Search for a history in which the replication core, or a coordinator, breaks an invariant.
 
     Crashes, power losses, partitions, lost and late messages, elections and dying controllers in every order, from one
     seed; the same seed gives the same histories. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
-    if groups:
-        _without_others()
-        raise SystemExit(simulate_groups(seed, runs, steps, jobs=jobs or _cores(), fail_fast=fail_fast, output=output))
+    world = GROUPS if groups else world
+    _without(_OF_COORDINATORS if world == _TOPICS else _OF_TOPICS, "--groups" if groups else f"--world {world}")
+    if world != _TOPICS:
+        if requests not in KINDS[world].requests:
+            raise click.UsageError(f"--world {world} takes no --requests {requests}")
+        of_coordinators = CoordinatorPlan(world, seed, runs, steps, requests)
+        raise SystemExit(
+            simulate_coordinators(
+                of_coordinators, jobs=jobs or _cores(), fail_fast=fail_fast, record=record, output=output
+            )
+        )
     plan = SearchPlan(seed, runs, steps, truncation, power or mode, directories)
     ongoing = Ongoing()
     try:
@@ -157,17 +187,20 @@ def simulate(
     raise SystemExit(EXIT_FAILED if result.findings else EXIT_OK)
 
 
-def _without_others() -> None:
-    """Refuse, with --groups, options that concern histories of topics alone."""
+_OF_TOPICS = frozenset({"truncation", "mode", "power", "directories", "svg", "scenario", "schedule"})
+_OF_COORDINATORS = frozenset({"requests"})
+
+
+def _without(others: frozenset[str], world: str) -> None:
+    """Refuse options that are given, and concern other worlds alone."""
     context = click.get_current_context()
-    own = {"groups", "seed", "runs", "steps", "jobs", "fail_fast", "output", "directory", "bootstrap_server"}
     given = [
         f"--{name.replace('_', '-')}"
         for name in context.params
-        if name not in own and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if name in others and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(f"--groups takes no {', '.join(sorted(given))}")
+        raise click.UsageError(f"{world} takes no {', '.join(sorted(given))}")
 
 
 def _so_far(plan: SearchPlan, ongoing: Ongoing) -> str:

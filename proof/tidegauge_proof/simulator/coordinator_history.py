@@ -43,6 +43,7 @@ class History:
     Attributes:
         steps: how many were done; with a violation, its number.
         loads: how many loads of coordinators were completed.
+        inputs: what the code under test was given: ``World.inputs`` and calls of coordinators.
         died_with: what coordinators were in the middle of when their processes died.
         story: what each step did, in words, where that was asked for.
     """
@@ -51,6 +52,7 @@ class History:
     steps: int = 0
     violation: Violation | None = None
     loads: int = 0
+    inputs: int = 0
     died_with: set[str] = field(default_factory=set[str])
     story: list[str] = field(default_factory=list[str])
 

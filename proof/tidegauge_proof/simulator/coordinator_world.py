@@ -135,6 +135,9 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         world: the cluster.
         checker: looks at the coordinators.
         partition: that of the internal topic; None: the first of the cluster.
+
+    Attributes:
+        inputs: how many events and timer runs the coordinators were given.
     """
 
     def __init__(self, world: World, checker: CoordinatorChecker, partition: SimPartition | None = None) -> None:
@@ -142,6 +145,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         self.partition = partition or world.partitions[0]
         self._checker = checker
         self.processes: dict[int, Process[CoordinatorT]] = {}
+        self.inputs = 0
         self.requests: list[Sending] = []
         self.responses: list[Response] = []
         world.coordinators = self
@@ -218,6 +222,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         self._checker.look(self)
 
     def _handle(self, process: Process[CoordinatorT], event: object) -> None:
+        self.inputs += 1
         effects = process.coordinator.handle(event, self.world.now_ms)
         if isinstance(event, LoadCompleted):
             self._checker.load_completed(process)
@@ -250,6 +255,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
             deadline_ms = process.coordinator.next_deadline_ms()
             if self.world.is_up(broker_id) and deadline_ms is not None and deadline_ms <= self.world.now_ms:
                 is_due = True
+                self.inputs += 1
                 self._carry_out(process, process.coordinator.step(self.world.now_ms))
         self.run()
         return is_due

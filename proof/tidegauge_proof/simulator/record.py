@@ -37,16 +37,16 @@ def search_in_pieces(
         SimulatorFailed: the simulator has a fault of its own.
         OSError: the file can't be read or written.
     """
-    known = {_name(line): line for line in _lines(record)}
+    known = {_name(line): line for line in lines_of(record)}
     ongoing = Ongoing() if ongoing is None else ongoing
     result = ongoing.done
     for piece in _pieces(plan, piece_runs):
         line = known.get(_name_of(piece))
         if line is None:
-            before = _cpu_seconds()
+            before = cpu_seconds()
             found = search(piece, jobs=jobs, fail_fast=fail_fast, ongoing=ongoing)
             result.coverage.add(found.coverage)
-            line = _line(piece, found, _cpu_seconds() - before)
+            line = _line(piece, found, cpu_seconds() - before)
             if found.runs == piece.runs:
                 with record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
@@ -62,7 +62,8 @@ def _pieces(plan: SearchPlan, piece_runs: int) -> Iterator[SearchPlan]:
         yield replace(plan, seed=plan.seed + first, runs=min(piece_runs, plan.runs - first))
 
 
-def _lines(record: Path) -> list[dict[str, Any]]:
+def lines_of(record: Path) -> list[dict[str, Any]]:
+    """Return the lines of a record, without those that were broken off; none where there is no file yet."""
     if not record.exists():
         return []
     lines: list[dict[str, Any]] = []
@@ -119,7 +120,7 @@ def _add(result: SearchResult, line: dict[str, Any], first_seed: int) -> None:
         result.findings.append(finding._replace(run=finding.seed - first_seed))
 
 
-def _cpu_seconds() -> float:
-    """Of this process, and of those of its children that have ended."""
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of those of its children that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -15,8 +15,9 @@ from tidegauge_proof.cli.explore import explore
 from tidegauge_proof.cli.progress import CLEAR_LINE, ProgressLine
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.exhaustive.explorer import Explorer
+from tidegauge_proof.simulator import coordinator_search
 from tidegauge_proof.simulator import search as searching
-from tidegauge_proof.simulator.groups import group_search
+from tidegauge_proof.simulator.coordinator_search import search_coordinators_in_pieces
 from tidegauge_proof.simulator.record import search_in_pieces
 
 STEPS = ("--steps", "20", "--jobs", "1")
@@ -93,14 +94,14 @@ def test_a_search_in_pieces_that_is_interrupted_says_what_its_file_keeps(
 
 def groups_interrupted_at(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes while the history of this seed is in progress."""
-    original = group_search.group_history_of
+    original = coordinator_search.group_history_of
 
-    def one(number: int, steps: int) -> Any:
+    def one(number: int, steps: int, *, tells: bool) -> Any:
         if number == seed:
             raise KeyboardInterrupt
-        return original(number, steps)
+        return original(number, steps, tells=tells)
 
-    monkeypatch.setattr(group_search, "group_history_of", one)
+    monkeypatch.setattr(coordinator_search, "group_history_of", one)
 
 
 def test_ctrl_c_in_simulate_groups_prints_what_came_of_the_histories_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +119,25 @@ def test_ctrl_c_before_the_first_history_of_a_group_claims_nothing(monkeypatch: 
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "Interrupted: 0 of 9 runs were done.\n")
     found = json.loads(CliRunner().invoke(simulate, ["--groups", "--runs", "9", *STEPS, "-o", "json"]).stdout)
     assert (found["runs"], found["violations"]) == (0, [])
+
+
+def test_a_search_of_groups_in_pieces_that_is_interrupted_goes_on_where_its_file_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_pieces = partial(search_coordinators_in_pieces, piece_runs=2)
+    monkeypatch.setattr("tidegauge_proof.cli.simulate_coordinators.search_coordinators_in_pieces", in_pieces)
+    arguments = ["--groups", "--runs", "6", *STEPS, "--record", str(tmp_path / "record")]
+    with monkeypatch.context() as patched:
+        groups_interrupted_at(5, patched)
+        done = CliRunner().invoke(simulate, arguments)
+    assert done.exit_code == 130
+    assert done.stderr.splitlines() == [
+        "Interrupted: 5 of 6 runs were done.",
+        f"{tmp_path / 'record'} keeps its whole pieces; the same command goes on there.",
+    ]
+    assert [json.loads(line)["seed"] for line in (tmp_path / "record").read_text().splitlines()] == [0, 2]
+    groups_interrupted_at(3, monkeypatch)
+    assert CliRunner().invoke(simulate, arguments).exit_code == 0, "seed 3 stands in the file"
 
 
 def test_ctrl_c_in_explore_prints_what_was_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,11 @@ class ForcedHistory(JointHistory):
 
     struck: list[Forced] = field(default_factory=list[Forced])
 
+    @property
+    def strikes(self) -> int:
+        """How many faults found their step."""
+        return len(self.struck)
+
 
 def forced_history_of(seed: int, *forced: Forced, tells: bool = False) -> ForcedHistory:
     """Run a seed with faults at named steps, one after the other; the same arguments give the same history.

@@ -184,7 +184,7 @@ class JointChecker(TransactionChecker):
 
     def load_completed(self, process: Any) -> None:
         """Check a complete load against the whole log."""
-        self._loaded[id(process)] = [process.log.read(0, process.read_to, _EVERYTHING)]
+        self._loaded[process] = [process.log.read(0, process.read_to, _EVERYTHING)]
         super().load_completed(process)
 
     # The end

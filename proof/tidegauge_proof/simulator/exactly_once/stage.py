@@ -105,6 +105,8 @@ def count(history: JointHistory, stage: Stage) -> None:
     history.reads = sum(len(reader.reads) for reader in stage.readers)
     history.loads = checker.loads + checker.offsets.loads
     history.died_with = checker.died_with
+    cluster = stage.cluster
+    history.inputs = stage.world.inputs + cluster.transactions.inputs + cluster.groups.inputs
 
 
 def heal(stage: Stage) -> None:

@@ -86,16 +86,16 @@ class GroupChecker:
         self._assigned: dict[int, dict[str, bytes]] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
         """The largest offset in the log of an acknowledged commit, by partition."""
-        self._wanted: dict[int, dict[TopicPartition, int]] = {}
-        """What had been acknowledged when a fetch of offsets arrived, by the id of its token."""
+        self._wanted: dict[Token, dict[TopicPartition, int]] = {}
+        """What had been acknowledged when a fetch of offsets arrived, by its token."""
         self._places: dict[int, int] = {}
         """Where in the log the batch of a committed position lies: positions are unique."""
-        self._may_commit: dict[int, bool] = {}
+        self._may_commit: dict[Token, bool] = {}
         self._replaced: set[str] = set()
-        self._is_late: dict[int, bool] = {}
-        self._open: dict[Token, int] = {}
+        self._is_late: dict[Token, bool] = {}
+        self._open: set[Token] = set()
         self._groups: dict[tuple[int, int, str], tuple[int, int, GroupState]] = {}
-        self._folds: dict[int, Folded] = {}
+        self._folds: dict[Incarnation, Folded] = {}
         self.died_with: set[str] = set()
         """What coordinators were in the middle of when their processes died."""
         self.commits = 0
@@ -126,18 +126,19 @@ class GroupChecker:
     def arrives(self, process: Incarnation, token: Token) -> None:
         """Take in that a request is about to be handled: what is true now decides what the response may be."""
         request = token.call.request
-        self._open[token] = len(self._open)
+        self._open.add(token)
         if isinstance(request, OffsetFetch):
-            self._wanted[id(token)] = dict(self._acknowledged)
+            self._wanted[token] = dict(self._acknowledged)
         elif isinstance(request, OffsetCommit):
             view = process.coordinator.group_view(request.group_id or "")
-            self._may_commit[id(token)] = _may_commit(view, request)
-            self._is_late[id(token)] = request.member_id in self._replaced
+            self._may_commit[token] = _may_commit(view, request)
+            self._is_late[token] = request.member_id in self._replaced
 
     def responded(self, process: Incarnation, token: Token, result: GroupResult) -> None:
         """Check a response that leaves a coordinator."""
-        if self._open.pop(token, None) is None:
+        if token not in self._open:
             raise Violation("G8", f"{type(token.call.request).__name__} got two responses, or was never sent")
+        self._open.remove(token)
         request = token.call.request
         if isinstance(request, SyncGroup) and isinstance(result, SyncGroupResult):
             self._synced(process, request, result)
@@ -194,7 +195,7 @@ class GroupChecker:
         return None
 
     def _committed(self, process: Incarnation, token: Token, request: OffsetCommit, result: OffsetCommitResult) -> None:
-        may, is_late = self._may_commit.pop(id(token)), self._is_late.pop(id(token))
+        may, is_late = self._may_commit.pop(token), self._is_late.pop(token)
         for partition, error in result.partitions.items():
             if error is not ErrorCode.NONE:
                 continue
@@ -212,7 +213,7 @@ class GroupChecker:
             self.commits += 1
 
     def _fetched(self, process: Incarnation, token: Token, result: OffsetFetchResult) -> None:
-        wanted = self._wanted.pop(id(token))
+        wanted = self._wanted.pop(token)
         if result.error is not ErrorCode.NONE or not self._is_current(process):
             return
         for partition, fetched in result.offsets.items():
@@ -248,16 +249,18 @@ class GroupChecker:
         """Forget the requests of a process that has ended: their connections are closed."""
         self.died_with |= _situations(process)
         for token in [token for token in self._open if token.process is process]:
-            del self._open[token]
-        self._folds.pop(id(process), None)
+            self._open.remove(token)
+            for kept in (self._wanted, self._may_commit, self._is_late):
+                kept.pop(token, None)
+        self._folds.pop(process, None)
 
     def loaded(self, process: Incarnation, part: bytes) -> None:
         """Fold a part of the log that is handed to a load."""
-        self._folds.setdefault(id(process), Folded()).add(part)
+        self._folds.setdefault(process, Folded()).add(part)
 
     def load_completed(self, process: Incarnation) -> None:
         """Check a complete load: what it gave must be what the log says."""
-        fold = self._folds.pop(id(process), Folded())
+        fold = self._folds.pop(process, Folded())
         if process.coordinator.shard_states().get(0) is not ShardState.ACTIVE:
             return  # a resignation was waiting behind the load
         self.loads += 1

@@ -59,6 +59,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     history.play(steps, partial(next, acts), partial(_heal, world, cluster, clients), tells=tells)
     history.commits, history.generations, history.loads = checker.commits, checker.generations, checker.loads
     history.died_with = checker.died_with
+    history.inputs = world.inputs + cluster.inputs
     return history
 
 

@@ -75,9 +75,9 @@ class TransactionChecker:
         self.data: dict[TopicPartition, DataPartition] = {}
         self._open: dict[Token, tuple[int, int] | None] = {}
         self._granted: dict[str, tuple[int, int]] = {}
-        self._states: dict[tuple[int, str], tuple[TransactionState, int, int]] = {}
+        self._states: dict[tuple[Incarnation, str], tuple[TransactionState, int, int]] = {}
         self._added: set[tuple[int, int, TopicPartition]] = set()
-        self._loaded: dict[int, list[bytes]] = {}
+        self._loaded: dict[Incarnation, list[bytes]] = {}
         self.died_with: set[str] = set()
         self.loads = self.acknowledged = self.markers = 0
 
@@ -202,18 +202,18 @@ class TransactionChecker:
             self.died_with.add(f"{view.state.value}{pending}")
         for token in [token for token in self._open if token.process is process]:
             del self._open[token]
-        for key in [key for key in self._states if key[0] == id(process)]:
+        for key in [key for key in self._states if key[0] is process]:
             del self._states[key]
-        self._loaded.pop(id(process), None)
+        self._loaded.pop(process, None)
 
     def loaded(self, process: Incarnation, part: bytes) -> None:
         """Take in a part of the log that is handed to a load."""
-        self._loaded.setdefault(id(process), []).append(part)
+        self._loaded.setdefault(process, []).append(part)
 
     def load_completed(self, process: Incarnation) -> None:
         """Check a complete load: what it gave must be what the log says."""
-        parts = self._loaded.pop(id(process), [])
-        for key in [key for key in self._states if key[0] == id(process)]:
+        parts = self._loaded.pop(process, [])
+        for key in [key for key in self._states if key[0] is process]:
             del self._states[key]
         if process.coordinator.shard_states().get(0) is not ShardState.ACTIVE:
             return  # the leadership was lost during the load
@@ -234,7 +234,7 @@ class TransactionChecker:
         """After an event: what is visible of every transactional id."""
         for process in cluster.processes.values():
             for view in process.coordinator.transaction_views():
-                key = id(process), view.transactional_id
+                key = process, view.transactional_id
                 now = view.state, view.producer_id, view.producer_epoch
                 before = self._states.get(key)
                 self._states[key] = now

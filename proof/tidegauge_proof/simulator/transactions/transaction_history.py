@@ -245,6 +245,7 @@ def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool)
     history.transactions = len(stories)
     history.committed = sum(story.is_acknowledged and story.end is Outcome.COMMIT for story in stories)
     history.markers, history.loads, history.died_with = checker.markers, checker.loads, checker.died_with
+    history.inputs = world.inputs + cluster.inputs
     return history
 
 
