@@ -8,13 +8,13 @@ sessions of dead and paused brokers end at once, elections are clean, and the br
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from tidegauge.collections_off import collections_off
 from tidegauge.transaction_marker import Outcome
-from tidegauge_proof.simulator.actions import MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.actions import MUST_SURVIVE, Swarm, swarm_of
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, TRANSACTIONS, Call, Internal
@@ -25,9 +25,14 @@ from tidegauge_proof.simulator.exactly_once.stage import TIMEOUTS_MS, JointHisto
 from tidegauge_proof.simulator.groups.members import REBALANCE_MS, SESSION_MS
 from tidegauge_proof.simulator.world import SimPartition
 
-_SETTINGS = replace(
-    swarm_of(0, "kip-320", MUST_SURVIVE, directories=1), replicas=(1, 2, 3), min_insync_replicas=2, flushes=False
-)
+
+def _swarm() -> Swarm:
+    """Return the settings of all these histories: three brokers, one log directory each."""
+    swarm = swarm_of(0, "kip-320", MUST_SURVIVE, directories=1)  # compiled it is no dataclass, and can't be replaced
+    swarm.replicas, swarm.min_insync_replicas, swarm.flushes = (1, 2, 3), 2, False
+    return swarm
+
+
 _STEPS: Mapping[str, Reached] = {"": lambda _: True, **STEPS, **FENCING, **LOADING, **SENDING}
 _LEADERS = {"transactions": TRANSACTIONS, "offsets": OFFSETS, "output": OUTPUTS[0]}
 """Whose leader dies, by name."""
@@ -83,7 +88,7 @@ def forced_history_of(seed: int, *forced: Forced, tells: bool = False) -> Forced
     """
     history = ForcedHistory(seed)
     with collections_off():
-        stage = staged(seed, TIMELY, _SETTINGS)
+        stage = staged(seed, TIMELY, _swarm())
         stage.cluster.network.is_calm = True
         turns = _Turns(stage, history, list(forced))
         history.play(_LIMIT, turns.turn, lambda: judge(history, stage, judges=True), tells=tells, is_over=turns.is_over)
