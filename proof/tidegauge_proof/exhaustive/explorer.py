@@ -40,10 +40,13 @@ _RECENT = 200_000
 
 @dataclass(slots=True)
 class Found:
-    """An invariant, and a shortest schedule after which it does not hold."""
+    """An invariant, a shortest schedule after which it does not hold, and what is wrong then, where that was said."""
 
     invariant: str
     schedule: list[Action]
+    message: str = ""
+    steps: int = 0
+    """How many of them there are before the faults end; those after that are the way to rest (coordinated.py)."""
 
 
 @dataclass(slots=True)

@@ -80,7 +80,9 @@ class Arrived(Generic[CoordinatorT]):
 
 
 @dataclass(slots=True, eq=False)
-class _Appending:
+class Appending:
+    """An append in flight, as the replica core knows it: whose it is."""
+
     owner: CoordinatorWorld[Any]
     process: Process[Any]
     append_id: int
@@ -181,7 +183,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
 
     def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
         """Keep the outcome of an append until the event is over."""
-        if not isinstance(token, _Appending) or token.owner is not self:
+        if not isinstance(token, Appending) or token.owner is not self:
             return
         process = token.process
         if process.incarnation == broker.incarnation and self.processes.get(broker.broker_id) is process:
@@ -235,7 +237,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 guard = cast("VerificationGuard | None", effect.guard)
                 item = ProducePartition(self.partition.at, effect.batch, guard)
                 request = ProduceRequest(effect.acks, effect.timeout_ms, [item], from_coordinator=True)
-                token = _Appending(self, process, effect.append_id, effect.batch)
+                token = Appending(self, process, effect.append_id, effect.batch)
                 self.carry_out_other(process, effect)
                 broker.execute(broker.core.produce(request, token, self.world.now_ms))
             elif isinstance(effect, Respond):

@@ -123,6 +123,10 @@ class GroupChecker:
 
     # Requests and responses
 
+    def open_tokens(self) -> frozenset[Token]:
+        """Return the requests that have no response yet."""
+        return frozenset(self._open)
+
     def arrives(self, process: Incarnation, token: Token) -> None:
         """Take in that a request is about to be handled: what is true now decides what the response may be."""
         request = token.call.request
@@ -253,6 +257,7 @@ class GroupChecker:
             for kept in (self._wanted, self._may_commit, self._is_late):
                 kept.pop(token, None)
         self._folds.pop(process, None)
+        self._forget_groups(process)
 
     def loaded(self, process: Incarnation, part: bytes) -> None:
         """Fold a part of the log that is handed to a load."""
@@ -276,6 +281,9 @@ class GroupChecker:
             members = {} if value is None else {member.member_id: member.assignment for member in value.members}
             if view.generation != generation or {one.member_id: one.assignment for one in view.members} != members:
                 raise Violation("G7", f"generation and members of {group_id} are not those of the log")
+        self._forget_groups(process)
+
+    def _forget_groups(self, process: Incarnation) -> None:
         for key in [key for key in self._groups if key[:2] == (process.broker.broker_id, process.incarnation)]:
             del self._groups[key]
 

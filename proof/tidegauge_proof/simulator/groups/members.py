@@ -164,6 +164,8 @@ class Member:
             self._failed(result.error)
 
     def _synced(self, result: SyncGroupResult) -> None:
+        if result.error is ErrorCode.NONE and self.generation < 0:
+            return  # a heartbeat has taken the generation away meanwhile: it joins again
         if result.error is ErrorCode.NONE:
             self.is_stable, self.assignment = True, result.assignment
         else:

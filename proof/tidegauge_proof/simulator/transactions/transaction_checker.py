@@ -159,6 +159,10 @@ class TransactionChecker:
 
     # Requests and responses
 
+    def open_tokens(self) -> frozenset[Token]:
+        """Return the requests that have no response yet."""
+        return frozenset(self._open)
+
     def arrives(self, process: Incarnation, token: Token) -> None:
         """Take in that a request is about to be handled, and what its producer's successor has by now."""
         del process
