@@ -6,6 +6,7 @@ first schedule of each broken invariant follows, none of which can be shorter. W
 ``{"truncation","bounds":{NAME: VALUE},"states","transitions","depth","complete","digest","seconds","states_per_second",
 "violations":[{"invariant","steps","schedule":[WORDS]}]}``; ``complete`` says that there is no other state within the
 bounds. ``--svg`` draws the first schedule. A terminal shows how far it is; Ctrl-C prints what was found until then.
+``--world group`` and ``--world transaction`` are in ``explore_coordinators``.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.cli.explore_coordinators import explore_coordinators
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
+from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, CoordinatorBounds
 from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Found
 from tidegauge_proof.exhaustive.live import Played
 from tidegauge_proof.exhaustive.words import picture, tell
@@ -41,6 +44,7 @@ from tidegauge_proof.exhaustive.words import picture, tell
 _RULES = click.Choice([rule.name for rule in RULES])
 _DEFAULT = Bounds()
 _MOST_STATES = 1_000_000
+_REPLICATION = "replication"
 
 
 _BOUNDS = (
@@ -48,7 +52,7 @@ _BOUNDS = (
     ("--records", _DEFAULT.records, 0, 32, "Records that are produced."),
     ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
     ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and response are one step."),
-    ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka."),
+    ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka, or in a world with a coordinator."),
     (
         "--power-cuts",
         0,
@@ -63,8 +67,50 @@ _BOUNDS = (
 """Name, default, least, most, meaning."""
 
 
+_COORDINATOR_BOUNDS = (
+    ("--resignations", 0, 4, "Leaderships of the coordinator that end while its process lives on."),
+    ("--failures", 0, 4, "Appends of the coordinator that are refused or time out, and markers that fail."),
+    ("--losses", 0, 4, "Requests that a client gives up, and that may arrive late; connections of markers that end."),
+    ("--duplicates", 0, 4, "Requests that arrive once more."),
+    ("--ticks", 0, 8, "Steps of time: half a session; the timeout of a transaction."),
+    ("--restarts", 0, 4, "Restarts of clients; of each producer, with those after a fatal error."),
+    ("--static", 0, 2, "Members with a group instance id."),
+    ("--commits", 0, 4, "Commits of offsets."),
+    ("--leaves", 0, 2, "Members that leave."),
+    ("--transactions", 1, 2, "Transactions of each producer."),
+    ("--producers", 2, 2, "Producers with the transactional id."),
+)
+"""Of worlds with a coordinator: name, default, most, meaning."""
+_OF_ONE_WORLD = {
+    GROUP: frozenset({"static", "commits", "leaves"}),
+    TRANSACTION: frozenset({"transactions", "producers"}),
+}
+_OF_REPLICATION = frozenset(
+    {
+        "truncation",
+        "controller",
+        "replicas",
+        "records",
+        "elections",
+        "messages",
+        "power_cuts",
+        "sessions",
+        "min_isr",
+        "unclean",
+        "as_model",
+        "acquits",
+        "svg",
+    }
+)
+_OF_COORDINATORS = frozenset(name.removeprefix("--") for name, *_ in _COORDINATOR_BOUNDS)
+
+
 def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that are numbers."""
+    for name, default, most, words in reversed(_COORDINATOR_BOUNDS):
+        range_ = click.IntRange(min=0, max=most)
+        help_ = f"With --world group or transaction. {words}"
+        command = click.option(name, type=range_, default=default, show_default=True, help=help_)(command)
     for name, default, least, most, words in reversed(_BOUNDS):
         number = click.IntRange(min=least, max=most)
         command = click.option(name, type=number, default=default, show_default=True, help=words)(command)
@@ -72,6 +118,14 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("explore")
+@click.option(
+    "--world",
+    type=click.Choice([_REPLICATION, GROUP, TRANSACTION]),
+    default=_REPLICATION,
+    show_default=True,
+    help="What is explored: replicas; a consumer group of two members, or a transactional producer and its successor, "
+    "on a coordinator that dies and is loaded again.",
+)
 @click.option(
     "--truncation",
     "--rule",
@@ -103,6 +157,7 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @offline_verb_options
 @reports_errors
 def explore(
+    world: str,
     truncation: str,
     controller: str,
     unclean: bool,
@@ -116,13 +171,18 @@ def explore(
     bootstrap_server: str | None,
     **bounds: int,
 ) -> None:
-    """Try every schedule of a small cluster, and tell which invariants the replication core breaks.
+    """Try every schedule of a small cluster, and tell which invariants the replication core or a coordinator breaks.
 
     Every order of produces, fetches, elections, ISR changes and late control requests within the bounds; with Kafka's
     controller also of crashes, power losses and lost sessions. The first schedule found for an invariant is a shortest
     one. The same bounds always give the same number of states. No cluster is needed.
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    _without_others(world)
+    of_coordinators = {name: bounds.pop(name) for name in _OF_COORDINATORS}
+    if world != _REPLICATION:
+        small = CoordinatorBounds(world, crashes=bounds["crashes"], **of_coordinators)
+        raise SystemExit(explore_coordinators(small, max_states=max_states, fail_fast=fail_fast, output=output))
     wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
     _check(wanted)
     begin = time.monotonic()
@@ -146,6 +206,21 @@ def explore(
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     raise SystemExit(EXIT_FAILED if result.found else EXIT_OK)
+
+
+def _without_others(world: str) -> None:
+    """Refuse options that are given, and concern other worlds alone."""
+    context = click.get_current_context()
+    others = _OF_COORDINATORS if world == _REPLICATION else _OF_REPLICATION
+    for other, names in _OF_ONE_WORLD.items():
+        others |= names if other != world else frozenset()
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in context.params
+        if name in others and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"--world {world} takes no {', '.join(sorted(given))}")
 
 
 def _check(bounds: Bounds) -> None:

@@ -4,8 +4,8 @@ Objects are numbered in the order in which they are reached, so that two graphs 
 states with the same name behave alike whatever comes; the other way round need not be so, which costs states only.
 What is left out, or replaced:
 
-- counts for metrics and reports, texts for logs, the time of the last event, which the next one replaces, and the tables
-  of what is done with which event;
+- counts for metrics and reports, texts for logs, the time of the last event, which the next one replaces, and the
+  tables of what is done with which event;
 - numbers of appends, markers and timers: their order counts;
 - timers that were cancelled, and how far off a timer is that lies beyond all explored time;
 - the order of a set, and that of what a checker remembers.
@@ -215,10 +215,9 @@ def _partial(walk: _Walk, one: partial[object]) -> None:
 def _timers(walk: _Walk, one: Timers) -> None:
     walk.out.append("timers(")
     for queued_ms, _, timer in sorted(one._queue, key=lambda entry: entry[:2]):  # noqa: SLF001 - the state is private
-        if timer.action is not None and queued_ms == timer.queued_ms:
-            if walk.is_new(timer):
-                walk.out.append("far" if timer.deadline_ms > FAR_MS else f"{queued_ms} {timer.deadline_ms}")
-                walk.of(timer.action)
+        if timer.action is not None and queued_ms == timer.queued_ms and walk.is_new(timer):
+            walk.out.append("far" if timer.deadline_ms > FAR_MS else f"{queued_ms} {timer.deadline_ms}")
+            walk.of(timer.action)
     walk.out.append(")")
 
 

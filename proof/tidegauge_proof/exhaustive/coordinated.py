@@ -37,10 +37,11 @@ class CoordinatorBounds:
         leaves: of members, for good.
         restarts: of clients' processes; of producers also those after a fatal error.
         transactions: of each producer.
+        producers: with the transactional id; the second fences the first, and the other way round.
     """
 
     world: str = GROUP
-    crashes: int = 1
+    crashes: int = 0
     resignations: int = 0
     failures: int = 0
     losses: int = 0
@@ -51,6 +52,7 @@ class CoordinatorBounds:
     leaves: int = 0
     restarts: int = 0
     transactions: int = 1
+    producers: int = 2
 
 
 class Used(NamedTuple):
@@ -143,21 +145,27 @@ class CoordinatedWorld(Protocol):
 
     def begin(self) -> WorldState:
         """Return the first state."""
+        ...
 
     def actions(self, state: WorldState) -> Iterator[Action]:
         """Return what may happen next."""
+        ...
 
     def apply(self, state: WorldState, action: Action) -> WorldState:
         """Return what comes of it."""
+        ...
 
     def judge(self, state: WorldState) -> None:
         """Raise a Violation if a state breaks an invariant by itself."""
+        ...
 
     def towards_rest(self, state: WorldState) -> tuple[Action, WorldState] | None:
         """Return what comes next when the faults are over; None where all is at rest and was found in order."""
+        ...
 
     def words_of(self, action: Action) -> str:
         """Return what an action does, in words."""
+        ...
 
 
 _REST_STEPS = 2_000
@@ -255,9 +263,9 @@ class CoordinatorExplorer:
             while frontier and not stopped:
                 frontier, stopped = self._level(frontier)
                 self.result.depth += bool(frontier)
-            self.result.complete = not stopped
             if not (self._fail_fast and self.result.found):
                 self._end_faults()
+            self.result.complete = not stopped and not (self._fail_fast and self.result.found)
         finally:
             self.result.states = self.reached
             self.result.digest = self._digest.to_bytes(DIGEST_BYTES, "big").hex()
@@ -299,9 +307,8 @@ class CoordinatorExplorer:
 
     def _end_faults(self) -> None:
         """Let the faults end in each state: what follows must come to rest in order."""
-        broken = {number for number, is_broken in enumerate(self._broken) if is_broken}
         for state, number in self._numbers.items():
-            if number in broken:
+            if self._broken[number]:
                 continue
             path: list[Action] = []
             try:

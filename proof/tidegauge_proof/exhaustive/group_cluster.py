@@ -6,7 +6,7 @@
 | responses | arrive in any order, or never: their member gives up |
 | heartbeats | one, with its response, is a step; a member that sends none for two ticks is removed |
 | the log | batches become committed in order; appends are refused or time out |
-| the coordinator | dies or loses its leadership; what is not committed is lost from any batch on; it is elected and loads |
+| the coordinator | dies or loses its leadership, and uncommitted batches from any one on; is elected and loads |
 | members | commit, leave for good, restart |
 
 The two members are alike, so that the one whose first request arrives first is called m0. Clients notice at once when
@@ -35,7 +35,7 @@ from tidegauge_proof.exhaustive.machines import Cell, Machines
 from tidegauge_proof.simulator.checker import Violation
 
 _MEMBERS = ("m0", "m1")
-_REST_TICKS = 100
+_REST_TICKS = 30
 _PATIENCE_TICKS = 6
 """Longer than a rebalance may take."""
 
@@ -237,7 +237,9 @@ class GroupCluster:
             again = ", and will once more" if kind == "duplicate" else ""
             return f"{type(call.request).__name__} of {call.member}{late} arrives{again}"
         if kind == "respond":
-            return f"the response to {type(rest[0].call.request).__name__} reaches {rest[0].call.member}: {rest[0].result}"
+            return (
+                f"the response to {type(rest[0].call.request).__name__} reaches {rest[0].call.member}: {rest[0].result}"
+            )
         name = _MEMBERS[rest[0]]
         return _MEMBER_WORDS[kind].format(name, *rest[1:])
 

@@ -1,15 +1,15 @@
 """The machines of an explored group: the coordinator with its log and its checker, and each member.
 
-The coordinator is the real one in the shell of the simulator's histories, checked by the same ``GroupChecker``; a member
-is the simulator's ``Member``. A member sends what it can at once: whether it is the member that waits or the network
-makes no difference to the coordinator.
+The coordinator is the real one in the shell of the simulator's histories, checked by the same ``GroupChecker``; a
+member is the simulator's ``Member``. A member sends what it can at once: whether it is the member that waits or the
+network makes no difference to the coordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest, GroupState, Heartbeat, HeartbeatResult, JoinGroup, OffsetFetch
@@ -19,7 +19,7 @@ from tidegauge_broker.coordinator.events import RequestArrived
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_proof.exhaustive import canonical, snapshot
 from tidegauge_proof.exhaustive.coordinated import Message
-from tidegauge_proof.exhaustive.small_cluster import BROKER, SmallWorld
+from tidegauge_proof.exhaustive.small_cluster import BROKER, EVENTS, SmallWorld
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.coordinator_world import Sending
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker
@@ -125,7 +125,10 @@ class GroupServer:
         kind, *rest = event
         if kind == "rest":
             return self._rests(*rest)
-        self._EVENTS[kind](self, *rest)
+        if kind in self._EVENTS:
+            self._EVENTS[kind](self, *rest)
+        else:
+            EVENTS[kind](self._world, *rest)
         self._cluster.run()
         while self._world.broker.is_running and self._cluster.step_timers():
             pass
@@ -171,18 +174,12 @@ class GroupServer:
         self._checker.at_rest(self._cluster)
         return True
 
-    _EVENTS = {
+    _EVENTS: ClassVar[dict[str, Callable[..., None]]] = {
         "arrive": _arrive,
         "orphan": _orphan,
         "load": _load,
         "tick": _tick,
         "fetch": _fetch,
-        "elect": lambda self: self._world.elect(),
-        "commit": lambda self: self._world.commit(),
-        "time out": lambda self: self._world.time_out(),
-        "refuse": lambda self: setattr(self._world.broker, "refuses", True),
-        "die": lambda self, kept: self._world.die(kept),
-        "resign": lambda self, kept: self._world.resign(kept),
     }
 
 

@@ -7,7 +7,7 @@ and as much of the rest as the caller says. Nothing is decided here, and time pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -85,7 +85,7 @@ class SmallPartition:
 
     world: Any
     brokers: dict[int, SmallReplica]
-    state_now: State = State(_NOBODY, 0)
+    state_now: State = field(default_factory=lambda: State(_NOBODY, 0))
     at: Any = AT
     batches: int = 0
     committed: list[RecordName] = field(default_factory=list[RecordName])
@@ -213,6 +213,10 @@ class SmallWorld:
         self.replica.partition = None
         self.partition.state_now = State(_NOBODY, self.partition.state_now.leader_epoch + 1)
 
+    def refuse(self) -> None:
+        """Have the next append refused."""
+        self.broker.refuses = True
+
     def elect(self) -> None:
         """Let the broker lead in a new epoch; a process that has ended begins again."""
         if not self.broker.is_running:
@@ -222,3 +226,14 @@ class SmallWorld:
         self.replica.partition = Role(epoch)
         self.partition.state_now = State(BROKER, epoch)
         self.coordinators.leadership_changed(self.broker, LeadershipChanged(self.partition.at, True, epoch))
+
+
+EVENTS: dict[str, Callable[..., None]] = {
+    "commit": SmallWorld.commit,
+    "die": SmallWorld.die,
+    "elect": SmallWorld.elect,
+    "refuse": SmallWorld.refuse,
+    "resign": SmallWorld.resign,
+    "time out": SmallWorld.time_out,
+}
+"""What happens to it, by name."""

@@ -58,9 +58,8 @@ class _Pickler(pickle.Pickler):
 def _of_function(function: FunctionType) -> tuple[Callable[..., object], tuple[object, ...]]:
     if function.__closure__ is None:
         return _function, (_number(function, function),)
-    return _closure, (_number(function.__code__, function), function.__defaults__, function.__kwdefaults__) + (
-        function.__closure__
-    )
+    like = _number(function.__code__, function)
+    return _closure, (like, function.__defaults__, function.__kwdefaults__, *function.__closure__)
 
 
 def _number(key: FunctionType | CodeType, function: FunctionType) -> int:

@@ -7,7 +7,7 @@
 | records | their leader asks the coordinator first, and writes them when it hears of it (KIP-890) |
 | markers | arrive in any order, twice, after their connection has ended; fail with effect or without |
 | the log | batches become committed in order; appends are refused or time out |
-| the coordinator | dies or loses its leadership; what is not committed is lost from any batch on; it is elected and loads |
+| the coordinator | dies or loses its leadership, and uncommitted batches from any one on; is elected and loads |
 | producers | commit or abort, at any time; restart, and fence each other |
 | time | passes by more than the timeout of transactions |
 
@@ -160,7 +160,8 @@ class TransactionCluster:
         if is_kept:
             requests = with_message(requests, [self._messages.of(orphan_of(message.call))])
         state = self._server(state._replace(requests=requests), "arrive", message.call)
-        return state if state.clients[1].facts.has_begun else self._producer(state, 1, "start")
+        has_all = self._bounds.producers == 1 or state.clients[1].facts.has_begun
+        return state if has_all else self._producer(state, 1, "start")
 
     def _respond(self, state: WorldState, message: Message) -> WorldState:
         state = state._replace(responses=without_message(state.responses, message))
@@ -202,10 +203,8 @@ class TransactionCluster:
             return None
         if state.used.ticks > self._bounds.ticks + _REST_TICKS:
             raise Violation("T10", "transactions do not come to their end")
-        action = action or ("tick",)
-        if action[0] == "respond":
-            return action, self._respond_to_ended(state, action[1])
-        return action, self.apply(state, action)
+        kind, *rest = action = action or ("tick",)
+        return action, self._respond_to_ended(state, *rest) if kind == "respond" else self.apply(state, action)
 
     def _next(self, state: WorldState) -> Action | None:
         facts = state.server.facts

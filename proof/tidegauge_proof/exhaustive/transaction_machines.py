@@ -6,22 +6,22 @@ The coordinator is the real one in the shell of the simulator's histories; the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxn, AddPartitionsToTxnResult, TransactionRequest
-from tidegauge_broker.coordinator.effects import Append, Effect, FindLeaders
+from tidegauge_broker.coordinator.effects import Effect, FindLeaders
 from tidegauge_broker.coordinator.events import LeadersFound
 from tidegauge_broker.coordinator.settings import TransactionSettings
 from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_broker.coordinator.transaction.markers import RETRY_BACKOFF_MS
 from tidegauge_proof.exhaustive import canonical, snapshot
 from tidegauge_proof.exhaustive.coordinated import Message
-from tidegauge_proof.exhaustive.small_cluster import BROKER, SmallWorld
+from tidegauge_proof.exhaustive.small_cluster import BROKER, EVENTS, SmallWorld
 from tidegauge_proof.simulator.coordinator_world import Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.transactions.data import Datum
@@ -171,7 +171,11 @@ class TransactionServer:
     def handle(self, event: tuple[Any, ...]) -> tuple[Out | Written | Verification, ...]:
         """Take an event, run what is due, and return what goes to producers."""
         kind, *rest = event
-        out: list[Out | Written | Verification] = [*self._EVENTS[kind](self, *rest)]
+        out: list[Out | Written | Verification] = []
+        if kind in self._EVENTS:
+            out += self._EVENTS[kind](self, *rest)
+        else:
+            EVENTS[kind](self._world, *rest)
         self._cluster.run()
         while self._world.broker.is_running and self._cluster.step_timers():
             pass
@@ -287,18 +291,7 @@ class TransactionServer:
         self._checker.at_rest(self._cluster, stories)
         yield from ()
 
-    def _of_world(name: str) -> Any:  # type: ignore[misc]  # noqa: N805 - makes the methods of the table below
-        def run(self: TransactionServer, *arguments: Any) -> Iterator[Written]:
-            getattr(self._world, name)(*arguments)
-            return iter(())
-
-        return run
-
-    def _refuse(self) -> Iterator[Written]:
-        self._world.broker.refuses = True
-        yield from ()
-
-    _EVENTS = {
+    _EVENTS: ClassVar[dict[str, Callable[..., Iterator[Any]]]] = {
         "arrive": _arrive,
         "orphan": _orphan,
         "write": _write,
@@ -314,11 +307,6 @@ class TransactionServer:
         "tick": _tick,
         "die": _die,
         "rest": _rest,
-        "refuse": _refuse,
-        "elect": _of_world("elect"),
-        "commit": _of_world("commit"),
-        "time out": _of_world("time_out"),
-        "resign": _of_world("resign"),
     }
 
 

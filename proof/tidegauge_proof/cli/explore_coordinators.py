@@ -1,0 +1,100 @@
+"""``tidegauge explore --world group|transaction``: every schedule of clients on a coordinator that dies.
+
+Exit codes are those of ``explore``. With ``-o json`` one document: ``{"world","bounds":{NAME: VALUE},"states",
+"transitions","depth","complete","digest","seconds","states_per_second","violations":[{"invariant","message","steps",
+"schedule":[WORDS]}]}``. ``steps`` are those until the faults end; a schedule may go on from there, to where it is found
+that nothing comes to rest in order.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+import click
+
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json
+from tidegauge_proof.cli.progress import ProgressLine
+from tidegauge_proof.exhaustive.coordinated import GROUP, CoordinatorBounds, CoordinatorExplorer, words_of
+from tidegauge_proof.exhaustive.explorer import Exploration
+from tidegauge_proof.exhaustive.group_cluster import GroupCluster
+from tidegauge_proof.exhaustive.transaction_cluster import TransactionCluster
+
+
+def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fast: bool, output: str) -> int:
+    """Explore a world with a coordinator, print what was found, and return the exit code."""
+    world = GroupCluster(bounds) if bounds.world == GROUP else TransactionCluster(bounds)
+    explorer = CoordinatorExplorer(world, max_states=max_states, fail_fast=fail_fast)
+    begun = time.monotonic()
+    interrupted = False
+    try:
+        with ProgressLine(lambda: f"{explorer.reached} states, {explorer.result.depth} steps deep"):
+            explorer.run()
+    except KeyboardInterrupt:
+        interrupted = True
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on a coordinator
+        fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
+    result, seconds = explorer.result, time.monotonic() - begun
+    schedules = [words_of(world, found) for found in result.found]
+    if output == "json":
+        print_json(_json_of(bounds, result, schedules, seconds))
+    else:
+        _print(bounds, max_states, result, schedules, seconds, interrupted=interrupted)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if result.found else EXIT_OK
+
+
+def _rate(result: Exploration, seconds: float) -> int:
+    return round(result.states / max(seconds, 1e-6))
+
+
+def _json_of(
+    bounds: CoordinatorBounds, result: Exploration, schedules: list[list[str]], seconds: float
+) -> dict[str, object]:
+    limits = asdict(bounds)
+    return {
+        "world": limits.pop("world"),
+        "bounds": limits,
+        "states": result.states,
+        "transitions": result.transitions,
+        "depth": result.depth,
+        "complete": result.complete,
+        "digest": result.digest,
+        "seconds": round(seconds, 3),
+        "states_per_second": _rate(result, seconds),
+        "violations": [
+            {"invariant": found.invariant, "message": found.message, "steps": found.steps, "schedule": words}
+            for found, words in zip(result.found, schedules, strict=True)
+        ],
+    }
+
+
+def _print(
+    bounds: CoordinatorBounds,
+    max_states: int,
+    result: Exploration,
+    schedules: list[list[str]],
+    seconds: float,
+    *,
+    interrupted: bool,
+) -> None:
+    click.echo(
+        f"{result.states} states and {result.transitions} transitions of a {bounds.world}, {result.depth} steps deep, "
+        f"in {seconds:.1f} s ({_rate(result, seconds)} states a second), digest {result.digest}"
+    )
+    if interrupted:
+        click.echo("Interrupted: there may be more states within the bounds, and not all were let come to rest.")
+    elif result.complete:
+        click.echo("Complete: there is no other state within the bounds, and from each all comes to rest in order.")
+    elif result.states >= max_states:
+        click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
+    else:
+        click.echo("Stopped at the first violation.")
+    if not result.found:
+        click.echo("All invariants held.")
+    for found, words in zip(result.found, schedules, strict=True):
+        click.echo(f"{found.invariant} is broken in {found.steps} steps:")
+        for number, line in enumerate(words, 1):
+            click.echo(f"  {number:3}  {line}")
+        click.echo(f"  {found.message}")
