@@ -44,10 +44,10 @@ def _logical_lines(text: str) -> Iterator[str]:
             begun = None
             continue
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        begun = (begun or "") + (line[:-1] if is_continued else line)
+        whole = (begun or "") + (line[:-1] if is_continued else line)
+        begun = whole if is_continued else None
         if not is_continued:
-            yield begun
-            begun = None
+            yield whole
     if begun is not None:
         yield begun
 
