@@ -5,7 +5,7 @@ BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside simulate-compiled simulate-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -45,10 +45,18 @@ clients: .venv java ## The table in docs/clients.md, from all tests with Kafka c
 outside: .venv java ## Suites that others wrote, on Apache Kafka and on Tidegauge: docs/compatibility.md (SUITE=aiokafka, SIDE=tidegauge, AGAIN=1).
 	PYTHONPATH=bench:. $(BIN)/python -m outside $(if $(SUITE),--suite $(SUITE)) $(if $(SIDE),--side $(SIDE)) $(if $(AGAIN),--again)
 
-simulate-compiled: .venv ## The simulator as machine code in build/compiled, where there is a C compiler.
-	$(BIN)/python tools/compile_simulator.py
+compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
+	$(BIN)/python tools/compile_packages.py
 
-simulate-long: simulate-compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
+wheel-compiled: .venv ## dist/tidegauge_compiled-VERSION-....whl: the same to install beside tidegauge, for this Python on this kind of machine.
+	$(BIN)/python tools/compile_packages.py --wheel dist
+
+test-compiled: compiled ## The unit tests of what is compiled, with it; tests/interpreted.py names those that are left out, and why.
+	PYTHONPATH=build/compiled $(BIN)/python -m pytest -m 'not long' $(addprefix tests/unit/,coordinator core formats hostile kafka log quotas security server)
+
+simulate-compiled: compiled # The former name.
+
+simulate-long: compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
 

@@ -6,6 +6,9 @@ at a time (latency), and as many as go (throughput), each with the CPU time of a
 also with the time for which the brokers' threads were ready to run and waited for a processor. Only what stands on one
 line means something.
 
+``--compiled`` has each of them twice, from the sources and as machine code (with PYTHONPATH=build/compiled, after
+``make compiled``).
+
 ``--real-time`` gives brokers and client real-time priority while records go one at a time, so that on a busy machine
 nothing waits for a processor (Linux, as root). ``--rounds N``, ``--records N``, ``--single N``, ``--base-port N``,
 ``--json FILE``.
@@ -25,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compiled_cost import machine_code
 from confluent_kafka import Producer
 from measure import cpu_seconds
 
@@ -41,8 +45,11 @@ WARM_UP_RECORDS = 200
 class Side:
     """A cluster, and a topic with one leader for each partition."""
 
-    def __init__(self, name: str, directory: Path, base_port: int, settings: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, directory: Path, base_port: int, settings: dict[str, str], *, is_compiled: bool = True
+    ) -> None:
         self.name = name
+        self._machine_code = "on" if is_compiled else "off"
         self.cluster = LocalCluster.create(
             directory,
             3,
@@ -54,7 +61,8 @@ class Side:
 
     def start(self) -> None:
         """Start the cluster and create the topics."""
-        self.cluster.up(READY_SECONDS)
+        with machine_code(self._machine_code):
+            self.cluster.up(READY_SECONDS)
         asyncio.run(self._create())
 
     async def _create(self) -> None:
@@ -154,6 +162,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--single", type=int, default=1_000)
     parser.add_argument("--real-time", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--base-port", type=int, default=29_100)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -164,8 +173,18 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory(prefix="among-brokers-") as directory:
         sides = [
-            Side(name, Path(directory) / str(number), options.base_port + number * PORTS_APART, settings)
-            for number, (name, settings) in enumerate(SIDES.items())
+            Side(
+                f"{name}, {way}" if way else name,
+                Path(directory) / str(number),
+                options.base_port + number * PORTS_APART,
+                settings,
+                is_compiled=way != "interpreted",
+            )
+            for number, (name, settings, way) in enumerate(
+                (name, settings, way)
+                for name, settings in SIDES.items()
+                for way in (("interpreted", "compiled") if options.compiled else ("",))
+            )
         ]
         try:
             for side in sides:

@@ -267,14 +267,15 @@ def main(arguments: Sequence[str]) -> None:
         )
         try:
             cluster.up()
-            asyncio.run(_create(cluster))
+            asyncio.run(create_topic(cluster))
             with bare_server() as bare:
                 measure(cluster, bare, options)
         finally:
             cluster.down()
 
 
-async def _create(cluster: LocalCluster) -> None:
+async def create_topic(cluster: LocalCluster) -> None:
+    """Create the topic that is written and read."""
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
         await admin.wait_for_topic(TOPIC, timeout_ms=60_000)

@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from tests.chaos_runs import ChaosRecorder
 from tests.clients.table import ClientRecorder
 from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
+from tests.interpreted import reason_to_leave_out
+
+from tidegauge.machine_code import IN_USE
 
 # A busy machine is no defect: no test fails by the clock.
 settings.register_profile("common", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,6 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each worker of xdist collects for itself; all must come to the same order."""
+    if IN_USE.is_compiled:
+        for item in items:
+            if reason := reason_to_leave_out(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason=f"not compiled: {reason}"))
     if not hasattr(config, "workerinput") or not FILE.exists():
         return
     by_file: defaultdict[str, list[pytest.Item]] = defaultdict(list)

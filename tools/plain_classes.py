@@ -5,9 +5,10 @@ that ``dataclasses`` makes at import: interpreted, and three to ten times slower
 ``slots=True`` it does not take at all. So each is written by hand, by this module.
 
 Contract: the class that comes out has the same fields, in the same order, as arguments by position or by name, with the
-same defaults; is equal, hashed and shown as before; and has ``__match_args__``. What is frozen is not guarded at run
-time any more: the type checker has looked at that. Lines stay where they are above the methods, so that complaints
-name the right ones. Dataclasses with a base class, ``__post_init__``, ``order`` or ``kw_only`` are refused.
+same defaults; is equal, hashed and shown as before; has ``__match_args__``; and the functions of ``dataclasses`` take
+it, for the modules that are not compiled. What is frozen is not guarded at run time any more: the type checker has
+looked at that. Lines stay where they are above the methods, so that complaints name the right ones. Dataclasses with a
+base class, ``__post_init__``, ``order`` or ``kw_only`` are refused.
 """
 
 from __future__ import annotations
@@ -22,9 +23,22 @@ SUPPORT_SOURCE = '''"""``dataclasses.replace`` and ``asdict`` for classes that w
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import Field, make_dataclass
 from typing import Any, TypeVar
 
+Fields = dict[str, Field[Any]]
 T = TypeVar("T")
+_PATTERN: Any = make_dataclass("Pattern", ["field"])
+
+
+def fields_of(*names: str) -> Fields:
+    """What the functions of ``dataclasses`` look for in a class, so that they take it for one that was decorated."""
+    found: Fields = {}
+    for name in names:
+        found[name] = copy(_PATTERN.__dataclass_fields__["field"])
+        found[name].name = name
+    return found
 
 
 def replace(thing: T, **changes: Any) -> T:
@@ -103,6 +117,7 @@ def _blank(lines: list[str], node: ast.expr | ast.stmt) -> None:
 
 _IMPORTS = (
     "; from typing import ClassVar as _ClassVar, Final as _Final; from mypy_extensions import mypyc_attr as _attr"
+    f"; from {SUPPORT_MODULE} import Fields as _Fields, fields_of as _fields_of"
 )
 _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 
@@ -181,6 +196,8 @@ def _methods(node: ast.ClassDef, fields: list[_Field], options: dict[str, bool])
     has = {statement.name for statement in node.body if isinstance(statement, ast.FunctionDef)}
     compared = [one.name for one in fields if one.compares]
     written = ["", f"__match_args__: _ClassVar = ({''.join(f'{one.name!r}, ' for one in fields)})", ""]
+    names = ", ".join(repr(one.name) for one in fields)
+    written += [f"__dataclass_fields__: _ClassVar[_Fields] = _fields_of({names})", ""]
     written += [f"def __init__({', '.join(['self', *map(_parameter, fields)])}) -> None:"]
     written += [f"    self.{one.name} = {_value(one)}" for one in fields] or ["    pass"]
     if options.get("eq", True) and "__eq__" not in has:

@@ -24,6 +24,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
+from typing import ClassVar
 
 from tidegauge_broker.log.files import DISK, Disk
 
@@ -35,7 +36,7 @@ _SWAP = sys.byteorder == "little"
 class _IndexFile:
     """A file of fixed-size entries that is read once and then only appended to or truncated."""
 
-    ENTRY: struct.Struct
+    ENTRY: ClassVar[struct.Struct]
 
     def __init__(self, path: Path, max_bytes: int, disk: Disk = DISK) -> None:
         self.path = path

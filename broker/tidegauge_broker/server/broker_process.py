@@ -25,6 +25,7 @@ from tidegauge.control import Endpoint, IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC, WITH_TLS, Listeners
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.machine_code import IN_USE
 from tidegauge.partition import TopicPartition
 from tidegauge.sasl_client import Login
 from tidegauge.security import PLAIN, Security
@@ -385,9 +386,10 @@ class BrokerProcess:
         await self._service.until_startup_complete()
         await self._listeners.set_ready(is_ready=True)
         LOG.info(
-            "[KafkaServer id=%d] started at %s",
+            "[KafkaServer id=%d] started at %s%s",
             self._identity.broker_id,
             ", ".join(map(str, self._identity.listeners.advertised)),
+            IN_USE.remark,
         )
 
     def _begin_periodic_tasks(self) -> None:

@@ -23,6 +23,7 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, say
 from tidegauge.errors import TidegaugeError
+from tidegauge.machine_code import IN_USE
 
 GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
@@ -190,7 +191,9 @@ def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
 @click.group(
     cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, subcommand_metavar="VERB [OPTIONS]..."
 )
-@click.version_option(version("tidegauge"), "--version", message="tidegauge %(version)s")
+@click.version_option(
+    version("tidegauge"), "--version", message=f"tidegauge %(version)s{IN_USE.remark.replace('%', '%%')}"
+)
 def root() -> None:
     """Start, break and understand a Kafka-style broker cluster of real processes."""
 

@@ -22,7 +22,7 @@ from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, hi
 
 _CHUNK = 10
 IS_COMPILED = not (world.__file__ or "").endswith(".py")
-"""Whether the simulator runs as machine code (tools/compile_simulator.py)."""
+"""Whether the simulator runs as machine code (tidegauge.machine_code)."""
 
 
 class Finding(NamedTuple):

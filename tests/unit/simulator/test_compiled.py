@@ -50,8 +50,9 @@ SEARCHES = [
 ]
 
 
-def reported(path: str) -> dict[str, object]:
+def reported(path: str, machine_code: str = "on") -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
+    environment["TIDEGAUGE_COMPILED"] = machine_code
     done = subprocess.run(
         [sys.executable, "-c", TELLS, json.dumps(SEARCHES)], env=environment, capture_output=True, text=True, check=True
     )
@@ -64,35 +65,49 @@ def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
     """``make simulate-long`` then goes on interpreted, and by no means with what was compiled of other sources."""
     directory = tmp_path / "compiled"
     directory.mkdir()
-    tool = [sys.executable, str(ROOT / "tools" / "compile_simulator.py"), str(directory)]
+    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), str(directory)]
     done = subprocess.run(
         tool, env={**os.environ, "CC": "no-such-compiler"}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
     assert done.stderr == (
-        "The simulator is not compiled: there is no C compiler (no-such-compiler). It runs interpreted.\n"
+        "Nothing is compiled: there is no C compiler (no-such-compiler). Brokers and simulator run interpreted.\n"
     )
     assert not directory.exists()
 
 
+def test_a_wheel_that_cannot_be_made_is_an_error(tmp_path: Path):
+    """Whoever asked for a wheel wants one, and must not have to look for it."""
+    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), "--wheel", str(tmp_path / "dist")]
+    done = subprocess.run(
+        [*tool, str(tmp_path / "compiled")],
+        env={**os.environ, "CC": "no-such-compiler"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert not (tmp_path / "dist").exists()
+
+
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_a_seed_is_the_same_history_compiled():
     """Both modes, the older rules with their violations, and schedules in words."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "compile_simulator.py")], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "tools" / "compile_packages.py")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     if not DIRECTORY.is_dir():
         pytest.skip(done.stderr.strip())
-    compiled, interpreted = reported(str(DIRECTORY)), reported("")
+    compiled, interpreted = reported(str(DIRECTORY)), reported("", "off")
     assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
     assert Path(str(compiled["file"])).is_relative_to(DIRECTORY)
     assert compiled["digests"] == interpreted["digests"]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_compiled_simulator_shares_work_among_processes(tmp_path: Path):
     """What processes tell one another is made of compiled classes, too."""
     if not DIRECTORY.is_dir():

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
@@ -19,33 +18,10 @@ from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.effects import Effect, LeadershipChanged, LogLine, Note
 from tidegauge_broker.replica.messages import DeleteRecordsResult, ProduceResult
 from tidegauge_broker.server.event_log_writer import EventLogWriter
+from tidegauge_broker.server.replication.fetch_token import FetchToken
 
 LOG = logging.getLogger("tidegauge.replica")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
-class ResponseRoom(Protocol):
-    """The memory that a fetch response may take."""
-
-    def limit_bytes(self, max_bytes: int, /) -> int:
-        """Return how many bytes of records it may hold now, at most ``max_bytes``; negative: none."""
-        ...
-
-    def hold(self, size_bytes: int, /) -> None:
-        """Count the bytes that have been read for it."""
-
-    def release(self) -> None:
-        """Count them no longer."""
-
-
-class FetchToken(asyncio.Future[FetchResults]):
-    """A fetch in the core: the future of its response, and the memory that the response may take.
-
-    Attributes:
-        room: None: the request's own limit only.
-    """
-
-    room: ResponseRoom | None = None
 
 
 def _ignore(_: object) -> None:

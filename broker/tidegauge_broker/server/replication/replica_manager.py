@@ -74,7 +74,8 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.replication.effect_host import EffectHost, FetchToken, Outlets, ResponseRoom
+from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
+from tidegauge_broker.server.replication.fetch_token import FetchToken, ResponseRoom
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 
 LOG = logging.getLogger("tidegauge.replica")

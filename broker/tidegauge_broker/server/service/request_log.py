@@ -9,7 +9,6 @@ Source: Kafka's ``kafka.request.logger``.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,7 +46,7 @@ def _logged(name: str, call: Callable[..., Any], *arguments: Any, **options: Any
     if asyncio.isfuture(result):
         result.add_done_callback(partial(_completed, name, caller, begin))
         return result
-    if inspect.iscoroutine(result):
+    if asyncio.iscoroutine(result):
         return _awaited(name, caller, begin, result)
     _write(name, caller, begin, result)
     return result

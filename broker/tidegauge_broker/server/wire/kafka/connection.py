@@ -37,7 +37,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from types import CoroutineType
 from typing import Any
 
 from tidegauge.kafka.apis import (
@@ -71,7 +70,7 @@ from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.eager import Begun, Resumption, Taskless
+from tidegauge_broker.server.wire.kafka.eager import Resumption, Taskless
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
@@ -89,7 +88,6 @@ from tidegauge_broker.server.wire.kafka.request import (
     settled,
 )
 from tidegauge_broker.server.wire.kafka.slot import Slot
-from tidegauge_broker.server.wire.kafka.throttling import Measured
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -115,9 +113,10 @@ _NO_LARGER_THAN_REQUEST = {
 """Frequent requests whose responses have at most as many items, but for fetch sessions, where most have few."""
 _MEASURED_BY_SERVICE = {PRODUCE, FETCH}
 """Requests whose metrics need more than their response."""
-_COROUTINES = {CoroutineType, Begun, Measured}
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """What closes the connection with one line in the log."""
+_IS_COROUTINE: dict[type, bool] = {}
+"""By the class of a response, of which there are few: cheaper than to ask the ABC each time."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -387,7 +386,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._wait(slot, response.future, response.respond)
         elif response.__class__ is Taskless:  # a fetch that is parked
             slot.waits_for = Resumption(response, partial(self._ended, slot, None))
-        elif response.__class__ in _COROUTINES:  # cheaper than to ask the ABC
+        elif _is_coroutine(response):
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
             self._complete(slot, response)
@@ -554,6 +553,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.close()
         else:
             transport.abort()
+
+
+def _is_coroutine(response: Any) -> bool:
+    known = _IS_COROUTINE.get(response.__class__)
+    if known is None:
+        known = _IS_COROUTINE[response.__class__] = asyncio.iscoroutine(response)
+    return known
 
 
 def _is_produce(frame: memoryview) -> bool:

@@ -1,0 +1,113 @@
+"""Brokers as machine code: forked, with the lab, over both protocols, they do what those from the sources do.
+
+Compiling takes minutes, so these are long; without a C compiler they are skipped and say why. What single requests and
+steps do is compared by ``make test-compiled``: the same unit tests, golden transcripts among them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.verify_shell import Shell, counts
+
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin import LATEST
+from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.local.cluster import LocalCluster
+
+ROOT = Path(__file__).parents[2]
+DIRECTORY = ROOT / "build" / "compiled"
+TIDEGAUGE = str(Path(sys.executable).with_name("tidegauge"))
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(3600)]
+MakeCluster = Callable[..., LocalCluster]
+
+
+@pytest.fixture(scope="module")
+def machine_code() -> Iterator[None]:
+    """Processes that are started from here on find the compiled modules."""
+    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py")]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if not DIRECTORY.is_dir():
+        pytest.skip(done.stderr.strip())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(DIRECTORY), prepend=os.pathsep)
+        patch.delenv("TIDEGAUGE_COMPILED", raising=False)
+        yield
+
+
+def log_of(cluster: LocalCluster, broker: int) -> str:
+    return (cluster.logs / f"broker-{broker}.log").read_text(encoding="utf-8")
+
+
+def mapped_by(pid: int | None) -> bool:
+    """Whether a process has loaded machine code of ours."""
+    return str(DIRECTORY) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("among_brokers", [{}, {"inter.broker.listener.name": "PLAINTEXT"}], ids=["grpc", "kafka"])
+def test_a_failover_and_a_return_lose_nothing(
+    machine_code: None, make_cluster: MakeCluster, tmp_path: Path, among_brokers: dict[str, str]
+) -> None:
+    """Produce, kill the leader, produce to the next one, bring it back: replicas agree, each record is there once."""
+    settings = {"auto.leader.rebalance.enable": "false"} | among_brokers
+    cluster = make_cluster(zookeeper=None, settings=settings)
+    for broker in cluster.file.brokers:
+        assert " (compiled)\n" in log_of(cluster, broker.id)
+        assert mapped_by(cluster.pid_of(broker.id))
+    shell = Shell(cluster, tmp_path)
+    topic = shell.topic("orders", (2, 0, 1), **{"min.insync.replicas": "2"})
+    shell.produce(topic, *(f"before-{number}" for number in range(300)))
+    shell.hold(topic, 1)  # the lab's switches reach compiled followers
+    shell.produce(topic, "held back", acks="1")
+    shell.hold(topic, 1, release=True)
+    shell.wait("--in-sync", topic)
+
+    cluster.kill(2)
+    shell.wait("--leader", f"{topic}-0=0")
+    shell.produce(topic, *(f"after-{number}" for number in range(300)))
+    cluster.start(2)
+    shell.wait("--in-sync", topic)
+
+    code, document = shell.verify(topic, "h", complete=True)
+    assert (code, counts(document), document["replicas"]) == (0, {}, 3)
+    at = TopicPartition(topic, 0)
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        assert admin.list_offsets({at: LATEST})[at].offset == 601
+    assert mapped_by(cluster.pid_of(2)), "the one that was started alone, too"
+    assert not any("Traceback" in log_of(cluster, broker.id) for broker in cluster.file.brokers)
+
+
+def test_a_variable_leaves_it_out(
+    machine_code: None, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGAUGE_COMPILED", "off")
+    cluster = make_cluster(brokers=1)
+    assert " (interpreted: TIDEGAUGE_COMPILED is off)\n" in log_of(cluster, 0)
+    assert not mapped_by(cluster.pid_of(0))
+
+
+def test_a_wheel_brings_it_and_its_removal_ends_it(machine_code: None, tmp_path: Path) -> None:
+    """An environment of its own, in which the wheel is all that there is besides this one's packages."""
+    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), "--wheel", str(tmp_path)]
+    wheel = subprocess.run(tool, capture_output=True, text=True, check=True).stdout.strip()
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), wheel], check=True)
+
+    def version(**variables: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(installed), **variables}
+        return subprocess.run(
+            [TIDEGAUGE, "--version"], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert version().endswith(" (compiled)")
+    assert version(TIDEGAUGE_COMPILED="off").endswith(" (interpreted: TIDEGAUGE_COMPILED is off)")
+    for path in sorted(installed.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert version() == f"tidegauge {Path(wheel).name.split('-')[1]}"
