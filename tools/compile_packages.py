@@ -147,6 +147,8 @@ TUPLES = frozenset(
 )
 """NamedTuples that are never unpacked or used as keys: as plain classes they are made and read faster. mypy, which sees
 the copies, would complain of one that is used as a tuple."""
+BASES = frozenset({"Checker", "Compiler", "KafkaChannel", "MemoryZooKeeper", "TidegaugeError"})
+"""Classes with subclasses in modules that are not compiled."""
 VALUES = frozenset({"tidegauge_broker/replica/effects.py", "tidegauge_broker/replica/messages.py"})
 """Modules whose dataclasses hold values only, though not all of them are frozen."""
 GROUP = "tidegauge_compiled_modules"
@@ -277,7 +279,9 @@ def _copy(directory: Path) -> None:
         shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in _modules(directory):
         values = path.relative_to(directory).as_posix() in VALUES
-        path.write_text(write_out(path.read_text(encoding="utf-8"), TUPLES, holds_values=values), encoding="utf-8")
+        path.write_text(
+            write_out(path.read_text(encoding="utf-8"), TUPLES, BASES, holds_values=values), encoding="utf-8"
+        )
     (directory / f"{SUPPORT_MODULE}.py").write_text(SUPPORT_SOURCE, encoding="utf-8")
 
 

@@ -70,12 +70,19 @@ class _Field:
     compares: bool
 
 
-def write_out(source: str, tuples: frozenset[str] = frozenset(), *, holds_values: bool = False) -> str:
+def write_out(
+    source: str,
+    tuples: frozenset[str] = frozenset(),
+    bases: frozenset[str] = frozenset(),
+    *,
+    holds_values: bool = False,
+) -> str:
     """Return the source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
 
     Args:
         source: of the module.
         tuples: which NamedTuples are to be plain classes, too.
+        bases: which classes have subclasses that are not compiled.
         holds_values: whether all these classes hold values only, as the frozen ones do: such objects are part of no
             cycle of references, so the garbage collector need not know of them.
     """
@@ -85,6 +92,8 @@ def write_out(source: str, tuples: frozenset[str] = frozenset(), *, holds_values
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     for node in reversed(classes):
         options = _options(node, tuples)
+        if node.name in bases:
+            lines[node.lineno - 1] = f"@_attr(allow_interpreted_subclasses=True)\n{lines[node.lineno - 1]}"
         if options is None:
             continue
         fields = [_field(source, statement) for statement in _fields(node)]
