@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.unit.simulator import test_group_histories as of_groups
-from tests.unit.simulator import test_transaction_histories as of_transactions
 
 from tidegauge_proof.cli.explore import explore
 from tidegauge_proof.exhaustive.canonical import canonical
@@ -105,7 +104,7 @@ def test_a_coordinator_that_is_frozen_after_every_event_goes_the_way_of_one_that
     world: str, more: dict[str, int]
 ):
     for seed in range(3):
-        random = Random(seed)  # noqa: S311 - a schedule
+        random = Random(seed)
         cluster = world_of(world, **BUSY, **more)
         cluster.machines = followed = _Followed()
         state = cluster.begin()
