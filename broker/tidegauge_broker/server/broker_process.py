@@ -206,7 +206,7 @@ class BrokerProcess:
         await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._listeners.counts)
         resources.push_async_callback(self._stop_own_requests)
         await self._registration.register()
-        self._listeners.open_kafka(to_controller=True)
+        self._listeners.open_to_controller()
         await self._controller.start()
         self._registration.keep(self._controller)
         self._begin_periodic_tasks()
@@ -370,12 +370,8 @@ class BrokerProcess:
 
     async def _open_to_clients(self) -> None:
         """Serve Kafka clients once there is metadata; where their port is taken meanwhile, stop the broker."""
-        if not self._metadata.live_brokers():
-            LOG.info("Kafka clients are refused until the controller has sent the cluster's metadata")
-        while not self._metadata.live_brokers():
-            await self._metadata.wait_changed(_LONGEST_INTERVAL_MS)
         try:
-            self._listeners.open_kafka(to_controller=False)
+            await self._listeners.open_to_clients(self._metadata)
         except TidegaugeError as problem:
             LOG.error("%s", problem.message)  # noqa: TRY400 - the sentence says it all
             self.exit_code = 1

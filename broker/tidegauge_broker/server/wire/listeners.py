@@ -13,6 +13,7 @@ from tidegauge.listeners import SASL_SSL, SSL, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.authorized_calls.calls import AuthorizedCalls
 from tidegauge_broker.server.wire.client_certificates import REQUIRED, ClientCertificates
@@ -32,6 +33,7 @@ _OPEN_LISTENER = (
 )
 _MAX_CONNECTIONS = "max.connections"
 _COUNTED_EVERY_MS = 200
+_METADATA_WAIT_MS = 60_000
 _CREATION_RATE = "max.connection.creation.rate"
 
 
@@ -125,7 +127,7 @@ class WireListeners:
     async def start(self) -> None:
         """Bind all, and serve gRPC; the broker is healthy, and not ready yet.
 
-        Listeners of Kafka clients refuse connections until ``open_kafka``.
+        Listeners of Kafka clients refuse connections until ``open_to_controller`` and ``open_to_clients``.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, an address can't be bound.
@@ -135,16 +137,29 @@ class WireListeners:
         await self._offered.set_health("", serving=True)
         await self.set_ready(is_ready=False)
 
-    def open_kafka(self, *, to_controller: bool) -> None:
-        """Serve the Kafka listener at which controllers reach the broker, or the others.
+    def open_to_controller(self) -> None:
+        """Serve the Kafka listener at which controllers reach the broker, once it is registered.
 
-        The former once the broker is registered, as Kafka opens its ports (SocketServer.enableRequestProcessing), the
-        latter once it has metadata too: a Metadata response without brokers makes librdkafka forget all brokers.
+        Kafka opens all its ports then (SocketServer.enableRequestProcessing).
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, another process listens at an address.
         """
-        self._kafka.open(to_controller=to_controller)
+        self._kafka.open(to_controller=True)
+
+    async def open_to_clients(self, metadata: MetadataCache) -> None:
+        """Serve the other Kafka listeners, once there is metadata too.
+
+        A Metadata response without brokers makes librdkafka forget all brokers.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, another process listens at an address.
+        """
+        if not metadata.live_brokers():
+            LOG.info("Kafka clients are refused until the controller has sent the cluster's metadata")
+        while not metadata.live_brokers():
+            await metadata.wait_changed(_METADATA_WAIT_MS)
+        self._kafka.open(to_controller=False)
 
     async def set_ready(self, *, is_ready: bool) -> None:
         """Say whether the controller has sent all that the broker's registration brings."""
