@@ -148,7 +148,11 @@ class _Listener:
 
 
 class Broker:
-    """One broker's replicas; see the module."""
+    """One broker's replicas; see the module.
+
+    Attributes:
+        pool_is_free: while it is not set, what blocks on the disk waits.
+    """
 
     def __init__(self, broker_id: int, directory: Path, open_channel: Callable[[str, str], KafkaChannel]) -> None:
         self.settings, _ = parse_broker_settings({"broker.id": str(broker_id)})
@@ -165,11 +169,16 @@ class Broker:
         loop = asyncio.get_running_loop()
         events = EventLogWriter(None, f"broker-{broker_id}", lambda: NOW_MS, loop.call_later)
 
+        self.pool_is_free = asyncio.Event()
+        self.pool_is_free.set()
+
         async def in_pool(call: Any) -> None:
+            await self.pool_is_free.wait()
             call()
 
         outlets = Outlets(fetchers_changed=lambda leaders: self.fetchers.changed(leaders))  # noqa: PLW0108 - they come last
         self.logs = logs
+        self.directory = directory
         self.replicas = ReplicaManager(core, logs, events, lambda: NOW_MS, in_pool, outlets)
         links = KafkaLinks(
             self.metadata.address,

@@ -49,6 +49,33 @@ async def test_a_record_with_acks_all_waits_for_one_round_of_each_follower_and_f
         await cluster.close()
 
 
+def epochs_on_disk(cluster: KafkaCluster, broker: int) -> list[str]:
+    """Return the entries of partition 0's leader-epoch-checkpoint, as lines; none where it is missing."""
+    path = cluster.brokers[broker].directory / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+    return path.read_text().splitlines()[2:] if path.exists() else []
+
+
+async def test_a_follower_writes_the_epochs_of_a_round_in_the_pool_and_nothing_waits_for_them(tmp_path: Path) -> None:
+    """Each is a file that is synced, 2 ms of the event loop and more; a round may bring those of all partitions."""
+    cluster = KafkaCluster(tmp_path, 2, 2)
+    follower = cluster.brokers[1]
+    try:
+        client = await cluster.start()
+        await cluster.until_followers_wait()
+        follower.pool_is_free.clear()
+        batch = encode_batch([NewRecord(value=b"x")])
+        data = [PartitionProduceData(number, batch) for number in range(2)]
+        response = await client.send(PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, data)]))
+        assert [one.error_code for one in response.responses[0].partition_responses] == [0, 0]
+        assert (epochs_on_disk(cluster, 0), epochs_on_disk(cluster, 1)) == (["1 0"], [])
+        follower.pool_is_free.set()
+        await follower.replicas.until_quiet()
+        assert epochs_on_disk(cluster, 1) == ["1 0"]
+    finally:
+        follower.pool_is_free.set()
+        await cluster.close()
+
+
 class Leader:
     """The handler of Fetch with one session cache; ``asked`` are the core's requests."""
 

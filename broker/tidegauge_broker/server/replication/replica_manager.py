@@ -7,7 +7,9 @@ Log creation and other blocking disk I/O run in the log pool.
 Control requests are handled one after the other, each to its end, even if its sender disconnects: between its parts it
 waits for the pool. The leader epochs that a LeaderAndIsr makes are in force at once, and on the disk before the
 response: the writes of many partitions are made together, and only this request waits for them. (A process that is
-killed in between loses them; recovery finds them in the batches, and an epoch without a batch has no record.)
+killed in between loses them; recovery finds them in the batches, and an epoch without a batch has no record.) Those
+that a follower finds in batches are written in the pool, too, all of a round together, and nothing waits for them: a
+recovery point moves past a batch only when its epoch is on the disk (``PartitionLog``).
 
 Invariants:
 - Every token gets exactly one response. When an effect fails, its replica goes offline, and with it those of its log
@@ -191,6 +193,7 @@ class ReplicaManager:
         self._failed_directories: set[Path] = set()
         self._control = asyncio.Lock()
         self._control_tasks: set[asyncio.Task[Any]] = set()
+        self._epoch_writes: set[asyncio.Task[None]] = set()
 
     # Clients and followers
 
@@ -300,9 +303,9 @@ class ReplicaManager:
         return await asyncio.shield(task)
 
     async def until_quiet(self) -> None:
-        """Wait for the control requests that have come."""
-        if self._control_tasks:
-            await asyncio.wait(set(self._control_tasks))
+        """Wait for the control requests that have come, and for leader epochs that are being written."""
+        if self._control_tasks or self._epoch_writes:
+            await asyncio.wait({*self._control_tasks, *self._epoch_writes})
 
     async def _leader_and_isr(
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
@@ -319,16 +322,25 @@ class ReplicaManager:
             if partition_problem(item.state.topic_partition) is not None:
                 loaded[item.state.topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
         response, effects = self._decided(lambda: self.core.leader_and_isr(request, loaded, self._now_ms()))
+        owed = self._execute_without_epochs(effects)
+        if owed:
+            await self._write_epochs(owed)
+        self.moves.resume(item.state.topic_partition for item in request.partitions)
+        return self._as_carried_out(response)
+
+    def _execute_without_epochs(self, effects: Sequence[Effect]) -> list[PartitionLog]:
+        """Execute effects; return the logs whose leader epochs must be written still."""
         self._log_effects.defer_epochs()
         try:
             self._execute(effects)
         finally:
             owed = self._log_effects.owed_epochs()
-        if owed:
-            await self._in_log_pool(lambda: self.logs.write_epochs(owed))
-            self.report_failures()
-        self.moves.resume(item.state.topic_partition for item in request.partitions)
-        return self._as_carried_out(response)
+        return owed
+
+    async def _write_epochs(self, owed: Sequence[PartitionLog]) -> None:
+        """Write leader epochs in the pool; a log directory that refuses goes offline."""
+        await self._in_log_pool(lambda: self.logs.write_epochs(owed))
+        self.report_failures()
 
     async def _create_logs(self, wanted: Sequence[LeaderAndIsrPartition]) -> Mapping[TopicPartition, StorageError]:
         """Make those logs that do not exist; returns which could not be made."""
@@ -380,9 +392,13 @@ class ReplicaManager:
 
     def fetch_response_received(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
         """Take in a leader's fetch response."""
-        self._execute(
+        owed = self._execute_without_epochs(
             self._decided(lambda: self.core.fetch_response_received(leader, request_id, partitions, self._now_ms()))
         )
+        if owed:
+            write = asyncio.get_running_loop().create_task(self._write_epochs(owed), name="leader-epochs")
+            self._epoch_writes.add(write)
+            write.add_done_callback(self._epoch_writes.discard)
         if self.fetched is not None:
             self.fetched(leader, partitions)
 
