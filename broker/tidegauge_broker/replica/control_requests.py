@@ -268,6 +268,7 @@ class ControlRequests:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._stop_following(partition, changed)
         if item.delete:
+            partition.give_news()
             del self._hosted.by_name[item.topic_partition]
             out.append(DeleteLog(item.topic_partition))
         self._role_changed(partition, out)

@@ -8,11 +8,10 @@ was updated when the fetch arrived and is not updated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
-from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
@@ -54,9 +53,12 @@ class DelayedFetch:
     available: BytesAvailable
 
     @property
-    def keys(self) -> tuple[TopicPartition, ...]:
-        """The partitions it waits for."""
-        return tuple(partition.topic_partition for partition in self.request.partitions)
+    def keys(self) -> tuple[Hashable, ...]:
+        """The partitions it waits for: of a session those in question, and the session, for what comes to be so."""
+        request = self.request
+        if request.standing is None:
+            return tuple(partition.topic_partition for partition in request.partitions)
+        return (request.standing, *request.standing.names_in_question)
 
     @property
     def waits_for_high_watermark(self) -> bool:
@@ -76,4 +78,6 @@ class DelayedFetch:
         out.append(RespondToFetch(self.token, self._read(), self.max_bytes))
 
     def _read(self) -> list[FetchResult]:
-        return [self.read_again(partition, self.request) for partition in self.request.partitions]
+        request = self.request
+        partitions = request.partitions if request.standing is None else request.standing.in_question()
+        return [self.read_again(partition, request) for partition in partitions]

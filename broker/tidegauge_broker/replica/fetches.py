@@ -1,7 +1,7 @@
 """Fetches of consumers and followers: served at once, or parked until there is enough (ReplicaManager.fetchMessages).
 
-A fetch names all partitions of its session, thousands perhaps, of which few have changed: what is done for each of
-them here, in ``Leader.fetch`` and in ``Leader.read`` is what a round of a follower costs.
+A fetch names all partitions of its session, thousands perhaps, of which few have changed. Of a follower's session only
+those in question are looked at (``standing_fetch``); of all other fetches each partition is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tidegauge_broker.replica.ports import Logs, Metadata
 from tidegauge_broker.replica.preferred_replica import RackOf, preferred_replica
 from tidegauge_broker.replica.quota import ReplicationQuota, is_throttled
 from tidegauge_broker.replica.reading import Reader
+
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
 
 
 class Fetches:
@@ -77,7 +79,7 @@ class Fetches:
         out: list[Effect] = []
         results: list[FetchResult] = []
         touched: list[Partition] = []
-        alive, rack_of = self._metadata.live_brokers(), self.rack_of
+        alive, rack_of, session = self._metadata.live_brokers(), self.rack_of, request.standing
         for wanted in request.partitions:
             partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
             if partition is None or partition.leader_role is None:
@@ -95,22 +97,29 @@ class Fetches:
                 contain(partition, problem, out)
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
                 continue
+            if session is not None and result.read is None and result.error is _NONE and result.diverging is None:
+                partition.leader_role.covered(request.replica_id, session)
             throttles = partition.rules.leader_throttled_replicas
             results.append(self._throttled(partition, result, request.replica_id) if throttles else result)
             if partition.moved_high_watermark or partition.moved_log_end or partition.moved_low_watermark:
                 touched.append(partition)
+        if session is not None:
+            session.time_ms = now_ms
         tried: set[int] = set()
         for partition in touched:
             self._parked.settle(partition, out, fetches_tried=tried)
         max_bytes = request.max_bytes
         if request.replica_id == CONSUMER:
             max_bytes = min(max_bytes, self._settings.fetch_max_bytes)
-        if not request.partitions or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
+        is_empty = not (request.partitions or session)
+        if is_empty or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
             out.append(RespondToFetch(token, results, max_bytes))
         else:
             deadline_ms = now_ms + request.max_wait_ms
             operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)
             self._parked.fetches.watch(operation)
+            if session is not None:
+                session.park_in(self._parked.fetches)
         return out
 
     def _read_again(self, wanted: FetchPartition, request: FetchRequest) -> FetchResult:

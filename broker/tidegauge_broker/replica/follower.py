@@ -27,6 +27,7 @@ from tidegauge_broker.replica.effects import AppendAsFollower, Effect
 from tidegauge_broker.replica.messages import EpochEnd, EpochEndResult, EpochLookup, FetchedPartition, FetchPartition
 from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.standing_rounds import StandingRounds
 
 _CAUSE = "FetchResponse"
 _EPOCH_CAUSE = "OffsetsForLeaderEpoch"
@@ -38,25 +39,31 @@ class Follower:
     Attributes:
         truncating: it must look up where an epoch ends at the leader before it fetches (KIP-101).
         has_fetched: whether it has sent a fetch since the start.
+        standing: the rounds of its leader that ask for it without looking at it; None: it is looked at.
+        place: its place in the order of the leader's rounds.
         failed: it takes part in no round until it starts again.
         lag: committed records that it lacked after the latest response; None before the first.
     """
 
     __slots__ = (
+        "_own_request",
         "delayed_until_ms",
         "failed",
         "has_fetched",
-        "in_flight",
         "lag",
         "leader",
         "partition",
+        "place",
+        "standing",
         "truncating",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader = partition.leader
-        self.in_flight: int | None = None
+        self.standing: StandingRounds | None = None
+        self.place = 0
+        self._own_request: int | None = None
         self.delayed_until_ms = 0
         self.failed = False
         self.truncating = False
@@ -72,6 +79,19 @@ class Follower:
             partition.truncate_to(offset, cause, out)
         self.truncating = rule.epoch_to_look_up(partition.epochs) is not None
 
+    @property
+    def in_flight(self) -> int | None:
+        """Return the number of the round whose response it waits for."""
+        return self._own_request if self.standing is None else self.standing.in_flight
+
+    @in_flight.setter
+    def in_flight(self, request_id: int | None) -> None:
+        """Wait for the response to this round, or for none; it is looked at before the next."""
+        if self.standing is not None:
+            self.standing.look_at(self.partition.topic_partition)
+            self.standing = None
+        self._own_request = request_id
+
     def is_ready(self, now_ms: int) -> bool:
         """Whether it may be part of a round now."""
         return self.in_flight is None and not self.failed and self.delayed_until_ms <= now_ms
@@ -82,6 +102,16 @@ class Follower:
         assert not self.truncating
         self.in_flight = request_id
         self.has_fetched = True
+        return self._wanted()
+
+    def stand(self, rounds: StandingRounds) -> FetchPartition:
+        """Return the next fetch, which these rounds ask from now on until it is looked at again."""
+        assert not self.truncating
+        self.standing = rounds
+        self.has_fetched = True
+        return self._wanted()
+
+    def _wanted(self) -> FetchPartition:
         partition = self.partition
         leader_epoch, last_fetched_epoch = partition.truncation_rule.fetch_epochs(
             partition.leader_epoch, partition.epochs

@@ -83,6 +83,7 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
 
     What the partition decided before stays in ``out``: it is what its state went through.
     """
+    partition.give_news()
     partition.leader_role = None
     partition.unwritten.clear()
     if partition.role is Role.LEADER:

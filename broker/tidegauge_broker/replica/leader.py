@@ -38,6 +38,7 @@ from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.producer_state import ProducerCheck
 from tidegauge_broker.replica.reading import Reader
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
+from tidegauge_broker.replica.standing_fetch import StandingFetch
 from tidegauge_broker.replica.validation import check_batch, check_size, only_batch
 
 HIGH_WATERMARK = -1
@@ -258,7 +259,25 @@ class Leader(Reader):
         """Note the incarnation (broker epoch) of the replica that sent a fetch, before the fetch takes effect."""
         remote = self.remotes.get(request.replica_id)
         if remote is not None:
+            if remote.covered_by is not None:
+                remote.end_cover(self.partition.topic_partition)
             remote.broker_epoch = request.replica_epoch
+
+    def covered(self, replica_id: int, session: StandingFetch) -> None:
+        """Let each fetch of a session count for a follower that was found at the log end, if it is in the ISR.
+
+        Of one that is not, each fetch may propose that it joins.
+        """
+        remote = self.remotes.get(replica_id)
+        if remote is not None and replica_id in self.isr.isr:
+            partition = self.partition
+            session.cover(partition.topic_partition, remote, partition.high_watermark, partition.log_start_offset)
+
+    def give_news(self) -> None:
+        """Have each session that counts for a follower look at this partition again."""
+        for remote in self.remotes.values():
+            if remote.covered_by is not None:
+                remote.covered_by.end_cover(self.partition.topic_partition)
 
     def _follower_fetched(
         self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
@@ -444,6 +463,7 @@ class Leader(Reader):
     def _set_isr(self, state: IsrState, cause: str, out: list[Effect]) -> None:
         assert self.partition.broker_id in state.isr, "I4"
         assert set(state.isr) <= set(state.maximal_isr), "I4"
+        self.give_news()
         old, self.isr = self.isr, state
         new = state.isr if state.proposal is None else state.proposal.new_isr
         self.partition.note(

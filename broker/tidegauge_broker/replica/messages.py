@@ -14,6 +14,7 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge_broker.formats.compression import Codec
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
+from tidegauge_broker.replica.standing_fetch import StandingFetch
 from tidegauge_broker.replica.verification import VerificationGuard
 
 ACKS_ALL = -1
@@ -117,6 +118,7 @@ class FetchRequest:
     ``client_rack`` is where the consumer is, empty where it does not say; any replica may serve it then (KIP-392).
     None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
     ones are named (KIP-98's isolation level read_committed).
+    ``standing`` is the account of a follower's session, of which ``partitions`` holds what is in question.
     """
 
     replica_id: int
@@ -127,6 +129,7 @@ class FetchRequest:
     replica_epoch: int = -1
     client_rack: str | None = None
     reads_committed: bool = False
+    standing: StandingFetch | None = None
 
 
 class ReadRange(NamedTuple):
@@ -186,12 +189,17 @@ class FetchRound:
     ``request_id`` is unique in this process; only the response that carries it is taken (a late one changes nothing).
     ``first_fetches`` holds those of the partitions that are fetched for the first time since they began to follow: what
     the leader remembers of an earlier following no longer holds.
+    ``follows`` is the number of an earlier round from which this one differs in ``changed``, which has what is asked
+    otherwise or was not asked there, and in ``left_out``, which was asked there and is no more; 0: there is none.
     """
 
     request_id: int
     leader: int
     partitions: Sequence[FetchPartition]
     first_fetches: Collection[TopicPartition] = ()
+    follows: int = 0
+    changed: Sequence[FetchPartition] = ()
+    left_out: Collection[TopicPartition] = ()
 
 
 @dataclass(slots=True)

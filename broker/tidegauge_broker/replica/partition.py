@@ -146,6 +146,7 @@ class Partition:
         """Take over the leader and its epochs. The caller has checked that they are not stale."""
         assert state.leader_epoch >= self.leader_epoch, "I5"
         assert state.partition_epoch >= self.partition_epoch, "I5"
+        self.give_news()
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -157,11 +158,23 @@ class Partition:
         """Stop serving after a failure of the log directory."""
         if self.role is Role.OFFLINE:
             return
+        self.give_news()
         self.role = Role.OFFLINE
         self.unwritten.clear()
         self.leader_role = None
         self.follower_role = None
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
+
+    def give_news(self) -> None:
+        """Have the sessions that fetch from this replica, or the rounds that fetch for it, look at it again.
+
+        To be called wherever anything changes that decides what a follower's fetch gives or does here
+        (``standing_fetch``), or what this replica asks its leader (``standing_rounds``).
+        """
+        if self.leader_role is not None:
+            self.leader_role.give_news()
+        elif self.follower_role is not None and self.follower_role.standing is not None:
+            self.follower_role.standing.look_at(self.topic_partition)
 
     def note_role(self, cause: str, out: list[Effect]) -> None:
         """Note the role that this replica has taken, and what its log is then.
@@ -230,6 +243,7 @@ class Partition:
             self._epoch_noted(header.leader_epoch, header.base_offset, cause, out)
 
     def _epoch_noted(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
+        self.give_news()
         out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
         self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
 
@@ -238,6 +252,7 @@ class Partition:
         assert log_end_offset >= self.log_end_offset
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
+        self.give_news()
         if self.settings.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
             out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
 
@@ -278,6 +293,7 @@ class Partition:
         stable = self.last_stable_offset if self.transactions else None
         old, self.high_watermark = self.high_watermark, high_watermark
         self.moved_high_watermark = True
+        self.give_news()
         if self.transactions:
             self.transactions.replicated(high_watermark)
         if self.settings.emits_diagnostics:
@@ -296,9 +312,11 @@ class Partition:
         """Truncate the log to an end offset. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
         if offset >= self.log_end_offset:
             if self.epochs.truncate_from_end(self.log_end_offset):
+                self.give_news()
                 out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
             return
         old = self.log_end_offset
+        self.give_news()
         out.append(TruncateLog(self.topic_partition, offset))
         self.transactions = None
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -313,6 +331,7 @@ class Partition:
     def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
         """Empty the log and start again at an offset."""
         old = self.log_end_offset
+        self.give_news()
         out.append(TruncateFully(self.topic_partition, start_offset))
         self.transactions = None
         self.log_start_offset = min(self.log_start_offset, start_offset)
@@ -341,6 +360,7 @@ class Partition:
         if tell_log:
             out.append(AdvanceLogStart(self.topic_partition, offset))
         stable = self.last_stable_offset
+        self.give_news()
         old, self.log_start_offset = self.log_start_offset, offset
         if self.epochs.truncate_from_start(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))

@@ -31,6 +31,8 @@ def preferred_replica(leader: Leader, fetch_offset: int, client_rack: str, rack_
     if not client_rack or rack_of(leader.partition.broker_id) == client_rack:
         return None
     in_sync = leader.isr.isr
+    for remote in leader.remotes.values():
+        remote.settle()
     best = max(
         (
             (remote.log_end_offset, remote.last_caught_up_time_ms, broker_id)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegauge.partition import TopicPartition
+    from tidegauge_broker.replica.standing_fetch import StandingFetch
 
 UNKNOWN_OFFSET = -1
 
@@ -18,6 +23,8 @@ class RemoteReplica:
         last_fetch_time_ms: arrival of the previous fetch.
         last_caught_up_time_ms: the last time at which it had all that the leader had.
         broker_epoch: of the incarnation that fetched last; -1 where that is unknown.
+        covered_by: a session whose fetches count for it without being looked at (``standing_fetch``); the two times are
+            those of its latest fetch once ``settle`` was called.
     """
 
     broker_id: int
@@ -27,6 +34,19 @@ class RemoteReplica:
     last_fetch_time_ms: int = 0
     last_caught_up_time_ms: int = 0
     broker_epoch: int = -1
+    covered_by: StandingFetch | None = field(default=None, compare=False)
+
+    def settle(self) -> None:
+        """Bring the times up to date: a session's fetch finds what it covers at the leader's log end."""
+        session = self.covered_by
+        if session is not None and session.time_ms > self.last_fetch_time_ms:
+            self.last_fetch_time_ms = session.time_ms
+            self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, session.time_ms)
+
+    def end_cover(self, at: TopicPartition) -> None:
+        """Let no session's fetch count for it until it is looked at again."""
+        if self.covered_by is not None:
+            self.covered_by.end_cover(at)
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, now_ms: int) -> None:
         """Record a fetch that has arrived. ``leader_log_end_offset`` is the leader's end before it was read.

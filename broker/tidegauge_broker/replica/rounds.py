@@ -5,17 +5,20 @@ Rules (AbstractFetcherThread.doWork):
        that must know where an epoch ends before they fetch (KIP-101) come first, in a round of their own.
     2. A response counts only for the round whose number it carries; each number is used once (invariant I7).
     3. A partition that brought records goes to the end of the order, so that none starves behind a busy one.
+
+A round for all partitions looks only at those that may ask something else than before (``standing_rounds``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.messages import EpochEndResult, EpochRound, FetchedPartition, FetchRound, Wait
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.standing_rounds import StandingRounds
 
 Admits = Callable[[TopicPartition], bool]
 
@@ -24,7 +27,7 @@ class Rounds:
     """The partitions that follow, by leader, and the rounds in flight."""
 
     def __init__(self) -> None:
-        self._followed: dict[int, dict[TopicPartition, Partition]] = {}
+        self._by_leader: dict[int, StandingRounds] = {}
         self._in_flight: dict[int, FetchRound | EpochRound] = {}
         self._last_request_id = 0
 
@@ -33,23 +36,27 @@ class Rounds:
 
     def leaders(self) -> set[int]:
         """Return the leaders that are followed."""
-        return set(self._followed)
+        return set(self._by_leader)
 
     def followed(self, leader: int) -> Mapping[TopicPartition, Partition]:
         """Return the partitions that follow this leader, in the order of the next round."""
-        return self._followed.get(leader, {})
+        rounds = self._by_leader.get(leader)
+        return {} if rounds is None else rounds.followed
 
     def begin(self, partition: Partition, leader: int) -> None:
         """Let the partition follow this leader from now on."""
-        self._followed.setdefault(leader, {})[partition.topic_partition] = partition
+        rounds = self._by_leader.get(leader)
+        if rounds is None:
+            rounds = self._by_leader[leader] = StandingRounds()
+        rounds.begin(partition)
 
     def end(self, partition: Partition, leader: int) -> bool:
         """Let the partition follow this leader no longer; returns whether it did."""
-        followed = self._followed.get(leader)
-        if followed is None or followed.pop(partition.topic_partition, None) is None:
+        rounds = self._by_leader.get(leader)
+        if rounds is None or not rounds.end(partition):
             return False
-        if not followed:
-            del self._followed[leader]
+        if not rounds.followed:
+            del self._by_leader[leader]
         return True
 
     def next(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
@@ -57,6 +64,21 @@ class Rounds:
 
         With ``admits``, the round holds only partitions for which it returns True.
         """
+        rounds = self._by_leader.get(leader)
+        if rounds is None:
+            return Wait(None)
+        number = self._last_request_id + 1
+        if admits is None and rounds.in_flight is None:
+            chosen = rounds.next(number, leader, now_ms)
+        else:
+            chosen = self._chosen(number, leader, now_ms, admits)
+        if not isinstance(chosen, Wait):
+            self._last_request_id = number
+            self._in_flight[number] = chosen
+        return chosen
+
+    def _chosen(self, number: int, leader: int, now_ms: int, admits: Admits | None) -> FetchRound | EpochRound | Wait:
+        """Return a round that looks at every partition."""
         ready: list[Follower] = []
         truncating: list[Follower] = []
         wake_ms: int | None = None
@@ -69,21 +91,12 @@ class Rounds:
                 (truncating if role.truncating else ready).append(role)
             elif role.in_flight is None and not role.failed:
                 wake_ms = role.delayed_until_ms if wake_ms is None else min(wake_ms, role.delayed_until_ms)
-        if not ready and not truncating:
-            return Wait(wake_ms)
-        self._last_request_id += 1
-        chosen = self._round(self._last_request_id, leader, ready, truncating)
-        self._in_flight[chosen.request_id] = chosen
-        return chosen
-
-    @staticmethod
-    def _round(
-        request_id: int, leader: int, ready: Sequence[Follower], truncating: Sequence[Follower]
-    ) -> FetchRound | EpochRound:
         if truncating:
-            return EpochRound(request_id, leader, [role.ask_epoch(request_id) for role in truncating])
+            return EpochRound(number, leader, [role.ask_epoch(number) for role in truncating])
+        if not ready:
+            return Wait(wake_ms)
         first_fetches = {role.partition.topic_partition for role in ready if not role.has_fetched}
-        return FetchRound(request_id, leader, [role.ask(request_id) for role in ready], first_fetches)
+        return FetchRound(number, leader, [role.ask(number) for role in ready], first_fetches)
 
     def fetch_response_received(
         self, leader: int, request_id: int, results: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
@@ -91,14 +104,14 @@ class Rounds:
         """Apply the response to a FetchRound; returns the partitions that took theirs."""
         received = {result.topic_partition: result for result in results}
         took: list[Partition] = []
-        for role in self._take_back(leader, request_id):
+        for role in self._take_back(leader, request_id, received):
             result = received.get(role.partition.topic_partition)
             try:
                 if result is None:
                     role.nothing_new(request_id)
                 elif role.fetch_response_received(request_id, result, now_ms, out):
                     if result.records:
-                        self._to_the_end(role.partition, leader)
+                        self._by_leader[leader].move_to_the_end(role.partition)
                     took.append(role.partition)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 out.append(FailReplica(role.partition.topic_partition, problem))
@@ -126,14 +139,21 @@ class Rounds:
         for role in self._take_back(leader, request_id):
             role.request_lost(request_id, now_ms)
 
-    def _take_back(self, leader: int, request_id: int) -> list[Follower]:
-        """Return the round's partitions that still follow this leader; none if it is not in flight."""
-        chosen = self._in_flight.pop(request_id, None)
-        followed = self.followed(leader)
-        found = (followed.get(wanted.topic_partition) for wanted in (chosen.partitions if chosen is not None else ()))
-        return [at.follower_role for at in found if at is not None and at.follower_role is not None]
+    def _take_back(
+        self, leader: int, request_id: int, named: Collection[TopicPartition] | None = None
+    ) -> list[Follower]:
+        """Take back a round; return its partitions that still follow this leader, none if it is not in flight.
 
-    def _to_the_end(self, partition: Partition, leader: int) -> None:
-        """Move a partition to the end of the order (rule 3)."""
-        followed = self._followed[leader]
-        followed[partition.topic_partition] = followed.pop(partition.topic_partition)
+        Args:
+            leader: to which it was sent.
+            request_id: its number.
+            named: the partitions that matter of a round for all that stands; None: all.
+        """
+        chosen = self._in_flight.pop(request_id, None)
+        rounds = self._by_leader.get(leader)
+        if chosen is None or rounds is None:
+            return []
+        if rounds.in_flight == request_id:
+            return rounds.take_back(named)
+        found = (rounds.followed.get(wanted.topic_partition) for wanted in chosen.partitions)
+        return [at.follower_role for at in found if at is not None and at.follower_role is not None]

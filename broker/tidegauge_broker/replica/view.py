@@ -22,6 +22,8 @@ def view_of(partition: Partition, now_ms: int) -> ReplicaView:
     )
     role = partition.leader_role
     if role is not None:
+        for remote in role.remotes.values():
+            remote.settle()
         view.isr = role.isr.isr
         view.maximal_isr = role.isr.maximal_isr
         view.leader_epoch_start_offset = role.epoch_start_offset

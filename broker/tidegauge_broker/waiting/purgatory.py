@@ -51,7 +51,7 @@ class Purgatory(Generic[AnOperation]):
     def __init__(self) -> None:
         self._by_key: dict[Hashable, dict[int, AnOperation]] = {}
         self._waiting: dict[int, AnOperation] = {}
-        self._keys: dict[int, tuple[Hashable, ...]] = {}
+        self._keys: dict[int, list[Hashable]] = {}
         self._by_token: dict[object, int] = {}
         self.deadlines: list[tuple[int, int]] = []
         self._next_id = 0
@@ -72,7 +72,7 @@ class Purgatory(Generic[AnOperation]):
         number = self._next_id
         self._waiting[number] = operation
         self._by_token[operation.token] = number
-        keys = self._keys[number] = operation.keys
+        keys = self._keys[number] = list(operation.keys)
         by_key = self._by_key
         for key in keys:
             watchers = by_key.get(key)
@@ -84,6 +84,14 @@ class Purgatory(Generic[AnOperation]):
         if len(self.deadlines) > 2 * len(self._waiting) + PURGE_INTERVAL:
             self.deadlines = [entry for entry in self.deadlines if entry[1] in self._waiting]
             heapq.heapify(self.deadlines)
+
+    def watch_also(self, key: Hashable, other: Hashable) -> None:
+        """Have the operations that watch a key watch another one, too."""
+        for number, operation in self._by_key.get(key, {}).items():
+            watchers = self._by_key.setdefault(other, {})
+            if number not in watchers:
+                watchers[number] = operation
+                self._keys[number].append(other)
 
     def check(
         self,
@@ -106,8 +114,9 @@ class Purgatory(Generic[AnOperation]):
         if not watchers:
             return 0
         completed = 0
-        for number, operation in list(watchers.items()):
-            if number not in self._waiting or (only is not None and not only(operation)):
+        for number in sorted(watchers):  # an operation may have come to watch the key after younger ones
+            operation = self._waiting.get(number)
+            if operation is None or (only is not None and not only(operation)):
                 continue
             if tried is not None:
                 if number in tried:

@@ -14,6 +14,7 @@ from tidegauge.kafka.apis import PRODUCE
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.caller import Caller
@@ -82,6 +83,7 @@ class Leader:
     def __init__(self) -> None:
         self.asked: list[core.FetchRequest] = []
         self.name: str | None = "t"
+        self.own_topic_id = ""
 
         async def fetch(_caller: Any, request: core.FetchRequest) -> Any:
             self.asked.append(request)
@@ -89,9 +91,18 @@ class Leader:
             return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=lambda: None))
 
         self._service: Any = FakeService(
-            fetch=fetch, topic_name=lambda _: self.name, replica_topic_id=lambda _: "", for_old_client=None
+            fetch=fetch,
+            topic_name=lambda _: self.name,
+            topic_ids_version=0,
+            replica_topic_id=lambda _: self.own_topic_id,
+            for_old_client=None,
         )
         self._sessions = FetchSessionCache(10, lambda: 9)
+
+    def rename(self, name: str | None) -> None:
+        """Learn another name of the topic; None: it is unknown from now on."""
+        self.name = name
+        self._service.topic_ids_version += 1
 
     def fetch(self, epoch: int, offsets: dict[int, int], forgotten: tuple[int, ...] = ()) -> list[core.FetchPartition]:
         """Handle a follower's fetch; return what the core is asked."""
@@ -128,9 +139,63 @@ def test_a_topic_that_this_broker_knows_by_another_name_or_none_is_not_asked_for
     """The metadata of the broker may change between two fetches that name the same ids."""
     leader = Leader()
     leader.fetch(0, {0: 3})
-    leader.name = "renamed"
+    leader.rename("renamed")
     assert [one.topic_partition for one in leader.fetch(1, {})] == [TopicPartition("renamed", 0)]
-    leader.name = None
+    leader.rename(None)
     assert leader.fetch(2, {}) == []
-    leader.name = "t"
+    leader.rename("t")
     assert [one.topic_partition for one in leader.fetch(3, {})] == [TopicPartition("t", 0)]
+
+
+def test_a_replica_of_another_topic_with_the_name_is_not_asked_for() -> None:
+    """INCONSISTENT_TOPIC_ID (KIP-516): a topic was made again, and this broker's replica is still of the former one."""
+    leader = Leader()
+    assert len(leader.fetch(0, {0: 3})) == 1
+    leader.own_topic_id = topic_id_text(bytes(16))
+    assert leader.fetch(1, {}) == []
+    leader.own_topic_id = topic_id_text(TOPIC_ID)
+    assert len(leader.fetch(2, {})) == 1
+
+
+def test_other_topics_that_come_and_go_leave_a_session_as_it_is() -> None:
+    leader = Leader()
+    leader.fetch(0, {0: 3})
+    standing = leader.asked[-1].standing
+    leader.rename("t")
+    leader.fetch(1, {})
+    assert leader.asked[-1].standing is standing
+
+
+async def test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_one_alone(tmp_path: Path) -> None:
+    """What a round costs grows with what has news, not with the partitions that it stands for."""
+    cluster = KafkaCluster(tmp_path, 50, 3)
+    looked_at: list[int] = []
+    try:
+        client = await cluster.start()
+        await cluster.until_followers_wait()
+        batch = encode_batch([NewRecord(value=b"x")])
+
+        async def produce(partition: int) -> None:
+            data = [PartitionProduceData(partition, batch)]
+            await client.send(PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, data)]))
+            await cluster.until_followers_wait()
+
+        for partition in range(50):
+            await produce(partition)
+        replicas = cluster.brokers[0].replicas
+        fetch = replicas.fetch
+
+        async def counted(request: core.FetchRequest, room: Any) -> Any:
+            assert request.standing is not None
+            assert len(request.standing) == 50
+            looked_at.append(len(request.partitions))
+            return await fetch(request, room)
+
+        replicas.fetch = counted  # type: ignore[method-assign]
+        for partition in (7, 7, 8):
+            await produce(partition)
+        # What was written, and what was before it: the follower has not been sent that high watermark yet.
+        assert max(looked_at) == 2
+        assert cluster.offsets() == [(1, 1)] * 3
+    finally:
+        await cluster.close()

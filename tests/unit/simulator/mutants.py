@@ -225,7 +225,8 @@ def takes_any_response(follower: Follower, request_id: int, response: Any, now_m
 TRUE_FETCH_RESPONSE_RECEIVED = Follower.fetch_response_received
 
 
-def takes_back_any(rounds: Rounds, leader: int, request_id: int) -> list[Follower]:
+def takes_back_any(rounds: Rounds, leader: int, request_id: int, named: Any = None) -> list[Follower]:
+    del named
     rounds._in_flight.pop(request_id, None)
     return [at.follower_role for at in rounds.followed(leader).values() if at.follower_role is not None]
 

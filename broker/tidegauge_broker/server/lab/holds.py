@@ -92,7 +92,11 @@ class Holds:
         self._describe = describe
         self._manager = fetchers.manager
         self._held: dict[TopicPartition, _Hold] = {at: _Hold() for at in held}
-        fetchers.admits = self._admits
+        self._tell_fetchers()
+
+    def _tell_fetchers(self) -> None:
+        """Let the rounds leave held partitions out; without one, each round need not look at all of its partitions."""
+        self._fetchers.admits = self._admits if self._held else None
 
     def _admits(self, at: TopicPartition) -> bool:
         return at not in self._held
@@ -109,6 +113,7 @@ class Holds:
         changed = at not in self._held
         if changed:
             self._held[at] = _Hold()
+            self._tell_fetchers()
             LOG.warning("Lab: fetches of %s are held", at)
         await self._fetchers.until_left_out(at, self._fetchers.wait_seconds + _PATIENCE_SECONDS)
         return changed
@@ -125,6 +130,7 @@ class Holds:
             except (TidegaugeError, TimeoutError):  # it follows no more, or that leader does not respond
                 await self._forget(hold)
         self._held.pop(at, None)
+        self._tell_fetchers()
         LOG.warning("Lab: fetches of %s are free again", at)
         self._fetchers.changed(sorted(self._manager.core.leaders_followed()))
         return True

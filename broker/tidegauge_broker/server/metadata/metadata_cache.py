@@ -36,6 +36,8 @@ class MetadataCache:
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self.ids_version = 0
+        """Rises with each change of a topic's id."""
         self.is_filled = False
         """Whether the controller has sent metadata since the start."""
 
@@ -63,6 +65,7 @@ class MetadataCache:
 
     def _set_id(self, topic: str, topic_id: str) -> None:
         """Remember a topic's id, which is another one when the topic was created again; empty: it has none."""
+        self.ids_version += 1
         before = self._ids.pop(topic, None)
         if before is not None and self._names.get(before) == topic:
             del self._names[before]

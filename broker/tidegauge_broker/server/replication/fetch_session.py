@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import FetchPartition, FetchRequest, FetchResult
+from tidegauge_broker.replica.standing_fetch import StandingFetch
 
 _NONE = (
     ErrorCode.NONE
@@ -23,9 +24,16 @@ _NONE = (
 
 @dataclass(slots=True)
 class FetchSession:
-    """One stream's memory."""
+    """One stream's memory.
 
-    standing: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    Attributes:
+        standing: what is fetched, and which of it the core has to look at.
+        epochs: the leader epoch with which each partition is fetched.
+        sent: high watermark and log start offset that the follower has been sent of each.
+    """
+
+    standing: StandingFetch = field(default_factory=StandingFetch)
+    epochs: dict[TopicPartition, int | None] = field(default_factory=dict)
     sent: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     def request(
@@ -39,20 +47,26 @@ class FetchSession:
         forgotten: Iterable[TopicPartition],
         replica_epoch: int = -1,
     ) -> FetchRequest:
-        """Take in what changed; return the complete request."""
+        """Take in what changed; return the request, with the partitions that may have news."""
         for topic_partition in forgotten:
-            self.standing.pop(topic_partition, None)
+            self.standing.forget(topic_partition)
+            self.epochs.pop(topic_partition, None)
             self.sent.pop(topic_partition, None)
         for wanted in changed:
-            before = self.standing.pop(wanted.topic_partition, None)
-            if before is not None and before.current_leader_epoch != wanted.current_leader_epoch:
-                self.sent.pop(wanted.topic_partition, None)
-            self.standing[wanted.topic_partition] = wanted
-        standing = list(self.standing.values())
-        return FetchRequest(replica_id, max_wait_ms, min_bytes, max_bytes, standing, replica_epoch)
+            at = wanted.topic_partition
+            if self.epochs.get(at) != wanted.current_leader_epoch:
+                self.epochs[at] = wanted.current_leader_epoch
+                self.sent.pop(at, None)
+            self.standing.want(wanted)
+            self.standing.move_to_the_end(at)
+        partitions = self.standing.asked_by(replica_id, replica_epoch)
+        return FetchRequest(
+            replica_id, max_wait_ms, min_bytes, max_bytes, partitions, replica_epoch, standing=self.standing
+        )
 
     def has_news(self, result: FetchResult, records: bytes) -> bool:
         """Return whether the response must name this partition, and remember the offsets that it is sent."""
+        self.standing.sent(result, records)
         offsets = (result.high_watermark, result.log_start_offset)
         if result.error is not _NONE or result.diverging is not None:
             self.sent.pop(result.topic_partition, None)

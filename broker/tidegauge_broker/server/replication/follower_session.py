@@ -6,18 +6,19 @@ Rules (FetchSessionHandler):
     2. After a failure, and after an error of the session, the next fetch is full and closes the session that was.
     3. A session is about topic ids or about names, as its first fetch was: a change ends it. A partition whose topic id
        changed is forgotten by the old id.
-    4. A partition that began to follow again without any change of what it asks ends the session too: what the leader
+    4. A request for a round that differs from the one before in known partitions is made from these alone.
+    5. A partition that began to follow again without any change of what it asks ends the session too: what the leader
        remembers of it no longer holds. (By Kafka's handler the leader would not repeat its offsets.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import FetchPartition
+from tidegauge_broker.replica.messages import FetchPartition, FetchRound
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -60,6 +61,47 @@ class FollowerSession:
     _epoch: int = INITIAL_EPOCH
     _uses_ids: bool = False
     _standing: dict[TopicPartition, tuple[str, FetchPartition]] = field(default_factory=dict)
+    _round: int = 0
+    """Number of the round that the latest request was for."""
+
+    def __contains__(self, at: TopicPartition) -> bool:
+        return at in self._standing
+
+    def next_round(self, chosen: FetchRound, topic_id_of: Callable[[TopicPartition], str]) -> SessionFetch:
+        """Return the next request, which is for this round, and take it as sent.
+
+        Args:
+            chosen: what is to be fetched.
+            topic_id_of: returns the id of a partition's topic; empty: it has none.
+        """
+        asked = self._next_changed(chosen, topic_id_of)
+        if asked is None:
+            one_of = {one.topic_partition.topic: one.topic_partition for one in chosen.partitions}
+            topic_ids = {topic: topic_id_of(at) for topic, at in one_of.items()}
+            asked = self.next(chosen.partitions, topic_ids, chosen.first_fetches)
+        self._round = chosen.request_id
+        return asked
+
+    def _next_changed(self, chosen: FetchRound, topic_id_of: Callable[[TopicPartition], str]) -> SessionFetch | None:
+        """Return the next request from what is new in this round (rule 4); None where it takes the whole round."""
+        if not chosen.follows or chosen.follows != self._round or self._epoch == INITIAL_EPOCH or not self._uses_ids:
+            return None
+        standing = self._standing
+        changed: dict[TopicPartition, tuple[str, FetchPartition]] = {}
+        forgotten: list[Named] = []
+        for item in chosen.changed:
+            at = item.topic_partition
+            entry, before = (topic_id_of(at), item), standing.get(at)
+            if not entry[0] or (before == entry and at in chosen.first_fetches):
+                return None
+            if before is not None and before[0] != entry[0]:
+                forgotten.append(Named(at, before[0]))
+            if before != entry:
+                changed[at] = entry
+        forgotten += [Named(at, standing.pop(at)[0]) for at in chosen.left_out if at in standing]
+        standing |= changed
+        wanted = [(Named(at, topic_id), item) for at, (topic_id, item) in changed.items()]
+        return SessionFetch(self._id, self._epoch, True, wanted, forgotten)
 
     def next(
         self,

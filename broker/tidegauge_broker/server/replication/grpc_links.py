@@ -31,7 +31,8 @@ class _Stream:
 
     call: grpc.aio.StreamStreamCall[fetch_pb2.ReplicaFetchRequest, fetch_pb2.ReplicaFetchResponse]
     standing: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
-    is_first: bool = True
+    round: int = 0
+    """Number of the round that the latest request was for; 0: there was none."""
 
 
 class GrpcLinks:
@@ -168,20 +169,21 @@ class _GrpcLink:
         return self._stream
 
     def _request(self, stream: _Stream, chosen: FetchRound) -> fetch_pb2.ReplicaFetchRequest:
-        wanted = {item.topic_partition: item for item in chosen.partitions}
-        changed = [
-            item
-            for item in chosen.partitions
-            if item.topic_partition in chosen.first_fetches or stream.standing.get(item.topic_partition) != item
-        ]
-        forgotten = [at for at in stream.standing if at not in wanted or at in chosen.first_fetches]
-        request = self._links.request_for(chosen, first=stream.is_first)
+        first, standing = chosen.first_fetches, stream.standing
+        if chosen.follows and chosen.follows == stream.round:
+            changed = [one for one in chosen.changed if (at := one.topic_partition) in first or standing.get(at) != one]
+            forgotten = [at for at in (*chosen.left_out, *first) if standing.pop(at, None) is not None]
+            standing.update({item.topic_partition: item for item in changed})
+        else:
+            wanted = stream.standing = {item.topic_partition: item for item in chosen.partitions}
+            changed = [item for at, item in wanted.items() if at in first or standing.get(at) != item]
+            forgotten = [at for at in standing if at not in wanted or at in first]
+        request = self._links.request_for(chosen, first=not stream.round)
         request.partitions.extend(convert.to_fetch_partition(item) for item in changed)
         request.forgotten.extend(
             fetch_pb2.ForgottenPartition(topic=at.topic, partition=at.partition) for at in forgotten
         )
-        stream.standing = wanted
-        stream.is_first = False
+        stream.round = chosen.request_id
         return request
 
     def drop(self) -> None:

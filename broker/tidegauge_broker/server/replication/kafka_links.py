@@ -11,7 +11,7 @@ Source: ``RemoteLeaderEndPoint``, ``BrokerBlockingSender``, ``ReplicaFetcherThre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
@@ -97,21 +97,30 @@ class _KafkaLink:
         self._links = links
         self._channel: KafkaChannel | None = None
         self._session = FollowerSession()
+        self._topics: dict[bytes, str] = {}
+        """The topics that the session names by their ids."""
 
     async def fetch(self, chosen: FetchRound) -> Sequence[FetchedPartition]:
         """Send a Fetch; one whose session the leader has given up is sent once more, in full."""
-        topic_ids = self._topic_ids(chosen)
-        response = await self._send(chosen, topic_ids)
+        response = await self._send(chosen)
         if response.error_code in _SESSION_LOST:
             self._session.failed(is_lost=True)
-            response = await self._send(chosen, topic_ids)
+            response = await self._send(chosen)
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._session.failed()
             raise RoundFailed(error, f"the leader refuses the fetch: {_REFUSALS.get(error, error.name)}")
         self._session.responded(response.session_id)
-        names = {topic_id_bytes(topic_id): topic for topic, topic_id in topic_ids.items()}
-        return await self._with_offsets(chosen, list(_fetched(chosen, response, names)))
+        return await self._with_offsets(chosen, list(self._fetched(response)))
+
+    def _fetched(self, response: wire.FetchResponse) -> Iterator[FetchedPartition]:
+        """Yield what a response says of the round's partitions; what it names besides is ignored."""
+        for topic in response.responses:
+            name = topic.topic or self._topics.get(topic.topic_id, "")
+            for one in topic.partitions:
+                at = TopicPartition(name, one.partition_index)
+                if at in self._session:
+                    yield _partition(at, one)
 
     async def ask_epochs(self, chosen: EpochRound) -> Sequence[EpochEndResult]:
         """Send an OffsetForLeaderEpoch."""
@@ -140,8 +149,10 @@ class _KafkaLink:
             self._channel.close()
             self._channel = None
 
-    async def _send(self, chosen: FetchRound, topic_ids: Mapping[str, str]) -> wire.FetchResponse:
-        asked = self._session.next(chosen.partitions, topic_ids, chosen.first_fetches)
+    async def _send(self, chosen: FetchRound) -> wire.FetchResponse:
+        asked = self._session.next_round(chosen, self._links.topic_id_of)
+        if asked.is_full:
+            self._topics.clear()
         at_most = None if asked.uses_ids else _LAST_WITH_NAMES
         rule = self._links.settings.text("replica.truncation.rule") if asked.is_full else ""
         response: wire.FetchResponse = await self._ask(
@@ -151,6 +162,11 @@ class _KafkaLink:
 
     def _request(self, asked: SessionFetch) -> wire.FetchRequest:
         settings, identity = self._links.settings, self._links.identity
+        topics: list[wire.FetchTopic] = []
+        for (topic, topic_id), of_topic in _by_topic(asked.wanted, lambda one: _topic_of(one[0])):
+            named = wire.FetchTopic(topic, topic_id_bytes(topic_id), [_wanted(item) for _, item in of_topic])
+            self._topics[named.topic_id] = topic
+            topics.append(named)
         return wire.FetchRequest(
             cluster_id=identity.cluster_id if asked.is_full else None,
             replica_id=identity.broker_id,
@@ -160,10 +176,7 @@ class _KafkaLink:
             max_bytes=settings.integer("replica.fetch.response.max.bytes"),
             session_id=asked.session_id,
             session_epoch=asked.epoch,
-            topics=[
-                wire.FetchTopic(topic, topic_id_bytes(topic_id), [_wanted(item) for _, item in of_topic])
-                for (topic, topic_id), of_topic in _by_topic(asked.wanted, lambda one: _topic_of(one[0]))
-            ],
+            topics=topics,
             forgotten_topics_data=[
                 wire.ForgottenTopic(
                     topic, topic_id_bytes(topic_id), [one.topic_partition.partition for one in of_topic]
@@ -172,17 +185,12 @@ class _KafkaLink:
             ],
         )
 
-    def _topic_ids(self, chosen: FetchRound) -> dict[str, str]:
-        """Return the ids of a round's topics by their names: each that of one partition's replica."""
-        one_of = {one.topic_partition.topic: one.topic_partition for one in chosen.partitions}
-        return {topic: self._links.topic_id_of(at) for topic, at in one_of.items()}
-
     async def _with_offsets(self, chosen: FetchRound, found: list[FetchedPartition]) -> Sequence[FetchedPartition]:
         """Add the leader's log end, or log start, to those whose offset is out of range."""
-        asked = {one.topic_partition: one for one in chosen.partitions}
         lost = {one.topic_partition: one for one in found if one.error is ErrorCode.OFFSET_OUT_OF_RANGE}
         if not lost:
             return found
+        asked = {one.topic_partition: one for one in chosen.partitions}
         beyond: list[FetchPartition] = []
         for at, error, offset in await self._offsets([asked[at] for at in lost], _LATEST):
             lost[at].log_end_offset = offset
@@ -271,17 +279,6 @@ def _epoch_question(lookup: EpochLookup) -> OffsetForLeaderPartition:
     return OffsetForLeaderPartition(
         lookup.topic_partition.partition, _number(lookup.current_leader_epoch), lookup.leader_epoch
     )
-
-
-def _fetched(chosen: FetchRound, response: wire.FetchResponse, names: dict[bytes, str]) -> Iterator[FetchedPartition]:
-    """Yield what a response says of the round's partitions; what it names besides is ignored."""
-    asked = {one.topic_partition for one in chosen.partitions}
-    for topic in response.responses:
-        name = topic.topic or names.get(topic.topic_id, "")
-        for one in topic.partitions:
-            at = TopicPartition(name, one.partition_index)
-            if at in asked:
-                yield _partition(at, one)
 
 
 def _partition(at: TopicPartition, one: wire.PartitionData) -> FetchedPartition:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import FetchPartition, FetchResult
+from tidegauge_broker.replica.standing_fetch import StandingFetch
 
 EVICTION_MS = 120_000
 _NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
@@ -49,10 +51,29 @@ class Asked(NamedTuple):
 
 
 @dataclass(slots=True)
+class StandingPlaces:
+    """A follower's session with its topics' names.
+
+    Attributes:
+        ids_version: that of the topics' ids by which the names were found.
+        names: the topics' names, by how the session names them.
+        topic_ids: the topics' ids by their names; empty where the session names topics by their names.
+        places: how the session names each partition.
+    """
+
+    ids_version: int
+    fetch: StandingFetch = field(default_factory=StandingFetch)
+    names: dict[Topic, str] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    places: dict[TopicPartition, Place] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class FetchSession:
     """What one client has asked for, and which offsets it has been sent.
 
     Attributes:
+        standing: a follower's partitions as the core knows them, and which of them it must look at; None: all of them.
         known: what the core was asked for a partition, beside what the client asked, so that what stands is not
             translated again.
     """
@@ -66,6 +87,7 @@ class FetchSession:
     partitions: dict[Place, Asked] = field(default_factory=dict)
     sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
     known: dict[Place, tuple[Asked, FetchPartition]] = field(default_factory=dict)
+    standing: StandingPlaces | None = None
 
     def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
         """Take in an incremental request."""
@@ -99,6 +121,8 @@ class FetchSession:
             self.sent[place] = offsets
         if records:
             self.partitions[place] = self.partitions.pop(place)
+            if self.standing is not None:
+                self.standing.fetch.move_to_the_end(result.topic_partition)
         return changed or bool(records)
 
 
@@ -107,7 +131,7 @@ class Opened(NamedTuple):
 
     Attributes:
         session: to filter the response with and to name in it; None: the response is full and names no session.
-        partitions: all that is to be fetched, in order.
+        partitions: all that is to be fetched, in order; as the session has it, so that the next request changes it.
         is_new: whether the session begins with this request, so that its response is full.
     """
 
@@ -167,7 +191,7 @@ class FetchSessionCache:
         # The least recently used session stands first.
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.used_ms = now_ms
-        return Opened(session, dict(session.partitions))
+        return Opened(session, session.partitions)
 
     def forget(self, session_id: int) -> None:
         """End a session: the response that was to open it was not given."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
@@ -43,7 +43,14 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
-from tidegauge_broker.server.wire.kafka.sessions import Asked, FetchSession, Opened, Place, Topic
+from tidegauge_broker.server.wire.kafka.sessions import (
+    Asked,
+    FetchSession,
+    Opened,
+    Place,
+    StandingPlaces,
+    Topic,
+)
 
 LOG = logging.getLogger("tidegauge.kafka")
 _FIRST_WITH_FIRST_BATCH = 3
@@ -127,7 +134,11 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
     session = opened.session
-    reads, pending = await _read(request, reader, opened, context)
+    standing = _standing(opened, asked, forgotten, context) if reader.is_follower else None
+    found = None if standing is None else await _read_standing(request, reader, standing, context)
+    if found is None and session is not None:
+        session.standing = None
+    reads, pending = found or await _read(request, reader, opened, context)
     if isinstance(reads, FetchResponse):
         return reads
     if session is not None:
@@ -178,7 +189,103 @@ def _asked(item: FetchPartition) -> Asked:
 
 def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -> list[_Read]:
     """Return what the response names: all at the start of a session, then what is new."""
-    return [read for read in reads if session.has_news(read.place, read.result, read.records) or everything]
+    standing = session.standing
+    named: list[_Read] = []
+    for read in reads:
+        if session.has_news(read.place, read.result, read.records) or everything:
+            named.append(read)
+        if standing is not None:
+            standing.fetch.sent(read.result, read.records)
+    return named
+
+
+def _standing(
+    opened: Opened, asked: Mapping[Place, Asked], forgotten: Iterable[Place], context: Context
+) -> StandingPlaces | None:
+    """Return what a follower's session fetches, brought up to date; None where each partition has to be looked at.
+
+    That is so without a session, for a follower that may not fetch, and where the id of a topic is unknown here or is
+    not that of this broker's replica.
+    """
+    session = opened.session
+    if session is None or context.may_read is not None or context.version < _FIRST_WITH_ZSTD:
+        return None
+    standing, version = session.standing, context.service.topic_ids_version
+    if standing is None or not _has_same_names(standing, version, context):
+        standing, asked, forgotten = StandingPlaces(version), opened.partitions, ()
+    session.standing = standing if _bring_up_to_date(standing, asked, forgotten, context) else None
+    return session.standing
+
+
+def _has_same_names(standing: StandingPlaces, version: int, context: Context) -> bool:
+    """Whether the topics of a session have the names that they had."""
+    if standing.ids_version != version:
+        name_of = context.service.topic_name
+        if any(topic_id and name_of(topic_id) != name for name, topic_id in standing.topic_ids.items()):
+            return False
+        standing.ids_version = version
+    return True
+
+
+def _bring_up_to_date(
+    standing: StandingPlaces, asked: Mapping[Place, Asked], forgotten: Iterable[Place], context: Context
+) -> bool:
+    """Take what a request names into a session's account; return whether all topics are known."""
+    names = standing.names
+    for place, item in asked.items():
+        name = names.get(place.topic)
+        if name is None:
+            name, topic_id = _named(place.topic, context)
+            if name is None:
+                return False
+            names[place.topic], standing.topic_ids[name] = name, topic_id
+        at = TopicPartition(name, place.partition)
+        standing.places[at] = place
+        standing.fetch.want(_wanted(at, item))
+    for place in forgotten:
+        at = TopicPartition(names.get(place.topic, ""), place.partition)
+        if standing.places.get(at) == place:
+            del standing.places[at]
+            standing.fetch.forget(at)
+    return True
+
+
+def _is_of_others(standing: StandingPlaces, partitions: Iterable[core.FetchPartition], context: Context) -> bool:
+    """Whether this broker's replica of a partition is one of another topic with the same name."""
+    for item in partitions:
+        topic_id = standing.topic_ids[item.topic_partition.topic]
+        own = context.service.replica_topic_id(item.topic_partition) if topic_id else ""
+        if own and own != topic_id:
+            return True
+    return False
+
+
+async def _read_standing(
+    request: FetchRequest, reader: _Reader, standing: StandingPlaces, context: Context
+) -> tuple[list[_Read], PendingResponse] | None:
+    """Return what those partitions give that may have news, in the order of the session; None: look at each."""
+    partitions = standing.fetch.asked_by(*reader)
+    if _is_of_others(standing, partitions, context):
+        return None
+    response = await context.service.fetch(
+        context.caller,
+        core.FetchRequest(
+            reader.replica_id,
+            request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            partitions,
+            reader.replica_epoch,
+            client_rack=request.rack_id,
+            standing=standing.fetch,
+        ),
+    )
+    places = standing.places
+    return [
+        _Read(places[result.topic_partition], result, records)
+        for result, records in response.partitions
+        if result.topic_partition in places
+    ], response.pending
 
 
 async def _read(
@@ -190,7 +297,7 @@ async def _read(
     A session may have thousands of partitions, most without news: what is done for each of them is done once for its
     topic where that is possible, and what the core is asked is kept until the client asks something else.
     """
-    partitions, service = opened.partitions, context.service
+    partitions, service = dict(opened.partitions), context.service
     known = {} if opened.session is None else opened.session.known
     topics: dict[Topic, tuple[str | None, str]] = {}
     refused: dict[Place, core.FetchResult] = {}
