@@ -46,6 +46,7 @@ def _hold(result: Exploration, states: int, transitions: int) -> None:
 SMALL: list[tuple[str, dict[str, int], int, int]] = [
     (GROUP, {}, 377, 709),
     (GROUP, {"commits": 1}, 2297, 4935),
+    (TRANSACTION, {"producers": 1, "crashes": 1}, 5777, 16553),
 ]
 """Bounds, with how many states and transitions there are."""
 
@@ -143,6 +144,18 @@ SEEN: list[tuple[Any, dict[str, int], set[str]]] = [
     (of_groups.forgets_assignments_in_a_load, {"crashes": 1}, {"G7"}),
     (of_groups.leaves_failed_commits_pending, {"commits": 1}, {"G5"}),
     (of_groups.parks_what_it_should_respond_to, {}, {"G8", "G9"}),
+    (of_transactions.applies_changes_before_they_are_committed, {}, {"T4"}),
+    (of_transactions.marks_before_the_decision_is_committed, {}, {"T4"}),
+    (of_transactions.completes_without_waiting_for_markers, {}, {"T3"}),
+    (of_transactions.takes_failed_markers_for_written, {"failures": 1}, {"T3"}),
+    (of_transactions.takes_lost_markers_for_written, {"losses": 1}, {"T3"}),
+    (of_transactions.marks_one_partition_only, {}, {"T3"}),
+    (of_transactions.commits_what_was_aborted, {}, {"T2"}),
+    (of_transactions.responds_twice, {}, {"Once"}),
+    (of_transactions.sends_no_markers_after_a_load, {"crashes": 1}, {"Load"}),
+    (of_transactions.forgets_partitions_in_a_load, {"crashes": 1}, {"Load"}),
+    (of_transactions.verifies_everything, {}, {"Fence"}),
+    (of_transactions.does_not_check_the_producer, {}, {"Fence"}),
 ]
 
 
