@@ -121,7 +121,7 @@ class GroupServer:
         )
 
     def handle(self, event: tuple[Any, ...]) -> tuple[Out, ...] | bool:
-        """Take an event, run what is due, and return the responses that somebody waits for; of ``rest`` its result."""
+        """Take an event, run what is due, and return the responses that a member waits for; of ``rest`` its result."""
         kind, *rest = event
         if kind == "rest":
             return self._rests(*rest)
@@ -184,7 +184,7 @@ class GroupServer:
 
 
 def orphan_of(call: GroupCall) -> GroupCall:
-    """Return a call that nobody waits for."""
+    """Return a call that its sender waits for no longer."""
     return GroupCall(call.member, call.kind, call.request, is_orphan=True)
 
 

@@ -19,7 +19,7 @@ from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_log import RecordName, header_of, patched
 
 BROKER = 1
-_NOBODY = -1
+_NO_LEADER = -1
 
 
 class Batch(NamedTuple):
@@ -85,7 +85,7 @@ class SmallPartition:
 
     world: Any
     brokers: dict[int, SmallReplica]
-    state_now: State = field(default_factory=lambda: State(_NOBODY, 0))
+    state_now: State = field(default_factory=lambda: State(_NO_LEADER, 0))
     at: Any = AT
     batches: int = 0
     committed: list[RecordName] = field(default_factory=list[RecordName])
@@ -211,7 +211,7 @@ class SmallWorld:
     def _lose_leadership(self, kept: int) -> None:
         del self.replica.log.batches[self.partition.batches + kept :]
         self.replica.partition = None
-        self.partition.state_now = State(_NOBODY, self.partition.state_now.leader_epoch + 1)
+        self.partition.state_now = State(_NO_LEADER, self.partition.state_now.leader_epoch + 1)
 
     def refuse(self) -> None:
         """Have the next append refused."""

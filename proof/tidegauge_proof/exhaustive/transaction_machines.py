@@ -315,7 +315,7 @@ def _marker_order(request: MarkerRequest) -> str:
 
 
 def orphan_of(call: TransactionCall) -> TransactionCall:
-    """Return a call that nobody waits for."""
+    """Return a call that its sender waits for no longer."""
     return TransactionCall(call.producer, call.request, call.datum, is_orphan=True)
 
 

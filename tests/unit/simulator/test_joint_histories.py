@@ -28,6 +28,12 @@ def test_a_seed_gives_the_same_history():
     assert joint_history_of(7, 500, tells=True).story == joint_history_of(7, 500, tells=True).story
 
 
+def test_a_commit_that_is_sent_again_in_the_same_millisecond_counts():
+    """Its batch has the CRC of the one that failed, which the checker leaves out."""
+    history = joint_history_of(10_100_020, STEPS)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_histories_hold_and_do_something(mode):

@@ -292,15 +292,20 @@ class OffsetsChecker:
         self._open: set[Any] = set()
         self._failed: dict[int, set[int]] = {}
         """The batches whose append failed at a broker since its last load: it does not count them until the next."""
+        self._counted: dict[int, set[int]] = {}
+        """Those that it counts: a commit that is sent again in the same ms has the CRC of the one that failed."""
         self.loads = 0
         self.completions = 0
 
     def appended(self, broker: MemoryBroker, batch: bytes, result: ProduceResult) -> None:
         """Check that a reported append is committed; note one that failed, though its batch may be in the log."""
         if result.error is not ErrorCode.NONE:
-            self._failed.setdefault(broker.broker_id, set()).add(read_header(batch).crc)
+            if read_header(batch).crc not in self._counted.get(broker.broker_id, ()):
+                self._failed.setdefault(broker.broker_id, set()).add(read_header(batch).crc)
             return
         header, base = read_header(batch), result.base_offset
+        self._counted.setdefault(broker.broker_id, set()).add(header.crc)
+        self._failed.get(broker.broker_id, set()).discard(header.crc)
         committed = self._partition.checker.committed[base : base + header.record_count]
         if [record.batch_crc for record in committed] != [header.crc] * header.record_count:
             raise Violation(
@@ -336,6 +341,7 @@ class OffsetsChecker:
         if process.coordinator.shard_states().get(0) is ShardState.ACTIVE:
             self.loads += 1
             self._failed.pop(process.broker.broker_id, None)
+            self._counted.pop(process.broker.broker_id, None)
             self._compare(process, process.log.read(0, process.read_to, _EVERYTHING), "loaded")
 
     def look(self, cluster: Any) -> None:
