@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.unit.simulator import test_group_histories as of_groups
+from tests.unit.simulator import test_transaction_histories as of_transactions
 
 from tidegauge_proof.cli.explore import explore
 from tidegauge_proof.exhaustive.canonical import canonical
