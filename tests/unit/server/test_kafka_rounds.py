@@ -24,7 +24,7 @@ from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_client.records import NewRecord, encode_batch
 
 TOPIC_ID = bytes(range(16))
-MOST_TURNS = 8
+MOST_TURNS = 12
 """Five messages in memory are read one turn after they were written; a task goes on one turn after its future."""
 
 

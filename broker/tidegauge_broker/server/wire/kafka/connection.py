@@ -70,7 +70,6 @@ from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.eager import Resumption, Taskless
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
@@ -384,8 +383,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(response, Pending):
             slot.has_appended = True
             self._wait(slot, response.future, response.respond)
-        elif response.__class__ is Taskless:  # a fetch that is parked
-            slot.waits_for = Resumption(response, partial(self._ended, slot, None))
         elif _is_coroutine(response):
             self._wait(slot, asyncio.get_running_loop().create_task(response), None)
         else:
@@ -435,27 +432,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             future.add_done_callback(partial(self._done, slot, respond))
 
     def _done(self, slot: Slot, respond: Callable[[Any], Any] | None, future: asyncio.Future[Any]) -> None:
-        problem = asyncio.CancelledError() if future.cancelled() else future.exception()
-        self._ended(slot, respond, None if problem is not None else future.result(), problem)
-
-    def _ended(
-        self, slot: Slot, respond: Callable[[Any], Any] | None, result: Any, problem: BaseException | None
-    ) -> None:
-        """Take the result of what a slot waited for, or what it raised; send what may be sent."""
         slot.waits_for = None
+        if future.cancelled():
+            self._close(None)
+            return
+        problem = future.exception()
         if self._transport is None:
             if problem is None:
-                give_up(result)
+                give_up(future.result())
             return
         if problem is not None:
             if isinstance(problem, _CLOSING):
                 self._close(str(problem))
-            elif isinstance(problem, asyncio.CancelledError):
-                self._close(None)
             else:
                 LOG.error("A request of %s failed; its connection is closed", self.peer_host, exc_info=problem)
                 self._close(None)
             return
+        result = future.result()
         try:
             self._complete(slot, result if respond is None else respond(result))
         except Exception:

@@ -10,7 +10,6 @@ from typing import Any
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
-from tidegauge_broker.server.wire.kafka.eager import Resumption
 
 
 class Slot:
@@ -22,7 +21,7 @@ class Slot:
         self.header = header
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None
-        self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | Resumption | None = None
+        self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | None = None
         self.pending: PendingResponse | None = None
         self.bytes_per_second = 0
         """The rate at which the response is sent; 0: at once."""

@@ -98,7 +98,7 @@ class _Read(NamedTuple):
 
 def handle(request: FetchRequest, context: Context) -> Response:
     """Read for a consumer or a follower; what can be read at once is responded to at once."""
-    return begun(_handle(request, context), needs_task=False)
+    return begun(_handle(request, context))
 
 
 async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
