@@ -8,7 +8,7 @@ Contract: the class that comes out has the same fields, in the same order, as ar
 same defaults; is equal, hashed and shown as before; has ``__match_args__``; and the functions of ``dataclasses`` take
 it, for the modules that are not compiled. What is frozen is not guarded at run time any more: the type checker has
 looked at that. Lines stay where they are above the methods, so that complaints name the right ones. Dataclasses with a
-base class, ``__post_init__``, ``order`` or ``kw_only`` are refused.
+base class, ``__post_init__``, ``order`` or ``kw_only`` are refused, and functions that catch two types under one name.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def write_out(
     """
     lines = source.splitlines()
     tree = ast.parse(source)
+    _check_handlers(tree)
     _finalise(lines, tree)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     for node in reversed(classes):
@@ -117,6 +118,18 @@ def write_out(
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
             lines[statement.lineno - 1] += _IMPORTS
     return "\n".join(lines) + "\n"
+
+
+def _check_handlers(tree: ast.Module) -> None:
+    """Refuse a function that catches exceptions of two types under one name: compiled, the second is a TypeError."""
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            types: dict[str, str] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and node.name and node.type is not None:
+                    caught = ast.unparse(node.type)
+                    if types.setdefault(node.name, caught) != caught:
+                        raise CannotWriteOut(f"{function.name} catches {types[node.name]} and {caught} as {node.name}")
 
 
 def _blank(lines: list[str], node: ast.expr | ast.stmt) -> None:

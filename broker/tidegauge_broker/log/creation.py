@@ -88,8 +88,8 @@ class Creation:
                 log_directory.disk.sync_directory(log_directory.path)
             except StorageError as error:
                 self._refuse(logs, error)
-            except OSError as error:
-                self._refuse(logs, log_directory.failed(error, f"creating {len(logs)} logs"))
+            except OSError as problem:
+                self._refuse(logs, log_directory.failed(problem, f"creating {len(logs)} logs"))
             else:
                 self.built += logs
 

@@ -102,8 +102,8 @@ class LogManager:
                 continue
             try:
                 step(log_directory)
-            except OSError as error:
-                failure = log_directory.failed(error, "loading logs")
+            except OSError as problem:
+                failure = log_directory.failed(problem, "loading logs")
             except StorageError as error:
                 log_directory.offline, failure = True, error
                 _logger.error("%s; the log directory is offline", error.message)  # noqa: TRY400 - the sentence says it all

@@ -392,9 +392,9 @@ class EffectExecutor:
             if problem.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._lose(self._logs.lost_with(at, problem))
             return _unread(result, problem.code, problem.message), b""
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions get their response
-            self._host.effect_failed(effect, at, problem)
-            return _unread(result, ErrorCode.UNKNOWN_SERVER_ERROR, f"Reading {at} failed: {problem!r}"), b""
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the other partitions get their response
+            self._host.effect_failed(effect, at, defect)
+            return _unread(result, ErrorCode.UNKNOWN_SERVER_ERROR, f"Reading {at} failed: {defect!r}"), b""
         return result, records
 
     # Others

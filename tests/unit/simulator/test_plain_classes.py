@@ -147,3 +147,19 @@ def test_constants_are_final_and_others_are_not():
 def test_what_is_not_known_is_refused(words: str):
     with pytest.raises(CannotWriteOut):
         write_out(f"from dataclasses import dataclass, field\n{words}\n")
+
+
+def test_two_types_under_one_name_are_refused():
+    """The compiler gives the name the first type, and raises a TypeError where the second is caught."""
+    first = "def read():\n    try:\n        pass\n    except OSError as error:\n        pass\n"
+    source = first + "    except {} as {}:\n        pass\n"
+    with pytest.raises(CannotWriteOut, match="read catches OSError and ValueError as error"):
+        write_out(source.format("ValueError", "error"))
+    write_out(source.format("ValueError", "problem"))
+    write_out(source.format("OSError", "error"))
+
+
+def test_a_class_with_interpreted_subclasses_says_so():
+    source = "from __future__ import annotations\n\n\nclass Base:\n    pass\n"
+    assert "@_attr(allow_interpreted_subclasses=True)\nclass Base:" in write_out(source, bases=frozenset({"Base"}))
+    assert "allow_interpreted_subclasses" not in write_out(source)
