@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidegauge_broker.waiting.purgatory import Purgatory
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
-_NOBODY = (-1, -1)
+_NO_FOLLOWER = (-1, -1)
 
 
 class StandingFetch:
@@ -53,7 +53,7 @@ class StandingFetch:
         self._in_question: dict[TopicPartition, None] = {}
         self._covered: dict[TopicPartition, tuple[RemoteReplica, int, int]] = {}
         """What a fetch covers: the follower as the leader knows it; high watermark and log start offset."""
-        self._sender = _NOBODY
+        self._sender = _NO_FOLLOWER
         self._parked: Purgatory[DelayedFetch] | None = None
 
     def __len__(self) -> int:

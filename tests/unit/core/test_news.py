@@ -1,4 +1,4 @@
-"""Only what may have news is looked at in a round, and nothing can be told from looking at all of it.
+"""Only what may have news is looked at in a round, and no result differs from looking at all of it.
 
 Two clusters live through the same random history. In one the leader looks at each partition of each fetch, the follower
 at each partition that follows, and a session compares all that it stands for: the plain rule. In the other
