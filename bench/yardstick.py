@@ -38,11 +38,11 @@ BYTES_PER_PIECE = 50_000_000
 MOST_RECORDS = 200_000
 SINGLES = 1_000
 LATENCY_SECONDS = 10
-SIZES, PARTITIONS, ACKS = (100, 1024, 10240), (1, 12, 100), ("1", "all")
+SIZES, PARTITIONS, ACKS = (100, 1024, 10240), (1, 12, 100), ("all", "1")
 WARM_UP = Workload(1024, 12, "all", 20_000, 0)
 
 
-def workloads(records: int | None, text: str) -> list[Workload]:
+def workloads(records: int | None, text: str, latency_seconds: int = LATENCY_SECONDS) -> list[Workload]:
     """Return the rows of the yardstick whose names contain a text."""
     every = [
         Workload(
@@ -50,7 +50,7 @@ def workloads(records: int | None, text: str) -> list[Workload]:
             partitions,
             acks,
             records or min(MOST_RECORDS, BYTES_PER_PIECE // size),
-            latency_seconds=LATENCY_SECONDS,
+            latency_seconds=latency_seconds,
         )
         for acks in ACKS
         for partitions in PARTITIONS
@@ -208,6 +208,9 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="(default %(default)s)")
     parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
     parser.add_argument("--records", type=int, help="of each workload, in the place of its own number")
+    parser.add_argument(
+        "--latency-seconds", type=int, default=LATENCY_SECONDS, help="of each open loop (default %(default)s)"
+    )
     parser.add_argument("--singles", type=int, default=SINGLES, help="records one at a time (default %(default)s)")
     parser.add_argument("--grpc-among-brokers", action="store_true", help="ours replicate over gRPC")
     parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
@@ -224,7 +227,7 @@ def _run(options: argparse.Namespace, record: Record) -> None:
     age = "warmed" if options.warm_seconds else "young"
     if options.grpc_among_brokers:
         age += ", gRPC among brokers:"
-    cells = workloads(options.records, options.cells)
+    cells = workloads(options.records, options.cells, options.latency_seconds)
     left = [(number, one) for number in range(options.rounds) for one in cells if not record.has(age, one.name, number)]
     if not left:
         return
