@@ -58,7 +58,7 @@ def test_a_failover_and_a_return_lose_nothing(
     settings = {"auto.leader.rebalance.enable": "false"} | among_brokers
     cluster = make_cluster(zookeeper=None, settings=settings)
     for broker in cluster.file.brokers:
-        assert " (compiled)\n" in log_of(cluster, broker.id)
+        assert " (compiled)" in log_of(cluster, broker.id)
         assert mapped_by(cluster.pid_of(broker.id))
     shell = Shell(cluster, tmp_path)
     topic = shell.topic("orders", (2, 0, 1), **{"min.insync.replicas": "2"})
@@ -88,7 +88,7 @@ def test_a_variable_leaves_it_out(
 ) -> None:
     monkeypatch.setenv("TIDEGAUGE_COMPILED", "off")
     cluster = make_cluster(brokers=1)
-    assert " (interpreted: TIDEGAUGE_COMPILED is off)\n" in log_of(cluster, 0)
+    assert " (interpreted: TIDEGAUGE_COMPILED is off)" in log_of(cluster, 0)
     assert not mapped_by(cluster.pid_of(0))
 
 
