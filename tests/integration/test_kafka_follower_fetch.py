@@ -31,7 +31,8 @@ LEADER, FOLLOWER = 0, 2
 def fetches(cluster: LocalCluster, broker: int) -> int:
     """Return how many Fetch requests of Kafka clients a broker has completed."""
     lines = (cluster.logs / f"broker-{broker}.log").read_text().splitlines()
-    return sum("Completed request:Fetch," in line and ",listener:PLAINTEXT," in line for line in lines)
+    of_clients = [line for line in lines if ",listener:PLAINTEXT," in line and ",broker:" not in line]
+    return sum("Completed request:Fetch," in line for line in of_clients)
 
 
 def produce(cluster: LocalCluster, values: list[bytes]) -> None:

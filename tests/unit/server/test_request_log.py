@@ -42,6 +42,7 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.INFO, "tidegauge.request")
     caller = Caller("kafka:1", "PLAINTEXT")
     log.responded(caller, "ListOffsets", 1.5, {6, 3})
+    log.responded(Caller("kafka:2", "PLAINTEXT", broker_id=2), "WriteTxnMarkers", 1.5, ())
     await service.produce("request")
     await asyncio.sleep(0)
     assert (await service.fetch(caller, "request")).pending is None
@@ -51,12 +52,14 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
     lines = [record.getMessage().split(",totalTime:") for record in caplog.records]
     assert [line[0].removeprefix("Completed request:") for line in lines] == [
         "ListOffsets,connection:kafka:1,listener:PLAINTEXT",
+        "WriteTxnMarkers,connection:kafka:2,listener:PLAINTEXT,broker:2",
         "Produce",
         "Fetch,connection:kafka:1,listener:PLAINTEXT",
         "StopReplica",
     ]
     assert [line[1].partition(",errors:")[2] for line in lines] == [
         "NOT_LEADER_OR_FOLLOWER,UNKNOWN_TOPIC_OR_PARTITION",
+        "NONE",
         "CORRUPT_MESSAGE",
         "OFFSET_OUT_OF_RANGE",
         "ELECTION_NOT_NEEDED",

@@ -1,8 +1,9 @@
 """The request log: one line for each request that the service has completed, whichever wire it came through.
 
 It is switched on with ``request.log.enable=true`` and is off by default: it costs a line for each request. A line names
-the request as Kafka does, the connection and the listener where the request has them, the time from its arrival to its
-response, waits in purgatory included, and the error or the errors of the response.
+the request as Kafka does, the connection and the listener where the request has them, the broker that sent it where
+that is known (``Caller.broker_id``), the time from its arrival to its response, waits in purgatory included, and the
+error or the errors of the response.
 Source: Kafka's ``kafka.request.logger``.
 """
 
@@ -70,6 +71,8 @@ def _write(name: str, caller: Caller | None, begin: float, result: Any) -> None:
 
 def _line(name: str, caller: Caller | None, took_ms: float, errors: Sequence[str]) -> None:
     came = f",connection:{caller.connection},listener:{caller.listener}" if caller is not None else ""
+    if caller is not None and caller.broker_id is not None:
+        came += f",broker:{caller.broker_id}"
     LOG.info("Completed request:%s%s,totalTime:%.3f,errors:%s", name, came, took_ms, ",".join(errors) or "NONE")
 
 
