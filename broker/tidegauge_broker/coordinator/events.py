@@ -130,11 +130,14 @@ class TransactionCompleted:
     """A transaction's marker is committed in partitions of __consumer_offsets: its offsets are moved or dropped.
 
     The response to WriteTxnMarkers waits for the ``Respond`` with the token (KAFKA-17507).
+
+    Attributes:
+        marker_offsets: where the marker is, by partition of __consumer_offsets.
     """
 
     token: object
     producer_id: int
-    partitions: tuple[int, ...]
+    marker_offsets: Mapping[int, int]
     outcome: Outcome
 
 

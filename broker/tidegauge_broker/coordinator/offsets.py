@@ -2,10 +2,12 @@
 
 A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
-the batch of the commit, not that of the marker.
-Source: the offset part of Kafka's GroupMetadata. One flaw of it is not repeated: Kafka keeps the last pending commit of
-a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not returned;
-and of a transaction the first is lost until the next load.
+the batch of the commit, not that of the marker. A marker ends the commits whose batches lie before it in the log.
+Source: the offset part of Kafka's GroupMetadata. Two flaws of it are not repeated. Kafka keeps the last pending commit
+of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
+returned; and of a transaction the first is lost until the next load. And its completePendingTxnOffsetCommit does not
+know where the marker is: one that was sent again also ends the commits behind it (or throws IllegalStateException and
+forgets them, while they are being appended), and the next load returns something else.
 """
 
 from __future__ import annotations
@@ -40,13 +42,22 @@ class LoggedOffset(NamedTuple):
 
 
 class AppendingOffset:
-    """A transactional commit whose batch is being appended; ``outcome``: how its transaction has ended meanwhile."""
+    """A transactional commit whose batch is being appended.
 
-    __slots__ = ("committed", "outcome")
+    Attributes:
+        markers: the outcomes of its producer's markers that were committed meanwhile, by their offsets.
+    """
+
+    __slots__ = ("committed", "markers")
 
     def __init__(self, committed: CommittedOffset) -> None:
         self.committed = committed
-        self.outcome: Outcome | None = None
+        self.markers: dict[int, Outcome] = {}
+
+    def outcome(self, batch_offset: int) -> Outcome | None:
+        """Return what the first marker behind the commit's batch says; None: none is known yet."""
+        behind = [offset for offset in self.markers if offset > batch_offset]
+        return self.markers[min(behind)] if behind else None
 
 
 class Offsets:
@@ -116,15 +127,17 @@ class Offsets:
     def log_transactional(
         self, producer_id: int, appending: Mapping[TopicPartition, AppendingOffset], batch_offset: int
     ) -> None:
-        """Keep commits whose batch is committed until the marker; one that has come already counts at once.
+        """Keep commits whose batch is committed until the marker; one behind it that has come already counts at once.
 
         A partition whose offsets were deleted meanwhile stays without.
         """
         for topic_partition, one in appending.items():
-            logged = LoggedOffset(batch_offset, one.committed)
-            if one.outcome is Outcome.COMMIT:
+            if not self._settle_transactional(producer_id, topic_partition, one):
+                continue
+            logged, outcome = LoggedOffset(batch_offset, one.committed), one.outcome(batch_offset)
+            if outcome is Outcome.COMMIT:
                 self._materialise(topic_partition, logged)
-            elif one.outcome is None and self._settle_transactional(producer_id, topic_partition, one):
+            elif outcome is None:
                 offsets = self.pending_transactional.setdefault(producer_id, {})
                 current = offsets.get(topic_partition)
                 if current is None or current.batch_offset < batch_offset:
@@ -135,14 +148,27 @@ class Offsets:
         for topic_partition, one in appending.items():
             self._settle_transactional(producer_id, topic_partition, one)
 
-    def complete_transaction(self, producer_id: int, outcome: Outcome) -> None:
-        """Materialise or drop what is pending of a producer: its marker is committed."""
+    def complete_transaction(self, producer_id: int, outcome: Outcome, marker_offset: int) -> bool:
+        """Materialise or drop what is pending of a producer before its marker, which is committed.
+
+        Of commits that are being appended it is not known yet on which side of the marker they lie.
+
+        Returns:
+            Whether something of the producer is left for its next marker.
+        """
+        left: dict[TopicPartition, LoggedOffset] = {}
         for topic_partition, logged in self.pending_transactional.pop(producer_id, {}).items():
-            if outcome is Outcome.COMMIT:
+            if logged.batch_offset > marker_offset:
+                left[topic_partition] = logged
+            elif outcome is Outcome.COMMIT:
                 self._materialise(topic_partition, logged)
-        for appending in self.appending_transactional.pop(producer_id, {}).values():
-            for one in appending:
-                one.outcome = outcome
+        if left:
+            self.pending_transactional[producer_id] = left
+        appending = self.appending_transactional.get(producer_id, {})
+        for commits in appending.values():
+            for one in commits:
+                one.markers[marker_offset] = outcome
+        return bool(left or appending)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove all offsets of these partitions; return those that had a materialised one, for tombstones."""

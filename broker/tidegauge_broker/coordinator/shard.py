@@ -96,16 +96,16 @@ class Shard(LedPartition):
             group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.now_ms)
         return group
 
-    def complete_transaction(self, producer_id: int, outcome: Outcome) -> None:
-        """Materialise or drop the offsets of a producer's transaction in all groups.
+    def complete_transaction(self, producer_id: int, outcome: Outcome, marker_offset: int) -> None:
+        """Materialise or drop the offsets of a producer's transaction before its marker in all groups.
 
         A group that was deleted meanwhile loses them here; they are in the log, so the next load of a committed
         transaction brings them back, as in Kafka.
         """
         for group_id in sorted(self.open_groups.pop(producer_id, ())):
             group = self.groups.get(group_id)
-            if group is not None:
-                group.offsets.complete_transaction(producer_id, outcome)
+            if group is not None and group.offsets.complete_transaction(producer_id, outcome, marker_offset):
+                self.open_groups.setdefault(producer_id, set()).add(group_id)
 
     # Removal
 

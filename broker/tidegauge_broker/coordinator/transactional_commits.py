@@ -65,10 +65,10 @@ class TransactionalCommits:
 
     def _complete(self, event: TransactionCompleted) -> None:
         self._runtime.cause = "TransactionCompletion"
-        for partition in event.partitions:
+        for partition, marker_offset in event.marker_offsets.items():
             shard = self._led.shards.get(partition)
             if shard is not None:
-                shard.complete_transaction(event.producer_id, event.outcome)
+                shard.complete_transaction(event.producer_id, event.outcome, marker_offset)
         self._runtime.respond(event.token, TransactionCompletedResult())
 
     def _store(

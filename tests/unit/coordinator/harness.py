@@ -75,9 +75,16 @@ class Harness(Driven):
 
     def complete_transaction(self, outcome: Outcome = Outcome.COMMIT, producer_id: int = 7, epoch: int = 0) -> int:
         """Have the marker of a producer's transaction written, and report it; return the token."""
-        self.write(make_marker(TransactionMarker(producer_id, epoch, outcome, 0), self.now_ms))
+        return self.report_marker(self.write_marker(outcome, producer_id, epoch), outcome, producer_id)
+
+    def write_marker(self, outcome: Outcome = Outcome.COMMIT, producer_id: int = 7, epoch: int = 0) -> int:
+        """Have a marker written, and return its offset: the coordinator does not know of it yet."""
+        return self.write(make_marker(TransactionMarker(producer_id, epoch, outcome, 0), self.now_ms))
+
+    def report_marker(self, offset: int, outcome: Outcome = Outcome.COMMIT, producer_id: int = 7) -> int:
+        """Report that a marker is committed; return the token."""
         token = self.token()
-        self.event(TransactionCompleted(token, producer_id, (0,), outcome))
+        self.event(TransactionCompleted(token, producer_id, {0: offset}, outcome))
         return token
 
     def commit_transactional(

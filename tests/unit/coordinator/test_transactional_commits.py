@@ -262,6 +262,53 @@ def test_a_commit_whose_outcome_is_known_after_the_marker_follows_the_marker(out
     assert harness.offset(stable=True).offset == offset
 
 
+@pytest.mark.parametrize("is_appending", [True, False])
+@pytest.mark.parametrize(("outcome", "offset"), [(COMMIT, 6), (ABORT, 5)])
+def test_a_marker_does_not_end_commits_behind_it_in_the_log(is_appending, outcome, offset):
+    """Kafka's completePendingTxnOffsetCommit ends all that is pending of the producer, or throws (offsets.py)."""
+    harness = Harness()
+    harness.commit_transactional(5)
+    harness.complete_transaction(COMMIT)
+    harness.holds = is_appending
+    repeated = harness.write_marker(COMMIT)
+    harness.commit_transactional(6)
+    assert not harness.is_parked(harness.report_marker(repeated))
+    if is_appending:
+        harness.release()
+    for broker in (harness, harness.successor()):
+        assert broker.offset(stable=True).error is E.UNSTABLE_OFFSET_COMMIT
+        assert broker.offset().offset == 5
+    harness.complete_transaction(outcome)
+    for broker in (harness, harness.successor()):
+        assert (broker.offset(stable=True).error, broker.offset(stable=True).offset) == (E.NONE, offset)
+
+
+def test_of_markers_on_both_sides_of_a_commit_the_one_behind_it_counts():
+    """The outcome of the append arrives after both."""
+    harness = Harness()
+    harness.holds = True
+    before = harness.write_marker(COMMIT)
+    harness.commit_transactional(6)
+    behind, another = harness.write_marker(ABORT), harness.write_marker(COMMIT)
+    for offset, outcome in ((before, COMMIT), (behind, ABORT), (another, COMMIT)):
+        harness.report_marker(offset, outcome)
+    harness.release()
+    for broker in (harness, harness.successor()):
+        assert (broker.offset(stable=True).error, broker.offset(stable=True).offset) == (E.NONE, -1)
+
+
+def test_a_marker_whose_completion_is_late_does_not_end_what_a_load_found_behind_it():
+    """The load has read the marker already."""
+    harness = Harness()
+    harness.commit_transactional(5)
+    marker = harness.write_marker(COMMIT)
+    harness.commit_transactional(6)
+    successor = harness.successor()
+    successor.report_marker(marker)
+    assert successor.offset(stable=True).error is E.UNSTABLE_OFFSET_COMMIT
+    assert successor.offset().offset == 5
+
+
 def test_a_marker_ends_the_transaction_of_its_producer_alone():
     harness = Harness()
     harness.commit_transactional(5, producer_id=7)

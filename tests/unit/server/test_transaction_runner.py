@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,12 +77,12 @@ class Groups:
     partitions = 1
 
     def __init__(self) -> None:
-        self.completed: list[tuple[int, Sequence[int], Outcome]] = []
+        self.completed: list[tuple[int, Mapping[int, int], Outcome]] = []
         self.waits = asyncio.Event()
         self.waits.set()
 
-    def transaction_completed(self, producer_id: int, partitions: Sequence[int], outcome: Outcome) -> Any:
-        self.completed.append((producer_id, partitions, outcome))
+    def transaction_completed(self, producer_id: int, marker_offsets: Mapping[int, int], outcome: Outcome) -> Any:
+        self.completed.append((producer_id, marker_offsets, outcome))
         return asyncio.ensure_future(self.waits.wait())
 
 
@@ -217,7 +217,7 @@ async def test_kafka_17507_offsets_are_completed_before_the_markers_response(wor
     marker = TransactionMarker(7, 3, Outcome.COMMIT, 9)
     writing = asyncio.ensure_future(world.service.write_markers([MarkersOfTransaction(marker, (OFFSETS, ORDERS))]))
     await turns()
-    assert world.groups.completed == [(7, [0], Outcome.COMMIT)]
+    assert world.groups.completed == [(7, {0: 4}, Outcome.COMMIT)]
     assert not writing.done()
     world.groups.waits.set()
     assert await writing == {7: {OFFSETS: NONE, ORDERS: NONE}}
@@ -240,4 +240,4 @@ async def test_offsets_are_completed_also_where_the_coordinator_has_gone(world: 
     await turns()
     world.replicas.waits.set()
     await turns()
-    assert world.groups.completed == [(7, [0], Outcome.COMMIT)]
+    assert world.groups.completed == [(7, {0: 4}, Outcome.COMMIT)]

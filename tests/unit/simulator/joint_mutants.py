@@ -128,7 +128,9 @@ def a_snapshot_forgets_open_transactions(patch: pytest.MonkeyPatch) -> None:
 def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
     complete = offsets_module.Offsets.complete_transaction
     patch.setattr(
-        offsets_module.Offsets, "complete_transaction", lambda self, who, _: complete(self, who, Outcome.COMMIT)
+        offsets_module.Offsets,
+        "complete_transaction",
+        lambda self, who, _, offset: complete(self, who, Outcome.COMMIT, offset),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC, GroupRequest, GroupResult, JoinGroup
@@ -100,13 +100,18 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
             self._put(PartitionsDeleted(deleted))
 
     def transaction_completed(
-        self, producer_id: int, partitions: Sequence[int], outcome: Outcome
+        self, producer_id: int, marker_offsets: Mapping[int, int], outcome: Outcome
     ) -> asyncio.Future[GroupResult]:
         """Take up that a transaction's marker is committed in partitions of __consumer_offsets.
 
         The future is done when its offsets count, or are dropped.
+
+        Args:
+            producer_id: of the marker.
+            marker_offsets: where the marker is, by partition.
+            outcome: what it says.
         """
-        return self._asked(lambda token: TransactionCompleted(token, producer_id, tuple(partitions), outcome))
+        return self._asked(lambda token: TransactionCompleted(token, producer_id, marker_offsets, outcome))
 
     def _verify(self, effect: VerifyTransaction) -> None:
         self._in_background(self._verified(effect), f"verify-{effect.transactional_id}")

@@ -171,10 +171,15 @@ class TransactionService:
         appended = self._replicas.produce(request)
 
         async def written() -> dict[TopicPartition, ErrorCode]:
-            errors.update({result.topic_partition: result.error for result in await appended})
-            offsets = [at.partition for at in hosted if at.topic == OFFSETS_TOPIC and errors[at] is ErrorCode.NONE]
-            if offsets:
-                await self._groups.transaction_completed(one.marker.producer_id, offsets, one.marker.outcome)
+            results = await appended
+            errors.update({result.topic_partition: result.error for result in results})
+            marker_offsets = {
+                result.topic_partition.partition: result.base_offset
+                for result in results
+                if result.topic_partition.topic == OFFSETS_TOPIC and result.error is ErrorCode.NONE
+            }
+            if marker_offsets:
+                await self._groups.transaction_completed(one.marker.producer_id, marker_offsets, one.marker.outcome)
             return errors
 
         task = asyncio.get_running_loop().create_task(written(), name="write-markers")

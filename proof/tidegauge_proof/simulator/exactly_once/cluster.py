@@ -478,11 +478,14 @@ class Cluster:
         def appended(results: Sequence[ProduceResult]) -> None:
             errors.update({result.topic_partition: result.error for result in results})
             process = self.groups.processes.get(broker.broker_id)
+            placed = {result.topic_partition: result.base_offset for result in results}
             if errors.get(OFFSETS) is E.NONE and process is not None:
                 call = Call(Caller("marker"), marker, finished, lambda: True)
                 token = Arrived(call, process)
                 self.checker.offsets.arrives(process, token)
-                process.events.append(TransactionCompleted(token, marker.producer_id, (0,), marker.outcome))
+                process.events.append(
+                    TransactionCompleted(token, marker.producer_id, {0: placed[OFFSETS]}, marker.outcome)
+                )
             else:
                 finished()
 
