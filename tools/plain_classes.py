@@ -140,6 +140,7 @@ def _blank(lines: list[str], node: ast.expr | ast.stmt) -> None:
 _IMPORTS = (
     "; from typing import ClassVar as _ClassVar, Final as _Final; from mypy_extensions import mypyc_attr as _attr"
     f"; from {SUPPORT_MODULE} import Fields as _Fields, fields_of as _fields_of"
+    "; from collections.abc import Iterator as _Iterator"
 )
 _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 
@@ -173,7 +174,7 @@ def _finalise(lines: list[str], tree: ast.Module) -> None:
 def _options(node: ast.ClassDef, tuples: frozenset[str]) -> dict[str, bool] | None:
     """Return the arguments of ``@dataclass``, or what they would be; None where the class stays as it is."""
     if node.name in tuples and [ast.unparse(base) for base in node.bases] == ["NamedTuple"]:
-        return {"frozen": True}
+        return {"frozen": True, "tuple": True}
     for decorator in node.decorator_list:
         name = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(name, ast.Name) and name.id == "dataclass":
@@ -224,11 +225,17 @@ def _methods(node: ast.ClassDef, fields: list[_Field], options: dict[str, bool])
     written += [f"    self.{one.name} = {_value(one)}" for one in fields] or ["    pass"]
     if options.get("eq", True) and "__eq__" not in has:
         same = "".join(f" and self.{name} == other.{name}" for name in compared)
-        written += ["", "def __eq__(self, other: object) -> bool:", f"    return isinstance(other, {node.name}){same}"]
+        written += ["", "def __eq__(self, other: object) -> bool:"]
+        if options.get("tuple"):
+            parts = "".join(f"self.{name}, " for name in compared)
+            written += ["    if isinstance(other, tuple):", f"        return ({parts}) == other"]
+        written += [f"    return isinstance(other, {node.name}){same}"]
         if options.get("frozen"):
             parts = "".join(f"self.{name}, " for name in compared)
             written += ["", "def __hash__(self) -> int:", f"    return hash(({parts}))"]
     parts = "".join(f"self.{one.name}, " for one in fields)
+    if options.get("tuple"):
+        written += ["", "def __iter__(self) -> _Iterator[object]:", f"    return iter(({parts}))"]
     written += ["", "def __reduce__(self) -> tuple[object, ...]:", f"    return {node.name}, ({parts})"]
     if "__repr__" not in has:
         shown = ", ".join(f"{one.name}={{self.{one.name}!r}}" for one in fields)
