@@ -56,7 +56,7 @@ class _Unusable(Exception):
 
 
 class Finder:
-    """Finds extension modules by a table, in a directory with one for each package.
+    """Finds extension modules by a table, in a directory with one directory for each package.
 
     Args:
         directory: where they are.
