@@ -93,7 +93,7 @@ class SmallPartition:
 
 @dataclass(slots=True, eq=False)
 class SmallBroker:
-    """The broker: it takes appends, and keeps who waits for them.
+    """The broker: it takes appends, and keeps the tokens of those in flight.
 
     Attributes:
         waiting: whose append it is, by the base offset of the batch.

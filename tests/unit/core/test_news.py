@@ -207,7 +207,7 @@ class Side(Cluster):
             broker.execute(effects)
 
     def give_up(self, sent: Sent, follower: int, *, closes: bool) -> None:
-        """Lose a round at the follower; with its connection the leader loses who waits for the response."""
+        """Lose a round at the follower; the leader loses the parked request with its connection."""
         broker, chosen = self.brokers[follower], sent.chosen
         assert chosen is not None
         if sent.session is not None:
