@@ -14,7 +14,8 @@ field says it that Kafka's brokers read from KRaft controllers only: ``type`` of
 | 1 | INELIGIBLE_REPLICA is understood | more may follow from the receiver's registration |
 | 2 | - | all that follows from it was sent before |
 
-The logical clock of the event log does not travel with them.
+The logical clock of the event log travels in the headers
+(``tidegauge.kafka.header_tags``).
 Source: ControllerChannelManager.AbstractControllerBrokerRequestBatch, AbstractControlRequest.Type, KIP-866.
 """
 
