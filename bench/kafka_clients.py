@@ -106,7 +106,8 @@ class Clients:
                     _note(f"left out: {problem}")
                     continue
                 self._figures.add(workload.name, measure, side.name, rate)
-                cpu_us = (cpu_seconds(side.pids().values()) - cpu_before) * 1e6 / part.records
+                count = part.records * (librdkafka.READS if measure is table.RDKAFKA_CONSUME else 1)
+                cpu_us = (cpu_seconds(side.pids().values()) - cpu_before) * 1e6 / count
                 self._figures.add(workload.name, table.BROKERS_CPU[measure], side.name, cpu_us)
                 slowest[measure.words] = min(rate, slowest.get(measure.words, rate))
         if self._tools is not None and table.TOOL_PRODUCE.words in slowest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +20,9 @@ from measure import Workload
 Result = TypeVar("Result")
 POLL_SECONDS = 1.0
 BATCH = 10_000
+BLOCK_BYTES = 65_536
+READS = 10
+"""So often a topic is read: once would be a tenth of a second, mostly of connecting."""
 SILENCE_SECONDS = 60.0
 """A consumer that gets nothing for that long has failed."""
 
@@ -74,7 +78,7 @@ def read(consumer: Any, places: Sequence[Any], records: int) -> float:
     began = heard = time.perf_counter()
     count = 0
     while count < records:
-        found = consumer.consume(BATCH, POLL_SECONDS)
+        found = consumer.consume(min(BATCH, records - count), POLL_SECONDS)  # it waits for as many as it is asked for
         for message in found:
             if message.error() is not None:
                 raise RuntimeError(str(message.error()))
@@ -105,18 +109,48 @@ def one_at_a_time(bootstrap: str, topic: str, workload: Workload) -> list[float]
     return took_ms
 
 
+def write_evenly(bootstrap: str, topic: str, workload: Workload) -> None:
+    """Write all records by turns to all partitions, a batch to each: the same topic on every side, for its readers.
+
+    A producer that picks partitions by itself leaves some short, others by chance; see ``measure.READ_SHARE``.
+    """
+    producer = library().Producer(producer_settings(bootstrap, workload))
+    value = b"x" * workload.record_bytes
+    block = max(1, BLOCK_BYTES // workload.record_bytes)
+    for number in range(workload.records):
+        producer.produce(topic, value, partition=number // block % workload.partitions)
+        if number % BATCH == 0:
+            producer.poll(0)
+    if producer.flush(60):
+        raise RuntimeError("records were not acknowledged")
+
+
+def consumer_settings(bootstrap: str) -> dict[str, object]:
+    """Return a consumer's settings.
+
+    A partition of which 100,000 records wait in the client (``queued.min.messages``) is by default not fetched for a
+    second (``fetch.queue.backoff.ms``), so that the faster broker would seem the slower one.
+    """
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "fetch.queue.backoff.ms": 1,
+    }
+
+
 def consume(bootstrap: str, topic: str, workload: Workload) -> float:
-    """Read all records of a topic from its beginning, by assignment; return records a second."""
-    consumer = library().Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    """Read so many records from a topic's beginning, by assignment, ``READS`` times; return records a second."""
+    consumer = library().Consumer(consumer_settings(bootstrap))
     try:
         places = [library().TopicPartition(topic, number, 0) for number in range(workload.partitions)]
-        return read(consumer, places, workload.records)
+        return statistics.harmonic_mean([read(consumer, places, workload.records) for _ in range(READS)])
     finally:
         consumer.close()
 
 
 def alone(work: Callable[[str, str, Workload], Result], bootstrap: str, topic: str, workload: Workload) -> Result:
-    """Do ``produce``, ``consume`` or ``one_at_a_time`` in a process of its own.
+    """Do ``produce``, ``consume``, ``write_evenly`` or ``one_at_a_time`` in a process of its own.
 
     Raises:
         Unavailable: the library is missing.

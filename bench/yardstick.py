@@ -38,6 +38,8 @@ BYTES_PER_PIECE = 50_000_000
 MOST_RECORDS = 200_000
 SINGLES = 1_000
 LATENCY_SECONDS = 10
+TOOL_READS = 3
+"""So often kafka-consumer-perf-test reads in a piece, by turns: each time lasts a fifth of a second in a young JVM."""
 SIZES, PARTITIONS, ACKS = (100, 1024, 10240), (1, 12, 100), ("all", "1")
 WARM_UP = Workload(1024, 12, "all", 20_000, 0)
 
@@ -127,15 +129,9 @@ class Yardstick:
         for side in sides:
             side.create(topic, workload.partitions)
             side.create(f"{topic}-rd", workload.partitions)
-        slowest = float("inf")
-        for measure, work in self._rates(topic):
-            reads = measure in {table.TOOL_CONSUME, table.RDKAFKA_CONSUME}
-            part = workload.short_of_end() if reads else workload
-            for side in sides:
-                rate, cpu_us = _measured(side, part.records, lambda side=side, work=work, part=part: work(side, part))
-                self._add(workload, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
-                if measure is table.TOOL_PRODUCE:
-                    slowest = min(slowest, rate)
+            side.create(f"{topic}-even", workload.partitions)
+            librdkafka.alone(librdkafka.write_evenly, side.kafka_bootstrap, f"{topic}-even", workload)
+        slowest = self._rates(sides, workload, round_number, topic)
         for words, share in table.SHARES.items():
             for side in sides:
                 latency = self._tools.latency(side.kafka_bootstrap, topic, workload, slowest * share)
@@ -150,18 +146,27 @@ class Yardstick:
             self._add(workload, round_number, side, figures)
         self._record.add(self._lines)
 
-    def _rates(self, topic: str) -> Iterator[tuple[table.Measure, Callable[[Side, Workload], float]]]:
-        tools = self._tools
-        yield table.TOOL_PRODUCE, lambda side, work: tools.produce(side.kafka_bootstrap, topic, work)
-        yield table.TOOL_CONSUME, lambda side, work: tools.consume(side.kafka_bootstrap, topic, work)
-        for measure, client in (
-            (table.RDKAFKA_PRODUCE, librdkafka.produce),
-            (table.RDKAFKA_CONSUME, librdkafka.consume),
-        ):
-            yield (
-                measure,
-                lambda side, work, client=client: librdkafka.alone(client, side.kafka_bootstrap, f"{topic}-rd", work),
-            )
+    def _rates(self, sides: Sequence[Side], workload: Workload, round_number: int, topic: str) -> float:
+        """Write and read as fast as it goes; return the lower rate of kafka-producer-perf-test."""
+        slowest = float("inf")
+        for measure, turns, work in self._works(topic):
+            reads = measure in {table.TOOL_CONSUME, table.RDKAFKA_CONSUME}
+            part = workload.short_of_end() if reads else workload
+            count = part.records * (librdkafka.READS if measure is table.RDKAFKA_CONSUME else 1)
+            for side in [side for _ in range(turns) for side in sides]:
+                rate, cpu_us = _measured(side, count, lambda side=side, work=work, part=part: work(side, part))
+                self._add(workload, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
+                if measure is table.TOOL_PRODUCE:
+                    slowest = min(slowest, rate)
+        return slowest
+
+    def _works(self, topic: str) -> Iterator[tuple[table.Measure, int, Callable[[Side, Workload], float]]]:
+        """Yield each measure of a rate, how often it is taken in a piece, and the work; see ``write_evenly``."""
+        tools, even = self._tools, f"{topic}-even"
+        yield table.TOOL_PRODUCE, 1, lambda side, work: tools.produce(side.kafka_bootstrap, topic, work)
+        yield table.TOOL_CONSUME, TOOL_READS, lambda side, work: tools.consume(side.kafka_bootstrap, even, work)
+        yield table.RDKAFKA_PRODUCE, 1, _with_librdkafka(librdkafka.produce, f"{topic}-rd")
+        yield table.RDKAFKA_CONSUME, 1, _with_librdkafka(librdkafka.consume, even)
 
     def _one_at_a_time(self, side: Side, workload: Workload, round_number: int, topic: str) -> None:
         took_ms, cpu_us = _measured(
@@ -193,6 +198,10 @@ def _measured(side: Side, count: int, work: Callable[[], Any]) -> tuple[Any, flo
     before = cpu_seconds(side.pids().values())
     found = work()
     return found, (cpu_seconds(side.pids().values()) - before) * 1e6 / count
+
+
+def _with_librdkafka(work: Callable[[str, str, Workload], float], topic: str) -> Callable[[Side, Workload], float]:
+    return lambda side, workload: librdkafka.alone(work, side.kafka_bootstrap, topic, workload)
 
 
 def _note(text: str) -> None:

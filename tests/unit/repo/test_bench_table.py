@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,3 +55,52 @@ def test_consumers_do_not_read_a_topic_to_its_end(monkeypatch: pytest.MonkeyPatc
     work = measure.Workload(1024, 12, "all", 48_828, 10)
     assert work.short_of_end() == work.with_records(32_552)
     assert work.with_records(1).short_of_end().records == 1
+
+
+class _Consumer:
+    """Gives as many records as it is asked for, and notes that."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def assign(self, places: list[Any]) -> None:
+        assert places == [0]
+
+    def consume(self, count: int, _: float) -> list[SimpleNamespace]:
+        self.asked.append(count)
+        return [SimpleNamespace(error=lambda: None)] * count
+
+
+def test_a_reader_asks_librdkafka_for_no_more_than_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``consume`` waits until it has as many as it was asked for: beyond what is read, that would be its timeout."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    consumer = _Consumer()
+    importlib.import_module("librdkafka").read(consumer, [0], 25_000)
+    assert consumer.asked == [10_000, 10_000, 5_000]
+
+
+class _Producer:
+    """Notes the partition of each record."""
+
+    def __init__(self) -> None:
+        self.partitions: list[int] = []
+
+    def produce(self, topic: str, value: bytes, partition: int) -> None:
+        assert (topic, len(value)) == ("t", 10_240)
+        self.partitions.append(partition)
+
+    def poll(self, _: float) -> None:
+        """Do nothing."""
+
+    def flush(self, _: float) -> int:
+        return 0
+
+
+def test_what_readers_read_is_written_a_batch_to_each_partition_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So no partition ends before others, on either side (``measure.READ_SHARE``)."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    librdkafka, measure = (importlib.import_module(name) for name in ("librdkafka", "measure"))
+    producer = _Producer()
+    monkeypatch.setattr(librdkafka, "library", lambda: SimpleNamespace(Producer=lambda _: producer))
+    librdkafka.write_evenly("", "t", measure.Workload(10_240, 3, "all", 20, 0))
+    assert producer.partitions == [0] * 6 + [1] * 6 + [2] * 6 + [0] * 2
