@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import failures
 import kafka_side
 import librdkafka
 import table
@@ -136,14 +137,24 @@ class Yardstick:
             for side in sides:
                 latency = self._tools.latency(side.kafka_bootstrap, topic, workload, slowest * share)
                 found = zip(("p50", "p99", "p99.9"), latency, strict=False)
-                self._add(workload, round_number, side, {table.AT_LOAD[words, one]: value for one, value in found})
+                self._add(workload.name, round_number, side, {table.AT_LOAD[words, one]: value for one, value in found})
         singles = workload.with_records(self._singles)
         for side in sides:
             self._one_at_a_time(side, singles, round_number, topic)
         for side in sides:
             found_ms = self._tools.end_to_end(side.kafka_bootstrap, topic, workload, self._singles)
             figures = dict(zip(table.END_TO_END.values(), found_ms, strict=True))
-            self._add(workload, round_number, side, figures)
+            self._add(workload.name, round_number, side, figures)
+        self._record.add(self._lines)
+
+    def returns(self, sides: Sequence[Tidegauge | kafka_side.Kafka], times: int) -> None:
+        """Let a follower die and come back, so often on each side, after all the work of this run."""
+        self._lines = []
+        for number in range(times):
+            for side in sides:
+                _note(f"a follower of {side.name} returns")
+                rate = failures.catch_up_rate(side, f"away-{number}")
+                self._add("a follower returns after the run", number, side, {table.CATCH_UP: rate})
         self._record.add(self._lines)
 
     def _rates(self, sides: Sequence[Side], workload: Workload, round_number: int, topic: str) -> float:
@@ -155,7 +166,7 @@ class Yardstick:
             count = part.records * (librdkafka.READS if measure is table.RDKAFKA_CONSUME else 1)
             for side in [side for _ in range(turns) for side in sides]:
                 rate, cpu_us = _measured(side, count, lambda side=side, work=work, part=part: work(side, part))
-                self._add(workload, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
+                self._add(workload.name, round_number, side, {measure: rate, table.BROKERS_CPU[measure]: cpu_us})
                 if measure is table.TOOL_PRODUCE:
                     slowest = min(slowest, rate)
         return slowest
@@ -176,14 +187,14 @@ class Yardstick:
         )
         latency = latency_of(took_ms)
         figures = dict(zip(table.SINGLE.values(), (latency.p50_ms, latency.p99_ms), strict=True))
-        self._add(workload, round_number, side, figures | {table.SINGLE_CPU: cpu_us})
+        self._add(workload.name, round_number, side, figures | {table.SINGLE_CPU: cpu_us})
 
-    def _add(self, workload: Workload, round_number: int, side: Side, figures: dict[table.Measure, float]) -> None:
+    def _add(self, workload: str, round_number: int, side: Side, figures: dict[table.Measure, float]) -> None:
         for measure, value in figures.items():
             self._lines.append(
                 {
                     "age": self._age,
-                    "workload": workload.name,
+                    "workload": workload,
                     "round": round_number,
                     "measure": measure.words,
                     "side": side.name,
@@ -221,6 +232,7 @@ def main(given: Sequence[str]) -> None:
         "--latency-seconds", type=int, default=LATENCY_SECONDS, help="of each open loop (default %(default)s)"
     )
     parser.add_argument("--singles", type=int, default=SINGLES, help="records one at a time (default %(default)s)")
+    parser.add_argument("--returns", type=int, default=0, help="of a follower that was killed, after the run's pieces")
     parser.add_argument("--grpc-among-brokers", action="store_true", help="ours replicate over gRPC")
     parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
     options = parser.parse_args(given)
@@ -238,11 +250,11 @@ def _run(options: argparse.Namespace, record: Record) -> None:
         age += ", gRPC among brokers:"
     cells = workloads(options.records, options.cells, options.latency_seconds)
     left = [(number, one) for number in range(options.rounds) for one in cells if not record.has(age, one.name, number)]
-    if not left:
+    if not left and not options.returns:
         return
     directory = Path(tempfile.mkdtemp(prefix="tidegauge-yardstick-"))
     settings = {"inter.broker.listener.name": "GRPC"} if options.grpc_among_brokers else {}
-    sides: list[Side] = [Tidegauge(directory, settings=settings), kafka_side.Kafka(directory)]
+    sides = [Tidegauge(directory, settings=settings), kafka_side.Kafka(directory)]
     started: list[Side] = []
     try:
         for side in sides:
@@ -255,6 +267,7 @@ def _run(options: argparse.Namespace, record: Record) -> None:
                 break
             _note(f"round {number + 1}: {workload.name}, {age}")
             yardstick.do(sides if number % 2 == 0 else sides[::-1], workload, number, f"yardstick-{at}")
+        yardstick.returns(sides, options.returns)
     finally:
         for side in started:
             side.stop()
