@@ -175,9 +175,26 @@ class BrokerCore:
 
     # Requests of clients and followers
 
-    def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
-        """Append; RespondToProduce(token) comes now or later."""
-        return self.writes.produce(request, token, now_ms)
+    def produce(self, request: ProduceRequest, token: object, now_ms: int, *, wake_later: bool = False) -> list[Effect]:
+        """Append; RespondToProduce(token) comes now or later.
+
+        With ``wake_later`` the fetches that wait for these records stay parked until ``wake_fetches``, which must
+        follow soon: so one response has what several requests have appended. Kafka completes them after each request
+        (ReplicaManager.tryCompleteActions, called by KafkaApis.handle).
+        """
+        return self.writes.produce(request, token, now_ms, wake_later=wake_later)
+
+    @property
+    def has_fetches_to_wake(self) -> bool:
+        """Whether a produce with ``wake_later`` has appended records, and ``wake_fetches`` has not been called."""
+        return bool(self.parked.appended)
+
+    def wake_fetches(self, now_ms: int) -> list[Effect]:
+        """Respond to the fetches that wait for what was appended with ``wake_later``, as far as they have enough."""
+        out: list[Effect] = []
+        self.fetches.time_ms = now_ms
+        self.parked.wake_fetches(out)
+        return out
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int

@@ -1,12 +1,13 @@
 """The operations that wait in purgatory for the replicas of a broker, and when they are tried again.
 
-Source: Partition.tryCompleteDelayedRequests and ReplicaManager.addCompletePurgatoryAction.
+Source: Partition.tryCompleteDelayedRequests, ReplicaManager.addCompletePurgatoryAction and DelayedActionQueue.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
 
+from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
@@ -18,14 +19,20 @@ _waits_for_high_watermark = attrgetter("waits_for_high_watermark")
 
 
 class ParkedOperations:
-    """The purgatories of one broker, keyed by partition."""
+    """The purgatories of one broker, keyed by partition.
 
-    __slots__ = ("deletions", "fetches", "produces")
+    Attributes:
+        appended: partitions with waiting fetches that have not been looked at since they grew, in order; see
+            ``wake_fetches``.
+    """
+
+    __slots__ = ("appended", "deletions", "fetches", "produces")
 
     def __init__(self) -> None:
         self.produces: Purgatory[DelayedProduce] = Purgatory()
         self.fetches: Purgatory[DelayedFetch] = Purgatory()
         self.deletions: Purgatory[DelayedDeleteRecords] = Purgatory()
+        self.appended: dict[TopicPartition, None] = {}
 
     def settle(
         self,
@@ -34,21 +41,33 @@ class ParkedOperations:
         *,
         role_changed: bool = False,
         fetches_tried: set[int] | None = None,
+        wake_later: bool = False,
     ) -> None:
         """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``.
 
-        A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``.
+        A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``. With
+        ``wake_later`` the fetches that wait for more records are left to ``wake_fetches``.
         """
         key = partition.topic_partition
         if partition.moved_high_watermark or role_changed:
             self.produces.check(key, out)
-        if partition.moved_log_end or role_changed:
+        if wake_later and partition.moved_log_end and not role_changed:
+            if self.fetches.is_watched(key):
+                self.appended[key] = None
+        elif partition.moved_log_end or role_changed:
             self.fetches.check(key, out, tried=fetches_tried)
         elif partition.moved_high_watermark:
             self.fetches.check(key, out, tried=fetches_tried, only=_waits_for_high_watermark)
         if partition.moved_low_watermark or role_changed:
             self.deletions.check(key, out)
         partition.moved_high_watermark = partition.moved_log_end = partition.moved_low_watermark = False
+
+    def wake_fetches(self, out: list[Effect]) -> None:
+        """Look at the fetches that produces have left waiting, at each once (DelayedActionQueue.tryCompleteActions)."""
+        appended, self.appended = self.appended, {}
+        tried: set[int] = set()
+        for key in appended:
+            self.fetches.check(key, out, tried=tried)
 
     def cancel(self, token: object) -> None:
         """Forget the parked operation of a caller whose connection is closed."""

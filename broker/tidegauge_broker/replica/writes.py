@@ -45,8 +45,8 @@ class Writes:
         self._parked = parked
         self._metadata = metadata
 
-    def produce(self, request: ProduceRequest, token: object, now_ms: int) -> list[Effect]:
-        """Append; RespondToProduce(token) comes now or later."""
+    def produce(self, request: ProduceRequest, token: object, now_ms: int, *, wake_later: bool = False) -> list[Effect]:
+        """Append; RespondToProduce(token) comes now or later. ``BrokerCore.produce`` explains ``wake_later``."""
         out: list[Effect] = []
         results: list[ProduceResult] = []
         required: dict[int, int] = {}
@@ -85,7 +85,7 @@ class Writes:
                 contain(partition, problem, out)
         tried: set[int] = set()
         for partition in touched:
-            self._parked.settle(partition, out, fetches_tried=tried)
+            self._parked.settle(partition, out, fetches_tried=tried, wake_later=wake_later)
         for partition in touched:
             partition.unwritten.clear()
         if request.acks == ACKS_ALL and required:

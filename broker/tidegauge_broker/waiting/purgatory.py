@@ -85,6 +85,10 @@ class Purgatory(Generic[AnOperation]):
             self.deadlines = [entry for entry in self.deadlines if entry[1] in self._waiting]
             heapq.heapify(self.deadlines)
 
+    def is_watched(self, key: Hashable) -> bool:
+        """Return whether an operation waits for this key."""
+        return key in self._by_key
+
     def watch_also(self, key: Hashable, other: Hashable) -> None:
         """Have the operations that watch a key watch another one, too."""
         for number, operation in self._by_key.get(key, {}).items():

@@ -190,6 +190,7 @@ class ReplicaManager:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._closed = False
+        self._wakes_fetches = False
         self._failed_directories: set[Path] = set()
         self._control = asyncio.Lock()
         self._control_tasks: set[asyncio.Task[Any]] = set()
@@ -200,13 +201,26 @@ class ReplicaManager:
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
         """Append at once; the future is done when acks is fulfilled, mostly already when this returns.
 
-        Cancel it when its caller no longer waits.
+        Cancel it when its caller no longer waits. Waiting fetches are responded to in the next turn of the event loop,
+        with what all requests of this turn append.
         """
-        token: asyncio.Future[Sequence[ProduceResult]] = asyncio.get_running_loop().create_future()
-        self._step(self.core.produce, request, token)
+        loop = asyncio.get_running_loop()
+        token: asyncio.Future[Sequence[ProduceResult]] = loop.create_future()
+        self._step(self._append, request, token)
+        if self.core.has_fetches_to_wake and not self._wakes_fetches:
+            self._wakes_fetches = True
+            loop.call_soon(self._wake_fetches)
         if not token.done():  # each callback of a future takes a turn of the event loop
             token.add_done_callback(self._forget_if_cancelled)
         return token
+
+    def _append(self, request: ProduceRequest, token: object, now_ms: int) -> Sequence[Effect]:
+        return self.core.produce(request, token, now_ms, wake_later=True)
+
+    def _wake_fetches(self) -> None:
+        self._wakes_fetches = False
+        if not self._closed:
+            self._execute(self._decided(lambda: self.core.wake_fetches(self._now_ms())))
 
     def _forget_if_cancelled(self, token: asyncio.Future[Sequence[ProduceResult]]) -> None:
         if token.cancelled():
