@@ -196,7 +196,7 @@ class Copiers:
         def written(number: int, error: Any, message: Any) -> None:
             delivered(self.history, number)(error, message)
             if error is not None:
-                failed.append(str(error))
+                failed.append(f"{error.name()}: {error.str()}")
 
         while count > 0 or go_on():
             count -= 1
@@ -206,8 +206,9 @@ class Copiers:
                 on_delivery = partial(written, self.history.invoke("send", **where))
                 producer.produce(self.source, values[-1], partition=partition, on_delivery=on_delivery)
             self._pace(producer, is_first=count > 0)
-        assert producer.flush(LIMIT_SECONDS) == 0
-        assert failed == []
+        left = producer.flush(LIMIT_SECONDS)
+        assert left == 0, f"{left} records were neither acknowledged nor failed in {LIMIT_SECONDS} s"
+        assert failed == [], f"{len(failed)} of {sum(map(len, self.written))} records failed: {sorted(set(failed))}"
 
     def _pace(self, producer: Any, *, is_first: bool) -> None:
         """Serve the producer's callbacks, until the next record may be written."""
@@ -238,7 +239,7 @@ class Copiers:
         finally:
             at_work.clear()
             thread.join(LIMIT_SECONDS * 2)
-        assert problems == []
+        assert problems == [], "; ".join(f"{type(one).__name__}: {one}" for one in problems)
 
     def finish(self) -> None:
         """Wait until everything has been copied, and end the copiers."""
