@@ -197,6 +197,7 @@ class Copiers:
             delivered(self.history, number)(error, message)
             if error is not None:
                 failed.append(f"{error.name()}: {error.str()}")
+                print(f"{time.strftime('%H:%M:%S')} a record failed: {failed[-1]}", flush=True)
 
         while count > 0 or go_on():
             count -= 1
