@@ -18,7 +18,7 @@ from enum import Enum
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client.partition_queue import Batch, Identity, PartitionQueue, Promise
-from tidegauge_client.records import BatchBuilder, NewRecord
+from tidegauge_client.records import BatchBuilder, Headers
 
 MAX_PRODUCER_EPOCH = 32767
 
@@ -32,6 +32,10 @@ class Room(Enum):
     """The record opened a batch, whose linger.ms begins."""
     NONE = "none"
     """The record filled a batch, or found one that was full."""
+
+
+# An enumeration's members are looked up several times for each record, and cost more than a name of the module.
+_LEFT, _NEW, _NONE = Room.LEFT, Room.NEW, Room.NONE
 
 
 class Accumulator:
@@ -78,7 +82,10 @@ class Accumulator:
     def append(
         self,
         topic_partition: TopicPartition,
-        record: NewRecord,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
         promise: Promise,
         *,
         reserved_bytes: int,
@@ -89,12 +96,12 @@ class Accumulator:
         pending = queue.pending
         batch = pending[-1] if pending else None
         builder = None if batch is None else batch.builder
-        room = Room.LEFT
-        if batch is None or builder is None or not builder.append(*record):
-            room = Room.NEW
+        room = _LEFT
+        if batch is None or builder is None or not builder.append(value, key, timestamp_ms, headers):
+            room = _NEW
             if batch is not None and builder is not None:
                 batch.close()
-                room = Room.NONE
+                room = _NONE
             builder = BatchBuilder(
                 compression=self._compression,
                 max_size_bytes=self._batch_size_bytes,
@@ -102,14 +109,14 @@ class Accumulator:
             )
             self._serial += 1
             batch = Batch(topic_partition, (self._serial,), now_ms, builder)
-            fits = builder.append(*record)
+            fits = builder.append(value, key, timestamp_ms, headers)
             assert fits, "a batch takes its first record, however large"
             pending.append(batch)
             self.incomplete.add(batch)
         batch.promises.append(promise)
-        batch.timestamps_ms.append(record.timestamp_ms)
+        batch.timestamps_ms.append(timestamp_ms)
         batch.reserved_bytes += reserved_bytes
-        return Room.NONE if builder.size_bytes >= self._batch_size_bytes else room
+        return _NONE if builder.size_bytes >= self._batch_size_bytes else room
 
     def ready(
         self, now_ms: float, *, is_hurried: bool, leader_epoch: Callable[[TopicPartition], int]

@@ -65,6 +65,11 @@ class StickyPartitioner:
         self._partition: int | None = None
         self._produced_bytes = 0
 
+    @property
+    def current(self) -> int | None:
+        """Return the partition it stays with; None if another one is drawn for the next record."""
+        return self._partition
+
     def partition(
         self, everyone: Collection[int], is_available: Callable[[int], bool], queue_length: Callable[[int], int]
     ) -> int:

@@ -47,6 +47,8 @@ NO_LEADER_EPOCH = -1
 RECORD_OVERHEAD_BYTES = 21
 """Maximum size of a record's length, attributes, timestamp and offset, as Kafka estimates them."""
 
+_FIXED_BYTES = HEADER_BYTES + RECORD_OVERHEAD_BYTES + 15
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 _CRC = struct.Struct(">I")
@@ -98,13 +100,14 @@ def compression_number(name: str) -> int:
 
 def estimate_size_bytes(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
     """Return an upper bound of a batch with this one record (``AbstractRecords.estimateSizeInBytesUpperBound``)."""
-    size = HEADER_BYTES + RECORD_OVERHEAD_BYTES + 15
+    size = _FIXED_BYTES
     if key is not None:
         size += len(key)
     if value is not None:
         size += len(value)
-    for name, content in headers:
-        size += 10 + len(name.encode()) + (0 if content is None else len(content))
+    if headers:
+        for name, content in headers:
+            size += 10 + len(name.encode()) + (0 if content is None else len(content))
     return size
 
 
@@ -115,7 +118,7 @@ class BatchBuilder:
         record_count: records so far.
     """
 
-    __slots__ = ("_builder", "record_count")
+    __slots__ = ("_append", "_builder", "record_count")
 
     def __init__(
         self, *, compression: str = "none", max_size_bytes: int = _UNLIMITED, is_transactional: bool = False
@@ -129,19 +132,18 @@ class BatchBuilder:
             base_sequence=NO_SEQUENCE,
             batch_size=max_size_bytes,
         )
+        self._append: Any = self._builder.append
         self.record_count = 0
 
     @property
     def size_bytes(self) -> int:
         """Return the bytes of the batch so far, header included, before compression."""
-        return int(self._builder.size())
+        size_bytes: int = self._builder.size()
+        return size_bytes
 
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Headers = ()) -> bool:
         """Add a record; return False if it does not fit. The first always fits, however large it is."""
-        appended = self._builder.append(
-            self.record_count, timestamp=timestamp_ms, key=key, value=value, headers=list(headers) if headers else []
-        )
-        if appended is None:
+        if self._append(self.record_count, timestamp_ms, key, value, list(headers) if headers else []) is None:
             return False
         self.record_count += 1
         return True

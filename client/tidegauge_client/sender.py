@@ -37,6 +37,7 @@ MAX_BACKOFF_MS = 1_000.0
 PATIENCE_MS = 20.0
 """How long a batch waits, beyond linger.ms, for the response to an earlier request."""
 UNKNOWN_OFFSET = -1
+_new = tuple.__new__
 
 
 class Connection(Protocol):
@@ -330,10 +331,11 @@ class Sender:
         topic, partition = batch.topic_partition
         step = 0 if base_offset == UNKNOWN_OFFSET else 1
         offset = base_offset
+        has_append_time = log_append_time_ms is not None
         for promise, created_ms in zip(batch.promises, batch.timestamps_ms, strict=True):
             if not promise.done():
-                timestamp_ms = created_ms if log_append_time_ms is None else log_append_time_ms
-                promise.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+                timestamp_ms = log_append_time_ms if has_append_time else created_ms
+                promise.set_result(_new(RecordMetadata, (topic, partition, offset, timestamp_ms)))
             offset += step
         self._on_done(batch)
 

@@ -12,7 +12,7 @@ from tidegauge.v1 import produce_pb2
 from tidegauge_client.accumulator import Accumulator
 from tidegauge_client.metadata import Leader
 from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
-from tidegauge_client.records import NewRecord, decode_batches
+from tidegauge_client.records import decode_batches
 from tidegauge_client.sender import Sender
 
 TP = TopicPartition("t", 0)
@@ -190,7 +190,7 @@ class World:
     def send(self, value: bytes, tp: TopicPartition = TP) -> Promise:
         promise = Promise()
         self.promises.append((value, promise))
-        self.accumulator.append(tp, NewRecord(value), promise, reserved_bytes=len(value), now_ms=self.now_ms)
+        self.accumulator.append(tp, value, None, 0, (), promise, reserved_bytes=len(value), now_ms=self.now_ms)
         return promise
 
     def send_batches(self, count: int, *, first: int = 0) -> list[Promise]:
