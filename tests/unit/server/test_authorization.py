@@ -16,8 +16,14 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.fields import NIL_UUID, WIRE
 from tidegauge.kafka.frames import RequestHeader, encode
+from tidegauge.kafka.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
 from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tidegauge.kafka.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_broker.security.acls.model import Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from tidegauge_broker.security.principal import Principal
@@ -36,6 +42,7 @@ ALICE = Principal("User", "alice")
 TOPIC_BY_ID = "hidden"
 AN_ID = bytes(15) + b"\x07"
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
+GROUP_G = ((Operation.DESCRIBE, ResourceType.GROUP, "g"),)
 
 
 class Service(SimpleNamespace):
@@ -312,6 +319,72 @@ async def test_a_transaction_takes_all_its_partitions_or_none() -> None:
         one.name: one.results_by_partition[0].partition_error_code for one in response.results_by_topic_v3_and_below
     }
     assert errors == {"a": ErrorCode.OPERATION_NOT_ATTEMPTED, "b": TOPIC}
+
+
+# CreateTopics shows a topic's settings to those who may describe them
+
+
+def a_created(name: str, error: ErrorCode = ErrorCode.NONE) -> CreatableTopicResult:
+    return CreatableTopicResult(name, AN_ID, error, None, 0, 3, 2, [CreatableTopicConfigs("retention.ms", "1")])
+
+
+async def test_settings_counts_and_id_of_a_created_topic_are_for_those_who_may_describe_its_settings() -> None:
+    """KafkaApis.handleCreateTopicsRequest; ZkAdminManager fills in only the results that it is given for this."""
+    may_create = (Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+    api = Api("CreateTopics", 7, may_create, (Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "shown"))
+    api.response = CreateTopicsResponse(topics=[a_created("shown"), a_created("hidden")])
+    found = await api.ask(message("CreateTopics", topics=[{"name": "shown"}, {"name": "hidden"}]))
+    assert found.topics == [
+        a_created("shown"),
+        CreatableTopicResult("hidden", NIL_UUID, ErrorCode.NONE, None, TOPIC, -1, -1, ()),
+    ]
+
+
+async def test_a_creation_that_failed_has_no_error_of_the_settings() -> None:
+    """The creation's failure clears it (handleCreateTopicsResults); a refusal and a name that stands twice keep it."""
+    api = Api("CreateTopics", 7, (Operation.CREATE, ResourceType.TOPIC, "there"))
+    twice = a_created("twice", ErrorCode.INVALID_REQUEST)
+    api.response = CreateTopicsResponse(topics=[a_created("there", ErrorCode.TOPIC_ALREADY_EXISTS), twice])
+    names = ("there", "twice", "twice", "denied")
+    found = await api.ask(message("CreateTopics", topics=[{"name": name} for name in names]))
+    errors = {one.name: (one.error_code, one.topic_config_error_code) for one in found.topics}
+    assert errors == {
+        "there": (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE),
+        "twice": (ErrorCode.INVALID_REQUEST, TOPIC),
+        "denied": (TOPIC, TOPIC),
+    }
+
+
+# OffsetFetch
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, GROUP), (5, TOPIC), (7, TOPIC), (9, TOPIC)])
+async def test_a_refused_partition_has_neither_offset_nor_epoch(version: int, error: int) -> None:
+    api = Api("OffsetFetch", version, *(GROUP_G if error == TOPIC else ()))
+    topics = [{"name": "t", "partition_indexes": [4]}]
+    if version >= 8:
+        api.response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g")])
+        found = await api.ask(message("OffsetFetch", groups=[{"group_id": "g", "topics": topics}]))
+        found = found.groups[0]
+    else:
+        found = await api.ask(message("OffsetFetch", group_id="g", topics=topics))
+    assert found.error_code == ErrorCode.NONE
+    [partition] = found.topics[0].partitions
+    assert dataclasses.astuple(partition) == (4, -1, -1, "", error)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+async def test_an_error_of_the_group_names_no_topics(version: int) -> None:
+    """KafkaApis.fetchOffsetsForGroup adds the refused topics only to a group that has no error."""
+    api = Api("OffsetFetch", version, *GROUP_G)
+    topics = [{"name": "t", "partition_indexes": [4]}]
+    api.response = OffsetFetchResponse(
+        error_code=ErrorCode.NOT_COORDINATOR,
+        groups=[OffsetFetchResponseGroup("g", error_code=ErrorCode.NOT_COORDINATOR)],
+    )
+    request = {"groups": [{"group_id": "g", "topics": topics}]} if version >= 8 else {"group_id": "g", "topics": topics}
+    found = await api.ask(message("OffsetFetch", **request))
+    assert not (found.groups[0] if version >= 8 else found).topics
 
 
 # CreateAcls, DescribeAcls and DeleteAcls

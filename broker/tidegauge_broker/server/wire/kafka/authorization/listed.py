@@ -169,7 +169,10 @@ def list_groups(request: Any, ask: Ask, handler: Handler) -> Response:
 
 
 def offset_fetch(request: Any, ask: Ask, handler: Handler) -> Response:
-    """OffsetFetch: DESCRIBE of the group, then of each topic; of all topics the others are left out."""
+    """OffsetFetch: DESCRIBE of the group, then of each topic; of all topics the others are left out.
+
+    A response with an error of the group names no topics (``KafkaApis.fetchOffsetsForGroup``).
+    """
     if ask.context.version >= _SEVERAL_GROUPS_FROM:
         return _offset_fetch_of_several(request, ask, handler)
     if not ask.group(_DESCRIBE, request.group_id):
@@ -193,7 +196,8 @@ def offset_fetch(request: Any, ask: Ask, handler: Handler) -> Response:
     ]
 
     def add(message: Any) -> None:
-        message.topics = [*message.topics, *results]
+        if not message.error_code:
+            message.topics = [*message.topics, *results]
 
     return changed(handler(dataclasses.replace(request, topics=allowed), ask.context), add)
 
@@ -230,6 +234,8 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
 
     def change(message: Any) -> None:
         for group in message.groups:
+            if group.error_code:
+                continue
             if group.group_id in extra:
                 group.topics = [*group.topics, *extra[group.group_id]]
             else:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -206,15 +207,27 @@ def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     results = [CreatableTopicResult(one.name, error_code=BY_TOPIC, error_message=sentence) for one in refused]
 
     position = {one.name: at for at, one in enumerate(request.topics)}
+    judged_by_name = {name for name, count in times.items() if count > 1} | {one.name for one in refused}
 
     def change(message: Any) -> None:
         message.topics = sorted([*message.topics, *results], key=lambda one: position.get(one.name, len(position)))
         for topic in message.topics:
-            if not ask.topic(Operation.DESCRIBE_CONFIGS, topic.name, logs=False):
+            if ask.topic(Operation.DESCRIBE_CONFIGS, topic.name, logs=False):
+                continue
+            _leave_out_details(topic)
+            # Kafka clears this error where the creation itself failed (KafkaApis, handleCreateTopicsResults).
+            if topic.error_code == ErrorCode.NONE or topic.name in judged_by_name:
                 topic.topic_config_error_code = BY_TOPIC
-                topic.configs, topic.num_partitions, topic.replication_factor = None, -1, -1
 
     return changed(response, change)
+
+
+def _leave_out_details(topic: CreatableTopicResult) -> None:
+    """Remove what CreateTopics says of a topic to those alone who may DESCRIBE_CONFIGS, its id included.
+
+    Source: ``ZkAdminManager.createTopics``, ``includeConfigsAndMetadata``.
+    """
+    topic.topic_id, topic.configs, topic.num_partitions, topic.replication_factor = NIL_UUID, (), -1, -1
 
 
 def create_partitions(request: Any, ask: Ask, handler: Handler) -> Response:
