@@ -267,3 +267,12 @@ def test_transitions_are_notes_with_their_cause():
         ("SessionExpiration", "PreparingRebalance", "Empty", 2),
     ]
     assert ids[0] in str(broker.notes[-2].fields["reason"])
+
+
+@pytest.mark.parametrize(("error", "warnings"), [(ErrorCode.NONE, []), (ErrorCode.REQUEST_TIMED_OUT, ["warning"])])
+def test_that_a_group_is_empty_is_a_warning_only_where_it_could_not_be_written(error, warnings):
+    broker = Harness()
+    members = broker.stable_group()
+    broker.append_error = error
+    broker.leave(*members)
+    assert [line.level for line in broker.lines if "empty metadata" in line.text] == warnings

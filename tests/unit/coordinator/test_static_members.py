@@ -189,3 +189,15 @@ def test_a_member_replaced_before_it_synchronised_is_missed_by_the_sync_timer(re
         broker.after(7_000)
     assert broker.group().state is GroupState.PREPARING_REBALANCE
     assert len(broker.group().members) == 2
+
+
+def test_a_restarted_member_brings_its_own_rebalance_timeout():
+    """The join phase lasts the longest timeout of those that are members then."""
+    session = {"session_timeout_ms": 300_000}
+    broker, ids = static_group(**session)
+    broker.joined(broker.join(group_instance_id="i2", rebalance_timeout_ms=90_000, **session))
+    waiting = broker.join(ids[0], group_instance_id="i1", **session)
+    broker.after(89_999)
+    assert broker.is_parked(waiting)
+    broker.after(1)
+    assert broker.joined(waiting).generation == 2

@@ -162,3 +162,9 @@ def test_partitions_whose_hashes_begin_alike_stand_in_scalas_order():
     """Scala 2.13.15's HashSet of 0, 1, 2, 3, 4, 69 and 88: 0, 69 and 88 share a node of the first level."""
     partitions = tuple(TopicPartition("t", number) for number in (0, 1, 2, 3, 4, 69, 88))
     assert by_topic(partitions) == [("t", [1, 2, 3, 4, 69, 0, 88])]
+
+
+def test_hashes_in_one_bucket_stand_in_the_order_of_signed_numbers():
+    """Both partitions are in one bucket; their hashes, 0x3fffdfc8 and 0x40004010, are both positive."""
+    partitions = (TopicPartition("pytvzuuj", 268), TopicPartition("pytvzuuj", 5))
+    assert by_topic(partitions) == [("pytvzuuj", [5, 268])]

@@ -383,3 +383,16 @@ def test_the_batch_of_a_transactional_commit_is_transactional():
     header = read_header(harness.log[0])
     assert header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 0)
+
+
+def test_two_verifications_in_flight_go_on_with_their_own_requests():
+    harness = Harness()
+    harness.holds_verifications = True
+    first, second = harness.commit_transactional(5, T0), harness.commit_transactional(6, T1)
+    harness.verify(E.INVALID_TXN_STATE)
+    assert harness.committed(first) is E.INVALID_TXN_STATE
+    assert harness.is_parked(second)
+    harness.verify()
+    assert harness.committed(second) is E.NONE
+    harness.complete_transaction(COMMIT)
+    assert (harness.offset(T0).offset, harness.offset(T1).offset) == (-1, 6)
