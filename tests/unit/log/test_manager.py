@@ -351,3 +351,19 @@ def test_changed_settings_reach_the_logs(bench, batch):
     bench.manager.settings_changed("orders")
     bench.append(batch(2))
     assert len(bench.log().segments) == 2
+
+
+def test_of_several_directories_that_refuse_the_first_is_reported_and_the_rest_is_written(tmp_path):
+    directories = [tmp_path / name for name in "abc"]
+    manager = opened(*directories)
+    checkpoints = [directory / "recovery-point-offset-checkpoint" for directory in directories]
+    for broken in checkpoints[:2]:
+        broken.unlink()
+        broken.mkdir()
+    checkpoints[2].unlink()
+    with pytest.raises(StorageError) as refusal:
+        manager.write_recovery_points()
+    assert str(directories[0]) in refusal.value.message
+    assert manager.offline_directories == directories[:2]
+    assert checkpoints[2].is_file()
+    manager.close({})
