@@ -395,6 +395,14 @@ def test_a_batch_that_breaks_a_rule_is_refused(records: bytes, rules: dict[str, 
     assert cluster.ends(1) == [(0, 0)]
 
 
+@pytest.mark.parametrize("limit", ["max_message_bytes", "segment_bytes"])
+def test_a_batch_as_large_as_a_limit_is_taken_and_one_byte_more_is_not(limit: str):
+    """UnifiedLog.analyzeAndValidateRecords and append: each limit is the largest size that is allowed."""
+    records = make_batch("a" * 200)
+    assert quiet(rules=TopicRules(**{limit: len(records)})).produce(1, records=records, acks=1).error is NONE
+    assert quiet(rules=TopicRules(**{limit: len(records) - 1})).produce(1, records=records, acks=1).error is not NONE
+
+
 def test_too_few_replicas_come_before_what_is_wrong_with_the_batch():
     cluster = quiet(rules=TopicRules(min_insync_replicas=2, max_message_bytes=100))
     cluster.impose(1, [1])
