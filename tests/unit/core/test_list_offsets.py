@@ -7,7 +7,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import OffsetLookup, OffsetResult, RecordsToDelete, TimeLookup
+from tidegauge_broker.replica.messages import DEBUGGING_CONSUMER, OffsetLookup, OffsetResult, RecordsToDelete, TimeLookup
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -68,3 +68,15 @@ def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
     found = cluster.brokers[2].core.list_offset(OffsetLookup(AT, -1))
     assert isinstance(found, OffsetResult)
     assert found.error is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_a_debugging_consumer_gets_offsets_from_any_replica() -> None:
+    """Replica id -2: Partition.fetchOffsetForTimestamp is not restricted to the leader for it."""
+    cluster = five_committed()
+    core = cluster.brokers[2].core
+    found = core.list_offset(OffsetLookup(AT, EARLIEST, replica_id=DEBUGGING_CONSUMER))
+    assert isinstance(found, OffsetResult)
+    assert (found.error, found.offset) == (ErrorCode.NONE, 0)
+    fenced = core.list_offset(OffsetLookup(AT, EARLIEST, current_leader_epoch=99, replica_id=DEBUGGING_CONSUMER))
+    assert isinstance(fenced, OffsetResult)
+    assert fenced.error is ErrorCode.UNKNOWN_LEADER_EPOCH
