@@ -21,6 +21,7 @@ from tidegauge.kafka.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from tidegauge.kafka.messages.describe_cluster import DescribeClusterResponse
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
 from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tidegauge.kafka.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
@@ -268,6 +269,21 @@ async def test_operations_are_those_of_the_caller() -> None:
     response = await api.ask(request)
     assert response.topics[0].topic_authorized_operations == (1 << Operation.READ) | (1 << Operation.DESCRIBE)
     assert response.cluster_authorized_operations == 0
+
+
+@pytest.mark.parametrize("allowed", [Operation.DESCRIBE, Operation.ALTER, Operation.CREATE, None])
+async def test_operations_on_the_cluster_are_shown_to_those_who_may_describe_it(allowed: Operation | None) -> None:
+    """KafkaApis.handleDescribeCluster; ALTER implies DESCRIBE. A response with an error stays as it is."""
+    rights = [] if allowed is None else [(allowed, ResourceType.CLUSTER, "kafka-cluster")]
+    api = Api("DescribeCluster", 1, *rights)
+    request = message("DescribeCluster", include_cluster_authorized_operations=True)
+    shown = {
+        Operation.DESCRIBE: 1 << Operation.DESCRIBE,
+        Operation.ALTER: (1 << Operation.ALTER) | (1 << Operation.DESCRIBE),
+    }
+    assert (await api.ask(request)).cluster_authorized_operations == shown.get(allowed, 0)
+    api.response = DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    assert (await api.ask(request)).cluster_authorized_operations == -(2**31)
 
 
 async def test_groups_are_listed_if_they_or_the_cluster_may_be_described() -> None:

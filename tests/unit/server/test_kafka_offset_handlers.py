@@ -79,6 +79,13 @@ async def test_a_negative_number_of_offsets_is_an_unexpected_error() -> None:
     assert response.topics[0].partitions[0].error_code == -1
 
 
+async def test_no_offsets_at_all_may_be_asked_for() -> None:
+    """KafkaApis.handleListOffsetRequestV0 takes any number for which an array can be made."""
+    service = FakeService(old_style_offsets=returning((ErrorCode.NONE, [])))
+    response = await ask(service, "ListOffsets", 0, offsets_request(-1, count=0))
+    assert (response.topics[0].partitions[0].error_code, service.calls[0][1][1]) == (ErrorCode.NONE, 0)
+
+
 @pytest.mark.parametrize("version", versions("OffsetForLeaderEpoch"))
 async def test_an_epochs_end_is_asked_with_the_known_epoch_only(version: int) -> None:
     """A current epoch of -1 is not checked."""
