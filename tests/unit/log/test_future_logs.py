@@ -292,3 +292,15 @@ def test_a_name_that_leaves_no_room_for_the_suffix() -> None:
     """LocalLog.logFutureDirName is not shortened: at most 255 characters with ``.``, 32 digits and ``-future``."""
     assert not is_name_too_long(TopicPartition("t" * 213, 0))
     assert is_name_too_long(TopicPartition("t" * 214, 0))
+
+
+def test_a_truncation_above_what_was_copied_takes_nothing_from_the_future_log(two: Two, batch: Any) -> None:
+    """What the future log copies later lies in the truncated log already."""
+    two.append(batch, 4)
+    two.begin()
+    two.copy()
+    two.append(batch, 4)
+    assert two.logs.futures.logs[AT].log_end_offset == 8
+    two.logs.logs[AT].truncate_to(12)
+    two.logs.futures.note_truncated(AT, 12)
+    assert two.logs.futures.truncated_to(AT) is None

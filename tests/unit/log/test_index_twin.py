@@ -107,3 +107,12 @@ def test_entries_are_written_together_and_the_rest_on_request(tmp_path):
     index.close()
     assert OffsetIndex(path, 8 * 1000).entries() == index.entries()
     assert len(index.entries()) == WRITTEN_TOGETHER + 1
+
+
+def test_a_time_index_that_was_just_opened_is_read_for_its_first_look_up(tmp_path: Path) -> None:
+    index = TimeIndex(tmp_path / "0.timeindex", 120)
+    index.create()
+    index.maybe_append(1_000, 5)
+    index.write_out()
+    index.close()
+    assert TimeIndex(tmp_path / "0.timeindex", 120).floor(1_000) == 5

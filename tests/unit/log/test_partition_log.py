@@ -3,6 +3,7 @@
 import os
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -464,3 +465,16 @@ def test_a_segment_is_rolled_when_an_offset_does_not_fit_31_bits_above_its_base(
         log.append_as_follower(bytes(data), list(iterate_headers(data)))
     assert bench.files(".log") == [f"{offset:020d}.log" for offset in (0, last + 1)]
     assert [header.base_offset for header in everything(bench.restart(clean=False))] == [0, last, last + 1]
+
+
+def test_a_closed_log_has_no_open_files(bench, batch):
+    """Each segment's files are closed, not the active one's alone."""
+    bench.settings["log.segment.bytes"] = "100"
+    log = bench.log()
+    for _ in range(3):
+        bench.append(batch(1))
+    everything(log)
+    bench.stop()
+    descriptors = Path("/proc/self/fd")
+    names = [os.readlink(one) for one in descriptors.iterdir() if one.is_symlink()]
+    assert not [name for name in names if str(log.directory) in name]

@@ -74,6 +74,14 @@ async def test_the_latest_tiered_offset_is_unknown_and_others_are_known(timestam
     assert (found.timestamp, found.offset, found.leader_epoch) == known
 
 
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (5, 2), (-1, -1)])
+async def test_an_offset_has_its_epoch_the_first_one_too_and_none_has_none(offset: int, epoch: int) -> None:
+    service = FakeService(list_offset=returning((OffsetResult(offset=offset, leader_epoch=2), 1_000)))
+    response = await ask(service, "ListOffsets", 9, offsets_request(-1, replica_id=-1))
+    [found] = response.topics[0].partitions
+    assert (found.offset, found.leader_epoch) == (offset, epoch)
+
+
 async def test_a_negative_number_of_offsets_is_an_unexpected_error() -> None:
     response = await ask(FakeService(), "ListOffsets", 0, offsets_request(-1, count=-1))
     assert response.topics[0].partitions[0].error_code == -1

@@ -104,7 +104,7 @@ async def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
 @pytest.fixture
 def spends(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Let every look at the clock come so many ns after the one before."""
-    state = {"now": 0, "step": 0}
+    state = {"now": 10**15, "step": 0}
 
     def clock() -> int:
         state["now"] += state["step"]
@@ -241,6 +241,20 @@ async def test_the_time_of_a_request_counts_and_waits_do_not(
     assert timers.waits_ms == [1_000]
     [reading] = [one for one in listener.managers.request.readings(NOW_MS) if one.metric == "request-time"]
     assert reading.value == pytest.approx(3)
+
+
+async def test_the_time_of_a_request_with_its_response_at_once_is_that_since_it_began(
+    listener: QuotaListener, timers: Timers, spends: Callable[[int], None]
+) -> None:
+    listener.handlers[HEARTBEAT] = lambda *_: HeartbeatResponse()
+    listener.limit("request", 2)
+    spends(100_000_000)  # one step of 0.1 s: 10 % of a second over ten seconds
+    client = Client(listener)
+    client.send(frame(HEARTBEAT, 1, HeartbeatRequest("g")))
+    [(_, message)] = responses(client, HEARTBEAT)
+    assert message.throttle_time_ms == 0
+    [reading] = [one for one in listener.managers.request.readings(NOW_MS) if one.metric == "request-time"]
+    assert reading.value == pytest.approx(1)
 
 
 async def test_the_longer_of_two_times_counts(

@@ -52,9 +52,8 @@ class _Watch:
             self._began_ns = None
 
     def percent(self) -> float:
-        """Return the time so far, as a percentage of a second."""
-        running_ns = 0 if self._began_ns is None else perf_counter_ns() - self._began_ns
-        return (self._spent_ns + running_ns) * _PERCENT_PER_NS
+        """Return the time that was spent until it was last stopped, as a percentage of a second."""
+        return self._spent_ns * _PERCENT_PER_NS
 
 
 class RequestQuotas:

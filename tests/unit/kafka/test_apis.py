@@ -1,0 +1,40 @@
+"""The numbers that stand in each request's header (Kafka's ApiKeys), and what is allowed where nothing is denied."""
+
+from __future__ import annotations
+
+from tidegauge.kafka.apis import APIS
+from tidegauge_broker.security.acls.authorizer import OPERATIONS
+from tidegauge_broker.security.acls.model import ResourceType
+from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+
+FROM_0 = (
+    "Produce Fetch ListOffsets Metadata LeaderAndIsr StopReplica UpdateMetadata ControlledShutdown OffsetCommit "
+    "OffsetFetch FindCoordinator JoinGroup Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups SaslHandshake "
+    "ApiVersions CreateTopics DeleteTopics DeleteRecords InitProducerId OffsetForLeaderEpoch AddPartitionsToTxn "
+    "AddOffsetsToTxn EndTxn WriteTxnMarkers TxnOffsetCommit DescribeAcls CreateAcls DeleteAcls DescribeConfigs "
+    "AlterConfigs AlterReplicaLogDirs DescribeLogDirs SaslAuthenticate CreatePartitions CreateDelegationToken "
+    "RenewDelegationToken ExpireDelegationToken DescribeDelegationToken DeleteGroups ElectLeaders "
+    "IncrementalAlterConfigs AlterPartitionReassignments ListPartitionReassignments OffsetDelete DescribeClientQuotas "
+    "AlterClientQuotas DescribeUserScramCredentials AlterUserScramCredentials"
+).split()
+LATER = {
+    "AlterPartition": 56,
+    "UpdateFeatures": 57,
+    "DescribeCluster": 60,
+    "DescribeProducers": 61,
+    "DescribeTransactions": 65,
+    "ListTransactions": 66,
+    "AllocateProducerIds": 67,
+}
+
+
+def test_every_api_has_kafkas_number() -> None:
+    numbers = {name: key for key, name in enumerate(FROM_0)} | LATER
+    assert {api.name: key for key, api in APIS.items()} == {api.name: numbers[api.name] for api in APIS.values()}
+    assert len(APIS) == len({api.name for api in APIS.values()})
+    assert numbers.keys() == {api.name for api in APIS.values()}
+
+
+def test_without_an_authorizer_all_operations_of_a_resource_are_allowed() -> None:
+    for bits, kind in ((TOPIC_OPERATIONS, ResourceType.TOPIC), (CLUSTER_OPERATIONS, ResourceType.CLUSTER)):
+        assert bits == sum(1 << operation for operation in OPERATIONS[kind])
