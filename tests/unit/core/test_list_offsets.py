@@ -7,7 +7,13 @@ from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.messages import DEBUGGING_CONSUMER, OffsetLookup, OffsetResult, RecordsToDelete, TimeLookup
+from tidegauge_broker.replica.messages import (
+    DEBUGGING_CONSUMER,
+    OffsetLookup,
+    OffsetResult,
+    RecordsToDelete,
+    TimeLookup,
+)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 

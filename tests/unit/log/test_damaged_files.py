@@ -360,3 +360,20 @@ def test_a_directory_that_fails_is_reported_by_whoever_meets_it(bench, batch, mo
         with pytest.raises(TidegaugeError):
             log.read(0, 1, 100, at_least_one_batch=True)
     assert heard == [bench.directory]
+
+
+@pytest.mark.parametrize(("base_offset", "is_sound"), [(3, True), (2, False), (0, False)])
+def test_a_batch_begins_at_no_offset_of_the_batch_before(bench, batch, base_offset: int, is_sound: bool) -> None:
+    bench.append(batch(3))
+    second = bench.log().segments[0].size_bytes
+    bench.append(batch(3))
+    segment = bench.log().segments[0]
+    with segment.path.open("r+b") as file:
+        file.seek(second)
+        file.write(struct.pack(">q", base_offset))
+    if is_sound:
+        assert [spot.base_offset for spot in segment.spots(0)] == [0, 3]
+        return
+    with pytest.raises(TidegaugeError) as caught:
+        list(segment.spots(0))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

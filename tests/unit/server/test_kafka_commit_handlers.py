@@ -21,7 +21,9 @@ class Groups(FakeService):
     async def commit_offsets(self, request: OffsetCommit) -> OffsetCommitResult:
         self.calls.append(("commit_offsets", (request,), {}))
         refused = {U0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        return OffsetCommitResult({one.topic_partition: refused.get(one.topic_partition, ErrorCode.NONE) for one in request.offsets})
+        return OffsetCommitResult(
+            {one.topic_partition: refused.get(one.topic_partition, ErrorCode.NONE) for one in request.offsets}
+        )
 
 
 def a_commit() -> Any:

@@ -182,7 +182,9 @@ def test_portions_have_the_items_in_order_and_divide_partitions() -> None:
     ]
 
 
-@pytest.mark.parametrize(("topics", "partitions"), [(1, 1_700), (1_700, 1), (3, 1_000), (3, 700), (7, 500), (2, 0), (900, 0)])
+@pytest.mark.parametrize(
+    ("topics", "partitions"), [(1, 1_700), (1_700, 1), (3, 1_000), (3, 700), (7, 500), (2, 0), (900, 0)]
+)
 async def test_a_request_in_portions_has_the_response_to_the_whole_request(topics: int, partitions: int) -> None:
     request = offsets_request(partitions, topics)
     response = in_portions(LIST_OFFSETS, list_offsets)(request, CONTEXT)
