@@ -476,5 +476,5 @@ def test_a_closed_log_has_no_open_files(bench, batch):
     everything(log)
     bench.stop()
     descriptors = Path("/proc/self/fd")
-    names = [os.readlink(one) for one in descriptors.iterdir() if one.is_symlink()]
+    names = [str(one.readlink()) for one in descriptors.iterdir() if one.is_symlink()]
     assert not [name for name in names if str(log.directory) in name]
