@@ -136,6 +136,27 @@ def test_an_open_transaction_waits_for_its_client_or_its_timeout():
     assert successor.state() is S.COMPLETE_COMMIT
 
 
+def test_partitions_that_were_loaded_are_acknowledged_when_their_record_is_committed():
+    """The log is loaded up to its LEO: the next leader may lack the record, which Kafka 3.9 does not wait for.
+
+    Found by a simulated history: the producer wrote, the second leader died, the third one knew of no transaction, and
+    the last stable offset of its partition stood still.
+    """
+    harness = TransactionHarness()
+    harness.ongoing(T0)
+    successor = harness.successor()
+    written = len(successor.log)
+    successor.holds = True
+    token = successor.send_add(T0)
+    assert successor.is_parked(token)
+    assert successor.pending() is S.ONGOING
+    successor.release()
+    assert successor.error(token) is E.NONE
+    assert len(successor.log) == written + 1
+    assert successor.add(T0) is E.NONE, "and what is known to be committed is not written again"
+    assert len(successor.log) == written + 1
+
+
 def test_a_load_that_fails_serves_what_was_read():
     """loadTransactionMetadata logs the error and goes on with what it has."""
     harness = TransactionHarness()

@@ -52,6 +52,12 @@ def test_a_seed_gives_the_same_history():
     assert transaction_history_of(7, 400, tells=True).story == transaction_history_of(7, 400, tells=True).story
 
 
+def test_a_transaction_that_is_loaded_and_lost_leaves_no_reader_waiting():
+    """Its coordinator had loaded it from above the high watermark, acknowledged its partitions, and died."""
+    history = transaction_history_of(10_400_158, 1000)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
 def test_late_requests_tear_transactions_as_in_kafka():
     """The flaw of 3.9 (docs/transactions.md): with late requests T7 does not hold, and only with them."""
     found = (transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True).violation for seed in range(400))

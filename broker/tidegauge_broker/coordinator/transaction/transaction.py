@@ -58,6 +58,8 @@ class Transaction:
         start_ms: when the first partition was added; -1 before any transaction, kept after its end.
         has_failed_epoch_fence: the epoch was raised to abort a transaction, but the record could not be written: the
             next attempt uses the same epoch (KAFKA-9666).
+        is_committed: a record of it is committed in this leadership, and so is all that was loaded of it. The log is
+            loaded up to its LEO, so that before that another leader may lack what was loaded.
     """
 
     def __init__(self, transactional_id: str, producer_id: int, timeout_ms: int, update_ms: int) -> None:
@@ -73,6 +75,7 @@ class Transaction:
         self.start_ms = NO_TIMESTAMP_MS
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
+        self.is_committed = False
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -211,6 +214,7 @@ class Transaction:
         self.update_ms = change.update_ms
         self.pending_state = None
         self.state = change.state
+        self.is_committed = True
 
     def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Take out a partition that has its marker, or that was deleted."""
