@@ -8,6 +8,18 @@ from __future__ import annotations
 import pytest
 from tests.unit.simulator.joint_mutants import FORCED, FOUND, MUTANTS, QUICK
 
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import FetchedOffset, OffsetFetch, OffsetFetchResult, TxnOffsetCommit
+from tidegauge.transactions import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
+    InitProducerId,
+    InitProducerIdResult,
+)
+from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.exactly_once.clients import Copier, Produce
 from tidegauge_proof.simulator.exactly_once.forced_history import forced_history_of
 from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
 from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, MODES
@@ -38,6 +50,37 @@ def test_a_marker_that_is_sent_again_does_not_end_offsets_behind_it():
     """It is committed while the append of the next transaction's offsets is in flight; that one is aborted."""
     history = joint_history_of(10_100_062, STEPS, LATE_ENDS)
     assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
+def test_a_copier_commits_as_the_member_that_read_the_input():
+    """A rebalance in the midst of a transaction fences it: Kafka's consumer joins the next generation in poll alone.
+
+    Seed 10,400,303, in which the group had given the copied partition to another member, copied a record twice.
+    """
+    copier = Copier("c0", 10_000, Dice(1), None)
+    member = copier.member
+    member.member_id, member.generation, member.assignment, member.is_stable = "c0-1", 3, b"\0", True
+    asked = copier.next_ask()
+    while not isinstance(asked.request, TxnOffsetCommit):
+        copier.take(_success(asked.request))
+        if isinstance(asked.request, Produce):
+            member.generation, member.assignment = 4, b""
+        asked = copier.next_ask()
+    assert (asked.request.generation, asked.request.member_id) == (3, "c0-1")
+
+
+def _success(request):
+    match request:
+        case InitProducerId():
+            return InitProducerIdResult(ErrorCode.NONE, 1, 0)
+        case OffsetFetch():
+            return OffsetFetchResult(offsets={at: FetchedOffset(0) for at in request.partitions})
+        case AddPartitionsToTxn():
+            return AddPartitionsToTxnResult(dict.fromkeys(request.partitions, ErrorCode.NONE))
+        case AddOffsetsToTxn():
+            return AddOffsetsToTxnResult(ErrorCode.NONE)
+    assert isinstance(request, Produce)
+    return ErrorCode.NONE
 
 
 @pytest.mark.long

@@ -2,9 +2,10 @@
 
 A copier is a member of the group, reads its partitions of the input from where the group has committed, writes what it
 read to the output, and commits its position, all in one transaction of a transactional id of its own. It has one
-request in flight beside those of its membership. It gives a request up and sends the same one again; after an error
-that leaves its state in doubt it begins again as a new process, which fences the old one. A paused copier does nothing,
-so that it may come back as a zombie.
+request in flight beside those of its membership, which go on meanwhile; its offsets it commits as the member that it
+was when it read the input, since Kafka's consumer joins a generation in poll alone. It gives a request up and sends the
+same one again; after an error that leaves its state in doubt it begins again as a new process, which fences the old
+one. A paused copier does nothing, so that it may come back as a zombie.
 
 The input is a list that everybody can read. A record of the output says which record of the input it is the image of,
 who made it and in which of its transactions.
@@ -195,7 +196,7 @@ class Copier:
                 if not wanted or self.is_closing:
                     yield None
                     continue
-                outcome, is_in_doubt = yield from self._copy(producer, positions, wanted)
+                outcome, is_in_doubt = yield from self._copy(producer, wanted)
                 if is_in_doubt:  # a batch without a response: its sequence number may be taken or not (KIP-360)
                     producer = yield from self._initialize(*producer)
                 if outcome is Outcome.ABORT:
@@ -257,10 +258,11 @@ class Copier:
             return None
         return {at.partition: max(0, result.offsets[at].offset) for at in partitions}
 
-    def _copy(self, producer: tuple[int, int], positions: dict[int, int], wanted: list[tuple[int, int]]) -> Steps:
+    def _copy(self, producer: tuple[int, int], wanted: list[tuple[int, int]]) -> Steps:
         """Do one transaction; return how it ended, and whether a batch of it has had no response."""
         story = Story(self.name, producer)
         self.stories.append(story)
+        identity = self.member.generation, self.member.member_id, self.member.instance_id
         values = [Value(partition, position, self.name, len(self.stories)) for partition, position in wanted]
         used: tuple[TopicPartition, ...] = tuple(
             dict.fromkeys(OUTPUTS[value.partition % len(OUTPUTS)] for value in values)
@@ -275,7 +277,7 @@ class Copier:
             if not is_fine:
                 break
         if is_fine:
-            is_fine = yield from self._commit_offsets(story, producer, positions, wanted)
+            is_fine = yield from self._commit_offsets(story, producer, identity, wanted)
         is_aborted = not is_fine or self._dice.happens(0.3)
         story.end = Outcome.ABORT if is_aborted else Outcome.COMMIT
         request = EndTxn(self.transactional_id, *producer, story.end)
@@ -321,21 +323,31 @@ class Copier:
             raise Restart
 
     def _commit_offsets(
-        self, story: Story, producer: tuple[int, int], positions: dict[int, int], wanted: list[tuple[int, int]]
+        self,
+        story: Story,
+        producer: tuple[int, int],
+        identity: tuple[int, str, str | None],
+        wanted: list[tuple[int, int]],
     ) -> Steps:
-        """Commit the position behind what was copied; return whether the transaction may be committed."""
-        del positions
+        """Commit the position behind what was copied; return whether the transaction may be committed.
+
+        Args:
+            story: the transaction.
+            producer: id and epoch.
+            identity: generation, member id and group instance id of the member when it read what was copied.
+            wanted: what was copied.
+        """
         partition, last = wanted[-1]
-        member = self.member
+        generation, member_id, instance_id = identity
         yield from self._add(AddOffsetsToTxn(self.transactional_id, *producer, 0))
         request = TxnOffsetCommit(
             self.transactional_id,
             GROUP,
             *producer,
             (OffsetToCommit(TopicPartition(TOPIC, partition), last + 1),),
-            member.generation,
-            member.member_id,
-            member.instance_id,
+            generation,
+            member_id,
+            instance_id,
         )
         _, error = yield from self._retried("group", request, _offsets_error, story.offsets)
         if error is not E.NONE:
