@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
@@ -36,7 +35,6 @@ Act = Callable[[Any, Any, Dice], str | None]
 """Does something to clients and cluster, and returns what in words; None where there was nothing to do."""
 
 
-@dataclass(slots=True)
 class History:
     """What came of a seed; histories of one kind add what they count.
 
@@ -48,13 +46,14 @@ class History:
         story: what each step did, in words, where that was asked for.
     """
 
-    seed: int
-    steps: int = 0
-    violation: Violation | None = None
-    loads: int = 0
-    inputs: int = 0
-    died_with: set[str] = field(default_factory=set[str])
-    story: list[str] = field(default_factory=list[str])
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.steps = 0
+        self.violation: Violation | None = None
+        self.loads = 0
+        self.inputs = 0
+        self.died_with: set[str] = set()
+        self.story: list[str] = []
 
     def play(
         self,
@@ -85,8 +84,8 @@ class History:
             heal()
         except Violation as broken:
             self.violation = broken
-        except AssertionError as broken:
-            self.violation = Violation("Own", f"the coordinator's own invariant: {broken!r}")
+        except AssertionError as failed:
+            self.violation = Violation("Own", f"the coordinator's own invariant: {failed!r}")
 
 
 class Stage(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegauge.record_batch import read_header
@@ -44,7 +44,6 @@ class Coordinator(Protocol):
 CoordinatorT = TypeVar("CoordinatorT", bound=Coordinator)
 
 
-@dataclass(slots=True, eq=False)
 class Process(Generic[CoordinatorT]):
     """A broker's process with its coordinator.
 
@@ -56,14 +55,17 @@ class Process(Generic[CoordinatorT]):
         paused_ms: the last time at which the process stood still.
     """
 
-    broker: MemoryBroker
-    replica: StoredReplica
-    incarnation: int
-    coordinator: CoordinatorT
-    paused_ms: int
-    load: ReadLog | None = None
-    read_to: int = 0
-    events: deque[Any] = field(default_factory=deque[Any])
+    def __init__(
+        self, broker: MemoryBroker, replica: StoredReplica, incarnation: int, coordinator: CoordinatorT, paused_ms: int
+    ) -> None:
+        self.broker = broker
+        self.replica = replica
+        self.incarnation = incarnation
+        self.coordinator = coordinator
+        self.paused_ms = paused_ms
+        self.load: ReadLog | None = None
+        self.read_to = 0
+        self.events: deque[Any] = deque()
 
     @property
     def log(self) -> MemoryLog:
@@ -71,12 +73,12 @@ class Process(Generic[CoordinatorT]):
         return self.replica.log
 
 
-@dataclass(slots=True, eq=False)
 class Arrived(Generic[CoordinatorT]):
     """A call that has arrived at a process: one of perhaps several times."""
 
-    call: Any
-    process: Process[CoordinatorT]
+    def __init__(self, call: Any, process: Process[CoordinatorT]) -> None:
+        self.call = call
+        self.process = process
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +142,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
 
     Attributes:
         inputs: how many events and timer runs the coordinators were given.
+        has_changed: whether a coordinator was called, or a process began or ended, since the checker last looked.
     """
 
     def __init__(self, world: World, checker: CoordinatorChecker, partition: SimPartition | None = None) -> None:
@@ -148,6 +151,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         self._checker = checker
         self.processes: dict[int, Process[CoordinatorT]] = {}
         self.inputs = 0
+        self.has_changed = True
         self.requests: list[Sending] = []
         self.responses: list[Response] = []
         world.coordinators = self
@@ -200,9 +204,11 @@ class CoordinatorWorld(Generic[CoordinatorT]):
             process = self.processes.get(broker_id)
             if process is not None and (not broker.is_running or process.incarnation != broker.incarnation):
                 del self.processes[broker_id]
+                self.has_changed = True
                 self._checker.process_ended(process)
                 process = None
             if process is None and broker.is_running:
+                self.has_changed = True
                 replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator()
                 process = self.processes[broker_id] = Process(
                     broker, replica, broker.incarnation, coordinator, world.now_ms
@@ -222,9 +228,11 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                     event = process.events.popleft()
                     self._handle(process, event)
         self._checker.look(self)
+        self.has_changed = False
 
     def _handle(self, process: Process[CoordinatorT], event: object) -> None:
         self.inputs += 1
+        self.has_changed = True
         effects = process.coordinator.handle(event, self.world.now_ms)
         if isinstance(event, LoadCompleted):
             self._checker.load_completed(process)
@@ -258,6 +266,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
             if self.world.is_up(broker_id) and deadline_ms is not None and deadline_ms <= self.world.now_ms:
                 is_due = True
                 self.inputs += 1
+                self.has_changed = True
                 self._carry_out(process, process.coordinator.step(self.world.now_ms))
         self.run()
         return is_due

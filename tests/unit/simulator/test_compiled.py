@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,11 +51,48 @@ SEARCHES = [
 ]
 
 
-def reported(path: str, machine_code: str = "on") -> dict[str, object]:
+TELLS_OF_COORDINATORS = """
+import hashlib, json, random, sys
+from tidegauge_proof.simulator import coordinator_search, search
+
+digests, drawn = {}, []
+begin = random.Random.__init__
+def keep(self, *arguments):
+    begin(self, *arguments)
+    drawn.append(self)
+random.Random.__init__ = keep
+for world, requests, steps, seeds in json.loads(sys.argv[1]):
+    digest = hashlib.sha256()
+    for seed in range(seeds):
+        drawn.clear()
+        plan = coordinator_search.CoordinatorPlan(world, 0, 1, steps, requests)
+        history = plan.history(seed, tells=True)
+        counts = [getattr(history, name) for name in coordinator_search.KINDS[world].counts]
+        last = [one.getstate() for one in drawn]
+        words = (history.steps, str(history.violation), history.story, history.inputs, history.loads, counts, last)
+        digest.update(repr((*words, sorted(history.died_with))).encode())
+        assert drawn, "the dice are of another kind"
+    digests[f"{world} {requests}"] = digest.hexdigest()
+print(json.dumps({"compiled": search.IS_COMPILED, "digests": digests}))
+"""
+SEARCHES_OF_COORDINATORS = [
+    ["groups", "timely", 500, 12],
+    ["transactions", "timely", 500, 12],
+    ["transactions", "late", 500, 12],
+    ["exactly-once", "timely", 1000, 6],
+    ["exactly-once", "late", 1000, 6],
+    ["exactly-once", "late-ends", 1000, 6],
+    ["forced", "timely", 0, 12],
+]
+
+
+def reported(
+    path: str, machine_code: str = "on", tells: str = TELLS, searches: list[list[Any]] = SEARCHES
+) -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
     environment["TIDEGAUGE_COMPILED"] = machine_code
     done = subprocess.run(
-        [sys.executable, "-c", TELLS, json.dumps(SEARCHES)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", tells, json.dumps(searches)], env=environment, capture_output=True, text=True, check=True
     )
     print(done.stderr)
     response: dict[str, object] = json.loads(done.stdout)
@@ -103,6 +141,18 @@ def test_a_seed_is_the_same_history_compiled():
     compiled, interpreted = reported(str(DIRECTORY)), reported("", "off")
     assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
     assert Path(str(compiled["file"])).is_relative_to(DIRECTORY)
+    assert compiled["digests"] == interpreted["digests"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_seed_is_the_same_history_of_coordinators_compiled():
+    """Each world's steps in words, counts and dice."""
+    if not DIRECTORY.is_dir():
+        pytest.skip("there is no compiled simulator")
+    compiled = reported(str(DIRECTORY), "on", TELLS_OF_COORDINATORS, SEARCHES_OF_COORDINATORS)
+    interpreted = reported("", "off", TELLS_OF_COORDINATORS, SEARCHES_OF_COORDINATORS)
+    assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
     assert compiled["digests"] == interpreted["digests"]
 
 

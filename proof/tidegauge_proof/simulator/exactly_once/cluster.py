@@ -537,6 +537,5 @@ class Cluster:
         return any(is_due)
 
 
-async def _verify(wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Errors:
-    del supports_abortable_error
+async def _verify(wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Errors:  # noqa: ARG001 - as called
     return await _Awaited(wanted)

@@ -8,7 +8,6 @@ sessions of dead and paused brokers end at once, elections are clean, and the br
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -66,11 +65,12 @@ class Forced(NamedTuple):
     whom: str
 
 
-@dataclass(slots=True)
 class ForcedHistory(JointHistory):
     """What came of it; ``struck`` has the faults that found their step."""
 
-    struck: list[Forced] = field(default_factory=list[Forced])
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.struck: list[Forced] = []
 
     @property
     def strikes(self) -> int:

@@ -75,7 +75,7 @@ class JointChecker(TransactionChecker):
         self.offsets = OffsetsChecker(self)
         self._seen: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._stable: dict[tuple[int, TopicPartition], tuple[int, int, int]] = {}
-        self._known: dict[tuple[int, TopicPartition], tuple[object, ...]] = {}
+        self._known: dict[StoredReplica, tuple[object, ...]] = {}
         self._highest: dict[tuple[int, TopicPartition], tuple[object, int]] = {}
         self._in_transactions: set[tuple[int, int, TopicPartition]] = set()
 
@@ -97,20 +97,20 @@ class JointChecker(TransactionChecker):
                 self._look_at(partition, replica)
 
     def _look_at(self, partition: SimPartition, replica: StoredReplica) -> None:
-        log, key = replica.log, (replica.broker_id, partition.at)
-        hosted = replica.partition
-        now = (log.log_end_offset, log.cuts, log.rebuilt_from, replica.incarnation, replica.broker.is_running)
-        high_watermark = -1 if hosted is None else hosted.high_watermark
-        known = (*now, high_watermark, hosted is None, -1 if hosted is None else hosted.leader_epoch)
-        if self._known.get(key) == known:
+        log, broker, hosted = replica.log, replica.broker, replica.partition
+        high_watermark, leader_epoch = (-1, -1) if hosted is None else (hosted.high_watermark, hosted.leader_epoch)
+        since = (log.cuts, log.rebuilt_from, broker.incarnation, broker.is_running)
+        known = (log.log_end_offset, since, high_watermark, hosted is None, leader_epoch)
+        if self._known.get(replica) == known:
             return
-        self._known[key] = known
+        self._known[replica] = known
         self._look_at_batches(partition, replica)
         if hosted is None:
             return
+        key = replica.broker_id, partition.at
         fold = self.folds[partition.at].of(log)
         expected = fold.last_stable_offset(
-            high_watermark, max(log.rebuilt_from, self._passed(key, now, high_watermark))
+            high_watermark, max(log.rebuilt_from, self._passed(key, since, high_watermark))
         )
         if hosted.last_stable_offset != expected:
             raise Violation(
@@ -138,13 +138,12 @@ class JointChecker(TransactionChecker):
         if aborted != fold.aborted:
             raise Violation("T8", f".txnindex of {partition.at} on broker {replica.broker_id} has {aborted}")
 
-    def _passed(self, key: tuple[int, TopicPartition], now: tuple[object, ...], high_watermark: int) -> int:
+    def _passed(self, key: tuple[int, TopicPartition], since: tuple[object, ...], high_watermark: int) -> int:
         """Return the highest high watermark of a replica since its process began or its log was last truncated.
 
         A follower's falls when the new leader knows less (ReplicaFetcherThread.processPartitionData); transactions
         whose marker it had passed are not unreplicated again (ProducerStateManager.onHighWatermarkUpdated).
         """
-        since = now[1:]
         before, highest = self._highest.get(key, (None, -1))
         highest = max(highest, high_watermark) if before == since else high_watermark
         self._highest[key] = (since, highest)

@@ -27,7 +27,6 @@ _REST_ROUNDS = 60
 _REST_MS = 1000
 
 
-@dataclass(slots=True)
 class JointHistory(History):
     """What came of a seed.
 
@@ -37,11 +36,13 @@ class JointHistory(History):
         reads: how many reads of committed records gave something.
     """
 
-    transactions: int = 0
-    committed: int = 0
-    aborted: int = 0
-    copied: int = 0
-    reads: int = 0
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.transactions = 0
+        self.committed = 0
+        self.aborted = 0
+        self.copied = 0
+        self.reads = 0
 
 
 @dataclass(slots=True)

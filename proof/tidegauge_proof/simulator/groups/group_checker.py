@@ -96,6 +96,7 @@ class GroupChecker:
         self._open: set[Token] = set()
         self._groups: dict[tuple[int, int, str], tuple[int, int, GroupState]] = {}
         self._folds: dict[Incarnation, Folded] = {}
+        self._looked_ms = -1
         self.died_with: set[str] = set()
         """What coordinators were in the middle of when their processes died."""
         self.commits = 0
@@ -288,8 +289,11 @@ class GroupChecker:
             del self._groups[key]
 
     def look(self, cluster: GroupWorld) -> None:
-        """After an event: what is visible of every group."""
+        """After an event: what is visible of every group, where a coordinator was called or time has passed."""
         world = cluster.world
+        if not cluster.has_changed and world.now_ms == self._looked_ms:
+            return
+        self._looked_ms = world.now_ms
         for broker_id, process in cluster.processes.items():
             for view in process.coordinator.group_views():
                 self._check_members(view)

@@ -7,7 +7,6 @@ delivered, the members come to rest, and what was acknowledged must be there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from tidegauge.collections_off import collections_off
@@ -28,7 +27,6 @@ _REST_ROUNDS = 120
 _REST_MS = 1000
 
 
-@dataclass(slots=True)
 class GroupHistory(History):
     """What came of a seed.
 
@@ -37,8 +35,10 @@ class GroupHistory(History):
         generations: the highest generation.
     """
 
-    commits: int = 0
-    generations: int = 0
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.commits = 0
+        self.generations = 0
 
 
 def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHistory:

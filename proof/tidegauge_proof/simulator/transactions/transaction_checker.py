@@ -235,7 +235,9 @@ class TransactionChecker:
                 raise Violation("Load", f"{name} is decided, and nothing completes it")
 
     def look(self, cluster: TransactionWorld) -> None:
-        """After an event: what is visible of every transactional id."""
+        """After an event: what is visible of every transactional id, where a coordinator was called."""
+        if not cluster.has_changed:
+            return
         for process in cluster.processes.values():
             for view in process.coordinator.transaction_views():
                 key = process, view.transactional_id

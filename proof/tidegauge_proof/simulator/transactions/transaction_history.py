@@ -11,7 +11,6 @@ not meant for: Kafka 3.9 behaves so (docs/transactions.md), and T7 is not asked 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from tidegauge.collections_off import collections_off
@@ -34,7 +33,6 @@ _REST_ROUNDS = 40
 _REST_MS = 1000
 
 
-@dataclass(slots=True)
 class TransactionHistory(History):
     """What came of a seed.
 
@@ -44,9 +42,11 @@ class TransactionHistory(History):
         markers: how many left a coordinator.
     """
 
-    transactions: int = 0
-    committed: int = 0
-    markers: int = 0
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.transactions = 0
+        self.committed = 0
+        self.markers = 0
 
 
 # Actions
