@@ -45,6 +45,7 @@ from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import Story
 
 if TYPE_CHECKING:
+    from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
     from tidegauge_proof.simulator.transactions.transaction_world import Incarnation, Token, TransactionWorld
 
 _EVERYTHING = 1 << 30
@@ -234,7 +235,7 @@ class TransactionChecker:
             if one.state in DECIDED and view.pending_state is None:
                 raise Violation("Load", f"{name} is decided, and nothing completes it")
 
-    def look(self, cluster: TransactionWorld) -> None:
+    def look(self, cluster: CoordinatorWorld[Any]) -> None:
         """After an event: what is visible of every transactional id, where a coordinator was called."""
         if not cluster.has_changed:
             return
