@@ -213,8 +213,9 @@ class ClusterClient:
             known = self._refresh(None if subscription.pattern else wanted)
             if known is None:
                 patience.failed(
-                    f"no broker responded at {', '.join(self.options.bootstrap_servers)}. Check that they run and that "
-                    "kafka.bootstrap.servers names their addresses as Spark's machines see them"
+                    f"no broker responded at {', '.join(self.options.bootstrap_servers)}, or no controller has sent "
+                    "metadata to those that did. Check that they run and that kafka.bootstrap.servers names their "
+                    "addresses as Spark's machines see them"
                 )
                 continue
             found = {one: leader for one, leader in self._leaders.items() if one.topic in known}
@@ -503,7 +504,7 @@ class ClusterClient:
         recently is asked last.
 
         Returns:
-            The topics that any broker knows; None if none responded.
+            The topics that any broker knows; None if none that has metadata responded.
         """
         request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
         recently = self.monotonic() - DEPRIORITISED_S
@@ -519,6 +520,8 @@ class ClusterClient:
                 self._call_failed(address, error)
                 continue
             self._asked_last = address
+            if not response.brokers:
+                continue  # no controller has sent it metadata since its start; it does not know which topics there are
             known = (known or set()) | self._learn(response)
             if topics is None or known >= topics:
                 break
@@ -530,9 +533,8 @@ class ClusterClient:
 
     def _learn(self, response: metadata_pb2.MetadataResponse) -> set[str]:
         """Take in one broker's view; return the topics in it."""
-        if response.brokers:
-            self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
-            self._kafka_brokers = {one.broker_id for one in response.brokers_without_listener}
+        self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+        self._kafka_brokers = {one.broker_id for one in response.brokers_without_listener}
         known = set()
         for topic in response.topics:
             code = ErrorCode.of(topic.error)
