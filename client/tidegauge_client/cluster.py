@@ -123,10 +123,11 @@ class Cluster:
         return metadata.from_response(await call(stub.Metadata, request, timeout_ms=timeout_ms, address=address))
 
     async def ask_any(self, request: metadata_pb2.MetadataRequest) -> ClusterInfo:
-        """Return the first response that any broker gives; rule 1.
+        """Return the first response that any broker with metadata gives; rule 1.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``HandshakeError``, none does because of TLS;
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds, or none has metadata yet; ``HandshakeError``, none
+                responds because of TLS;
                 SASL_AUTHENTICATION_FAILED, a broker refuses the credentials, and no other one takes them.
         """
         problems: list[str] = []
@@ -151,8 +152,11 @@ class Cluster:
                         insecure.append(f"the broker at {address} can't be reached: {reason}")
                 problems.append(error.message)
             else:
-                self._failed_at_ms.pop(address, None)
-                return response
+                if response.brokers:
+                    self._failed_at_ms.pop(address, None)
+                    return response
+                self.note_failure(address)
+                problems.append(f"{address} waits for a controller's metadata")
         if refused is not None:
             raise refused
         if insecure:

@@ -25,6 +25,7 @@ class FakeCluster(Cluster):
         super().__init__(list(addresses), retry_backoff_ms=1)
         self.asked: list[str] = []
         self.dead: set[str] = set()
+        self.without_metadata: set[str] = set()
         self.slow: dict[str, float] = {}
         self.leader_epoch = 0
         self.topics = {"t"}
@@ -39,6 +40,10 @@ class FakeCluster(Cluster):
         if self.slow.get(address, 0) > timeout_ms:
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"the broker at {address} did not respond in time")
         response = metadata_pb2.MetadataResponse(cluster_id="c")
+        if address in self.without_metadata:
+            for name in request.topics:
+                response.topics.add(name=name, error=metadata_pb2.TopicMetadata(error=3).error)
+            return from_response(response)
         response.brokers.add(broker_id=0, host="a", port=1)
         response.brokers.add(broker_id=1, host="b", port=2)
         for name in request.topics:
@@ -72,6 +77,19 @@ async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
     cluster = FakeCluster("a:1", "b:2")
     cluster.dead = {"a:1", "b:2"}
     with pytest.raises(TidegaugeError, match=r"no broker responds \(.*a:1.*\).*tidegauge up") as caught:
+        await cluster.refresh()
+    assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_the_word_of_a_broker_without_metadata_is_not_taken() -> None:
+    """It has started, and no controller has sent it metadata: it would call every topic unknown."""
+    cluster = FakeCluster("a:1", "b:2")
+    cluster.add_topics(["t"])
+    cluster.without_metadata = {"a:1"}
+    for _ in range(4):
+        assert (await cluster.refresh()).topics["t"].error is ErrorCode.NONE
+    cluster.without_metadata = {"a:1", "b:2"}
+    with pytest.raises(TidegaugeError, match="a:1 waits for a controller's metadata") as caught:
         await cluster.refresh()
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
