@@ -28,6 +28,7 @@ import failures
 import kafka_side
 import librdkafka
 import table
+import wide
 from kafka_clients import Side
 from measure import Workload, cpu_seconds, latency_of
 from perf_tools import PerfTools
@@ -82,8 +83,8 @@ class Record:
         with self._path.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
 
-    def print_tables(self) -> None:
-        """Print a table for young and for warmed brokers, what is lost first."""
+    def print_tables(self, *, is_wide: bool = False) -> None:
+        """Print a table for young and for warmed brokers, what is lost first; or the wide ones of ``wide``."""
         for age in dict.fromkeys(line["age"] for line in self._lines):
             figures = table.Figures()
             loads: list[float] = []
@@ -92,7 +93,10 @@ class Record:
                     loads.append(line["load"])
                     figures.add(line["workload"], table.MEASURES[line["measure"]], line["side"], line["value"])
             print(f"\n{age} brokers; load {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores\n")
-            print(figures.markdown(Tidegauge.name, losses_first=True))
+            if is_wide:
+                print("\n\n".join(wide.tables([one for one in self._lines if one["age"] == age], Tidegauge.name)))
+            else:
+                print(figures.markdown(Tidegauge.name, losses_first=True))
 
 
 class Yardstick:
@@ -235,12 +239,13 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--returns", type=int, default=0, help="of a follower that was killed, after the run's pieces")
     parser.add_argument("--grpc-among-brokers", action="store_true", help="ours replicate over gRPC")
     parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
+    parser.add_argument("--wide", action="store_true", help="a row for each workload, measures side by side")
     options = parser.parse_args(given)
     options.record.parent.mkdir(parents=True, exist_ok=True)
     record = Record(options.record)
     if not options.summary:
         _run(options, record)
-    record.print_tables()
+    record.print_tables(is_wide=options.wide)
 
 
 def _run(options: argparse.Namespace, record: Record) -> None:

@@ -104,3 +104,30 @@ def test_what_readers_read_is_written_a_batch_to_each_partition_by_turns(monkeyp
     monkeypatch.setattr(librdkafka, "library", lambda: SimpleNamespace(Producer=lambda _: producer))
     librdkafka.write_evenly("", "t", measure.Workload(10_240, 3, "all", 20, 0))
     assert producer.partitions == [0] * 6 + [1] * 6 + [2] * 6 + [0] * 2
+
+
+def test_wide_tables_have_a_row_for_each_workload_and_count_what_is_no_loss(table: Any) -> None:
+    """Medians of the rounds; what was measured on one side alone has no ratio."""
+    wide = importlib.import_module("wide")
+    figures = [
+        ("100 B", table.TOOL_PRODUCE, "us", (10, 30, 20)),
+        ("100 B", table.TOOL_PRODUCE, "them", (10,)),
+        ("1 KiB", table.TOOL_PRODUCE, "us", (1_000,)),
+        ("1 KiB", table.TOOL_PRODUCE, "them", (2_000,)),
+        ("1 KiB", table.TOOL_CONSUME, "us", (5,)),
+        ("1 KiB", table.SINGLE_CPU, "us", (4,)),
+        ("1 KiB", table.SINGLE_CPU, "them", (8,)),
+    ]
+    lines = [
+        {"workload": workload, "measure": measure.words, "side": side, "value": value}
+        for workload, measure, side, values in figures
+        for value in values
+    ]
+    rates, single, counts = wide.tables(lines, "us")
+    assert rates.splitlines()[2:] == [
+        "| 100 B | 20.0 / 10.0 = 2.00 | - | - | - |",
+        "| 1 KiB | 1,000 / 2,000 = 0.50 | - | - | - |",
+    ]
+    assert single.splitlines()[2] == "| 1 KiB | - | - | 4 / 8 = 2.00 | - | - |"
+    assert "Rates, records/s: producer-perf-test: 1 of 2 are no losses" in counts
+    assert "Rates, records/s: consumer-perf-test: 0 of 0 are no losses" in counts
