@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from tidegauge_broker.server.coordinators.transaction_runner import Surroundings
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
+from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
@@ -343,7 +345,8 @@ class BrokerProcess:
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
-        around = Surroundings(self._producer_ids.next, metadata, peers.send_markers)
+        deleted = partial(deleted_partitions, self._zookeeper)
+        around = Surroundings(self._producer_ids.next, metadata, deleted, peers.send_markers)
         self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
         self._transactions = peers.service = TransactionService(
             self._transaction_runner, self._group_runner, replicas, metadata, settings, self._now_ms

@@ -272,7 +272,10 @@ class HostileBroker:
         async def send_markers(_effect: Any) -> Any:
             raise ConnectionError("nobody is there")
 
-        around = Surroundings(producer_ids.next, self.metadata, send_markers)
+        async def deleted(partitions: Any) -> Any:
+            return partitions
+
+        around = Surroundings(producer_ids.next, self.metadata, deleted, send_markers)
         settings = self._layers.live
         self.transaction_runner = TransactionRunner(settings, self.replicas, around, events, lambda: NOW_MS, halted)
         return TransactionService(

@@ -26,7 +26,6 @@ def led_by(leader: int, epoch: int, *, deleted: bool = False) -> UpdateMetadataP
 
 async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
     cache = MetadataCache()
-    assert not cache.is_filled
     cache.update(reported([0, 1], led_by(1, 4)))
     cache.update(reported([0]))
     assert cache.live_brokers() == {0}

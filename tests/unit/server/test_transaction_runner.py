@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,13 +102,17 @@ class World:
         self.replicas, self.groups, self.metadata = Replicas(), Groups(), metadata()
         self.producer_id: int | None = 7
         self.sent: list[WriteMarkers] = []
-        around = Surroundings(lambda: self.producer_id, self.metadata, self._send)
+        self.deleted: set[TopicPartition] = set()
+        around = Surroundings(lambda: self.producer_id, self.metadata, self._deleted, self._send)
         events = EventLogWriter(None, "broker-0", lambda: NOW_MS, asyncio.get_running_loop().call_later)
         replicas: Any = self.replicas
         groups: Any = self.groups
         self.runner = TransactionRunner(values, replicas, around, events, lambda: NOW_MS, self._halted)
         self.service = TransactionService(self.runner, groups, replicas, self.metadata, values, lambda: NOW_MS)
         self.runner.topic_seen(1)
+
+    async def _deleted(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        return [at for at in partitions if at in self.deleted]
 
     async def _send(self, effect: WriteMarkers) -> Any:
         self.sent.append(effect)
@@ -170,16 +174,33 @@ async def test_another_broker_is_the_coordinator(world: World) -> None:
     assert (await initialised(world)).error is ErrorCode.NOT_COORDINATOR
 
 
-async def test_leaders_come_from_the_metadata_and_an_empty_cache_has_deleted_nothing(world: World) -> None:
-    """TransactionMarkerChannelManager: the marker of a partition that the cache lacks is dropped."""
+async def test_leaders_come_from_the_metadata_and_what_is_deleted_from_zookeeper(world: World) -> None:
+    """TransactionMarkerChannelManager drops the marker of each partition that the cache lacks.
+
+    The cache of a broker that has just started, or that a new controller has told of the brokers alone, lacks what
+    exists: a transaction was acknowledged whose offsets never had their marker.
+    """
     found: list[Any] = []
     world.runner.coordinator.handle = lambda event, _: found.append(event) or []  # type: ignore[method-assign]
     effect = FindLeaders(1, (ORDERS, GONE, LEADERLESS))
     world.runner._carry_out([effect])
-    assert found == [LeadersFound(1, {ORDERS: 0, LEADERLESS: NO_BROKER})]
-    world.metadata.is_filled = False
+    await turns()
+    assert found == [LeadersFound(1, {ORDERS: 0, LEADERLESS: NO_BROKER, GONE: NO_BROKER})]
+    world.deleted = {GONE, ORDERS}
     world.runner._carry_out([effect])
-    assert found[1] == LeadersFound(1, {ORDERS: 0, LEADERLESS: NO_BROKER, GONE: NO_BROKER})
+    await turns()
+    assert found[1] == LeadersFound(1, {ORDERS: 0, LEADERLESS: NO_BROKER}), "what the metadata knows is not asked for"
+    world.runner._carry_out([FindLeaders(2, (ORDERS,))])
+    assert found[2] == LeadersFound(2, {ORDERS: 0})
+
+
+async def test_a_partition_waits_for_its_leader_where_zookeeper_cannot_be_asked(world: World) -> None:
+    found: list[Any] = []
+    world.runner.coordinator.handle = lambda event, _: found.append(event) or []  # type: ignore[method-assign]
+    world.deleted = SimpleNamespace(__contains__=None)  # type: ignore[assignment] - asking fails
+    world.runner._carry_out([FindLeaders(1, (GONE,))])
+    await turns()
+    assert found == [LeadersFound(1, {GONE: NO_BROKER})]
 
 
 async def test_partitions_that_clients_may_not_add_keep_the_others_out(world: World) -> None:

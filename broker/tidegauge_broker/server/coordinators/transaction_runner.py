@@ -1,7 +1,8 @@
 """Runs the pure transaction coordinator; the rules of ``runner``.
 
-Producer ids come from the broker's block, leaders from its metadata cache; markers go to the leaders, this broker
-itself included, one request in flight for each. Retries and back-off are the coordinator's.
+Producer ids come from the broker's block, leaders from its metadata cache. A partition that the cache lacks is deleted
+if ZooKeeper says so, else it waits for its leader; Kafka takes the cache's word, and leaves its marker out. Markers go
+to the leaders, this broker itself included, one request in flight for each. Retries and back-off are the coordinator's.
 Source: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
@@ -59,11 +60,13 @@ class Surroundings:
     Attributes:
         next_producer_id: takes an id from the broker's block; None: there is none at the moment.
         metadata: this broker's view of the cluster.
+        deleted: returns those of some partitions that are deleted.
         send_markers: to a broker.
     """
 
     next_producer_id: Callable[[], int | None]
     metadata: MetadataCache
+    deleted: Callable[[Collection[TopicPartition]], Awaitable[Collection[TopicPartition]]]
     send_markers: SendMarkers
 
 
@@ -116,10 +119,24 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         metadata = self._around.metadata
         leaders: dict[TopicPartition, int] = {}
         for at in effect.partitions:
-            if metadata.knows(at) or not metadata.is_filled:  # an empty cache does not mean that all were deleted
-                leader = metadata.leader_of(at)
-                leaders[at] = NO_BROKER if leader is None else leader
-        self._put(LeadersFound(effect.lookup_id, leaders))
+            leader = metadata.leader_of(at)
+            leaders[at] = NO_BROKER if leader is None else leader
+        unknown = [at for at in effect.partitions if not metadata.knows(at)]
+        if unknown:
+            self._in_background(self._without_deleted(effect.lookup_id, leaders, unknown), "deleted-partitions")
+        else:
+            self._put(LeadersFound(effect.lookup_id, leaders))
+
+    async def _without_deleted(
+        self, lookup_id: int, leaders: dict[TopicPartition, int], unknown: Collection[TopicPartition]
+    ) -> None:
+        """Report leaders, and leave out those of the unknown partitions that are deleted."""
+        try:
+            for at in await self._around.deleted(unknown):
+                del leaders[at]
+        except Exception:
+            LOG.exception("Asking for deleted partitions failed, which is a defect")
+        self._put(LeadersFound(lookup_id, leaders))
 
     def _write_markers(self, effect: WriteMarkers) -> None:
         self._in_background(self._send(effect), f"markers-{effect.broker_id}")

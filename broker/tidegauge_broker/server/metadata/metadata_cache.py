@@ -38,8 +38,6 @@ class MetadataCache:
         self._changed = asyncio.Event()
         self.ids_version = 0
         """Rises with each change of a topic's id."""
-        self.is_filled = False
-        """Whether the controller has sent metadata since the start."""
 
     def update(self, request: UpdateMetadataRequest) -> set[str]:
         """Take over what the controller sends; return the topics that were deleted."""
@@ -58,7 +56,6 @@ class MetadataCache:
                 self._topics.setdefault(topic, {})[partition] = entry
                 if self._ids.get(topic, "") != entry.state.topic_id:
                     self._set_id(topic, entry.state.topic_id)
-        self.is_filled = True
         self._changed.set()
         self._changed = asyncio.Event()
         return deleted

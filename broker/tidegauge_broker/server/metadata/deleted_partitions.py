@@ -1,0 +1,39 @@
+"""Which partitions are deleted, as ZooKeeper says it.
+
+A broker's metadata does not tell: after a start, or after an election of the controller, it lacks partitions that exist
+until the controller has sent them, those without leader longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import MalformedZnode, TopicNode, topic_path
+from tidegauge_controller.zookeeper import NoNode, ZooKeeperError
+
+
+class TopicReader(Protocol):
+    """Reads znodes, as ``ZooKeeper`` does."""
+
+    async def get(self, path: str) -> tuple[bytes, object]:
+        """Return what a znode holds, and its stat."""
+        ...
+
+
+async def deleted_partitions(
+    zookeeper: TopicReader, partitions: Collection[TopicPartition]
+) -> frozenset[TopicPartition]:
+    """Return those of some partitions that no assignment has; a topic that can't be read is not deleted."""
+    gone: set[TopicPartition] = set()
+    for topic in dict.fromkeys(at.topic for at in partitions):
+        try:
+            data, _ = await zookeeper.get(topic_path(topic))
+            assigned = frozenset(TopicNode.decode(topic, data).assignment)
+        except NoNode:
+            assigned = frozenset()
+        except (ZooKeeperError, MalformedZnode):
+            continue
+        gone |= {at for at in partitions if at.topic == topic and at.partition not in assigned}
+    return frozenset(gone)
