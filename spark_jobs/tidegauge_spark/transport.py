@@ -213,9 +213,8 @@ class ClusterClient:
             known = self._refresh(None if subscription.pattern else wanted)
             if known is None:
                 patience.failed(
-                    f"no broker responded at {', '.join(self.options.bootstrap_servers)}, or no controller has sent "
-                    "metadata to those that did. Check that they run and that kafka.bootstrap.servers names their "
-                    "addresses as Spark's machines see them"
+                    f"no broker responded at {', '.join(self.options.bootstrap_servers)}, or none has metadata yet. "
+                    "Check that they run, and kafka.bootstrap.servers as Spark's machines see it"
                 )
                 continue
             found = {one: leader for one, leader in self._leaders.items() if one.topic in known}

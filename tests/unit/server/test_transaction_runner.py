@@ -177,7 +177,7 @@ async def test_another_broker_is_the_coordinator(world: World) -> None:
 async def test_leaders_come_from_the_metadata_and_what_is_deleted_from_zookeeper(world: World) -> None:
     """TransactionMarkerChannelManager drops the marker of each partition that the cache lacks.
 
-    The cache of a broker that has just started, or that a new controller has told of the brokers alone, lacks what
+    The cache of a broker that has just started, or that a new controller has notified of the brokers alone, lacks what
     exists: a transaction was acknowledged whose offsets never had their marker.
     """
     found: list[Any] = []
