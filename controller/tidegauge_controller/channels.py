@@ -2,7 +2,7 @@
 
 A request that does not arrive is sent again every 100 ms until it does or the broker is removed; everything that is
 still queued is dropped with the broker. So a broker gets the requests of one controller in the order in which they were
-decided.
+decided. A broker that advertises another address gets the next request, or the next attempt, there.
 Source: ControllerChannelManager, RequestSendThread.
 """
 
@@ -48,6 +48,8 @@ class _Sender:
     def __init__(self, endpoint: Endpoint, responded: Responded, open_link: OpenLink) -> None:
         self._endpoint = endpoint
         self._open_link = open_link
+        self._link: ControlLink | None = None
+        self._linked_to = endpoint
         self._responded = responded
         self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"control-to-{endpoint.broker_id}")
@@ -56,12 +58,15 @@ class _Sender:
         """Append a request."""
         self._queue.put_nowait(request)
 
+    def move(self, endpoint: Endpoint) -> None:
+        """Send from now on to another address of the broker."""
+        self._endpoint = endpoint
+
     async def _run(self) -> None:
-        link = self._open_link(self._endpoint)
         try:
             while True:
                 request = await self._queue.get()
-                response = await self._deliver(link, request)
+                response = await self._deliver(request)
                 if response.error is not ErrorCode.NONE:
                     LOG.warning(
                         "Broker %d rejected %s: %s",
@@ -71,13 +76,25 @@ class _Sender:
                     )
                 self._responded(self._endpoint.broker_id, request, response)
         finally:
+            await self._close_link()
+
+    async def _current_link(self) -> ControlLink:
+        if self._linked_to != self._endpoint:
+            await self._close_link()
+        if self._link is None:
+            self._link, self._linked_to = self._open_link(self._endpoint), self._endpoint
+        return self._link
+
+    async def _close_link(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
             await link.close()
 
-    async def _deliver(self, link: ControlLink, request: ControlRequest) -> PartitionsResponse:
+    async def _deliver(self, request: ControlRequest) -> PartitionsResponse:
         is_logged = False
         while True:
             try:
-                return await link.send(request)
+                return await (await self._current_link()).send(request)
             except Undelivered as problem:
                 if not is_logged:
                     LOG.info(
@@ -109,6 +126,12 @@ class Channels:
         """Begin a broker's queue; an older one of the same broker is dropped."""
         self.remove(endpoint.broker_id)
         self._senders[endpoint.broker_id] = _Sender(endpoint, self._responded, self._open_link)
+
+    def move(self, endpoint: Endpoint) -> None:
+        """Send a broker's queue to another address from now on."""
+        sender = self._senders.get(endpoint.broker_id)
+        if sender is not None:
+            sender.move(endpoint)
 
     def remove(self, broker_id: int) -> None:
         """Drop a broker's queue and everything in it."""

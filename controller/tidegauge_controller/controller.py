@@ -346,6 +346,7 @@ class Controller:
             epoch_version,
             send=channels.send,
             add_broker=channels.add,
+            move_broker=channels.move,
             remove_broker=channels.remove,
             changed=self._changed,
             note=self._note,
@@ -422,6 +423,11 @@ class Controller:
                 self._look(name, self._decide(name, reassignment.process_legacy_znode))
             case leaders.PREFERRED_REQUEST:
                 self._look(name, self._decide(name, leaders.process_preferred_election_znode))
+            case broker_events.BROKER_DATA:
+                look, broker_id = f"{name} {subject}", int(subject)
+                self._look(
+                    look, self._decide(name, lambda context: broker_events.process_broker_data(context, broker_id))
+                )
             case topic_events.TOPIC_DATA:
                 look = f"{name} {subject}"
                 self._look(look, self._decide(look, lambda context: topic_events.process_topic_data(context, subject)))

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 from tidegauge.control import Endpoint
-from tidegauge.znodes import CONTROLLER_EPOCH
+from tidegauge.znodes import CONTROLLER_EPOCH, broker_path
+from tidegauge_controller.decisions.broker_events import BROKER_DATA
 from tidegauge_controller.decisions.steps import (
     AddBroker,
     CheckVersion,
@@ -23,6 +24,7 @@ from tidegauge_controller.decisions.steps import (
     ControlRequest,
     CreateNode,
     DeleteNode,
+    MoveBroker,
     Note,
     Outcome,
     RandomBytes,
@@ -72,7 +74,7 @@ class Driver:
         zookeeper: the session of the election.
         epoch_version: zkVersion of ``/controller_epoch`` since then.
         send: puts a request into a broker's queue.
-        add_broker, remove_broker: begin and end a broker's queue.
+        add_broker, move_broker, remove_broker: begin a broker's queue, send it to another address, end it.
         changed: called with name and subject when a watched znode changes.
         note: writes to the event log.
         random_bytes: source of topic ids.
@@ -86,6 +88,7 @@ class Driver:
         *,
         send: Callable[[int, ControlRequest], None],
         add_broker: Callable[[Endpoint], None],
+        move_broker: Callable[[Endpoint], None],
         remove_broker: Callable[[int], None],
         changed: Callable[[str, str], None],
         note: Callable[[str, str, dict[str, Any]], None],
@@ -96,6 +99,7 @@ class Driver:
         self._epoch_version = epoch_version
         self._send = send
         self._add_broker = add_broker
+        self._move_broker = move_broker
         self._remove_broker = remove_broker
         self._changed = changed
         self._note = note
@@ -157,14 +161,16 @@ class Driver:
                     self._send(broker_id, message)
             case AddBroker():
                 self._add_broker(request.endpoint)
+                await self._watch_data(_registration(request.endpoint.broker_id))
+            case MoveBroker():
+                self._move_broker(request.endpoint)
             case RemoveBroker():
                 self._remove_broker(request.broker_id)
+                self._unwatch(broker_path(request.broker_id))
             case WatchData():
                 await self._watch_data(request)
             case UnwatchData():
-                watch = self._watches.pop(request.path, None)
-                if watch is not None:
-                    watch.cancel()
+                self._unwatch(request.path)
             case Note():
                 self._note(request.kind, request.cause, dict(request.fields))
             case RandomBytes():
@@ -192,6 +198,11 @@ class Driver:
             self._watches[request.path] = watch
             await watch.armed
 
+    def _unwatch(self, path: str) -> None:
+        watch = self._watches.pop(path, None)
+        if watch is not None:
+            watch.cancel()
+
     async def _write_all(self, request: Write) -> list[WriteResult]:
         return await self._write_each(list(_transactions(request.operations)))
 
@@ -217,6 +228,11 @@ class Driver:
             WriteResult(Outcome.OK, response.version if isinstance(response, ZnodeStat) else 0)
             for response in responses[1:]
         ]
+
+
+def _registration(broker_id: int) -> WatchData:
+    """Return the watch of a broker's znode, which calls back once when it is set: no change before it is missed."""
+    return WatchData(broker_path(broker_id), BROKER_DATA, str(broker_id))
 
 
 def _transactions(operations: Sequence[Mutation]) -> Iterator[list[Mutation]]:

@@ -191,6 +191,8 @@ def resolve_listeners(
         )
     inter_broker = _inter_broker(published, inter_broker_name, protocols, inter_broker_protocol, wires)
     control_plane = _control_plane(published, control_plane_name, inter_broker, wires)
+    if GRPC not in {wires[listener.name] for listener in published}:
+        raise _no_grpc(published)
     return Listeners(
         tuple(_own_address(listener) for listener in bound),
         published,
@@ -269,12 +271,16 @@ def _inter_broker(
             f"no advertised gRPC listener has it; write listeners={GRPC_NAMES[protocol]}://HOST:PORT beside the others",
         )
     if not of_brokers:
-        raise _invalid(
-            "advertised.listeners",
-            ",".join(map(str, advertised)),
-            "brokers use gRPC among themselves, and no gRPC listener is advertised",
-        )
+        raise _no_grpc(advertised)
     return of_brokers[0]
+
+
+def _no_grpc(advertised: Sequence[Listener]) -> TidegaugeError:
+    return _invalid(
+        "advertised.listeners",
+        ",".join(map(str, advertised)),
+        "brokers use gRPC among themselves, and no gRPC listener is advertised",
+    )
 
 
 def _protocols(bound: Sequence[Listener], protocol_map: Sequence[str], wires: Mapping[str, str]) -> dict[str, str]:

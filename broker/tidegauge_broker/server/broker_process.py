@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +30,7 @@ from tidegauge.machine_code import IN_USE
 from tidegauge.partition import TopicPartition
 from tidegauge.sasl_client import Login
 from tidegauge.security import PLAIN, Security
-from tidegauge.settings import BrokerSettings, Values
+from tidegauge.settings import BrokerSettings, Values, listeners_of
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
@@ -85,7 +85,7 @@ class BrokerIdentity:
     """What a broker is called and where it listens.
 
     Attributes:
-        listeners: the addresses that are bound, and those that are advertised to clients and other brokers.
+        listeners: the addresses that are bound, and those that are advertised by server.properties.
         rack: ``broker.rack``; None where it is not set.
         security: certificates and key of its TLS listeners; plain where it has none.
         logins: its credentials at the other brokers' listeners, by the listener's name; those without ask for none.
@@ -200,7 +200,7 @@ class BrokerProcess:
         self._assemble()
         resources.push_async_callback(self._close_replicas)
         resources.push_async_callback(self._close_coordinators)
-        self._configs.follow(_InForce(self._settings, self._replicas, self._controller))
+        self._configs.follow(_InForce(self._settings, self._replicas, self._controller, self._advertise))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
         resources.push_async_callback(self._stop_listeners)
@@ -239,11 +239,14 @@ class BrokerProcess:
             random_bytes=os.urandom,
             open_link=self._among_brokers.to_brokers(),
         )
-        at = identity.endpoint
-        protocols = identity.listeners.protocols
-        known = identity.listeners.registered
-        node = BrokerNode(identity.broker_id, known.host, known.port, self._now_ms(), at.rack, at.listeners, protocols)
-        self._registration = Registration(self._zookeeper, node, self._registered, self._session_changed)
+        self._registration = Registration(self._zookeeper, self._node(), self._registered, self._session_changed)
+
+    def _node(self) -> BrokerNode:
+        """Return what this broker registers, by the settings in force: advertised.listeners may change."""
+        listeners, rack = listeners_of(self._settings), self._identity.rack
+        known = listeners.registered
+        at = known.host, known.port, self._now_ms()
+        return BrokerNode(self._identity.broker_id, *at, rack, listeners.advertised, listeners.protocols)
 
     async def _open_logs(self) -> None:
         directories = [Path(text) for text in self._settings["log.dirs"]]
@@ -387,7 +390,7 @@ class BrokerProcess:
         LOG.info(
             "[KafkaServer id=%d] started at %s%s",
             self._identity.broker_id,
-            ", ".join(map(str, self._identity.listeners.advertised)),
+            ", ".join(map(str, listeners_of(self._settings).advertised)),
             IN_USE.remark,
         )
 
@@ -457,6 +460,10 @@ class BrokerProcess:
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
+
+    async def _advertise(self) -> None:
+        """Register the addresses that are advertised now, where others are registered."""
+        await self._registration.advertise(self._node())
 
     def _session_changed(self, state: SessionState) -> None:
         self._note("session", "ZooKeeper", {"state": state.value})
@@ -573,10 +580,17 @@ class BrokerProcess:
 class _InForce:
     """Applies changed settings to the parts that keep a copy of what they read."""
 
-    def __init__(self, settings: Values, replicas: ReplicaManager, controller: Controller) -> None:
+    def __init__(
+        self,
+        settings: Values,
+        replicas: ReplicaManager,
+        controller: Controller,
+        advertise: Callable[[], Awaitable[None]],
+    ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._controller = controller
+        self._advertise = advertise
 
     def topic_settings_changed(self, topic: str, values: Values) -> None:
         self._replicas.core.configure_topic(topic, topic_rules(values))
@@ -590,3 +604,6 @@ class _InForce:
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         self._controller.unclean_election_enabled(topic)
+
+    async def advertise(self) -> None:
+        await self._advertise()

@@ -21,10 +21,10 @@ import click
 from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import WITH_SASL, WITH_TLS, resolve_listeners
+from tidegauge.listeners import WITH_SASL, WITH_TLS
 from tidegauge.sasl_client import Login
 from tidegauge.security import PLAINTEXT, SSL, security_of
-from tidegauge.settings import Values, parse_broker_settings, read_assignments, read_properties
+from tidegauge.settings import Values, listeners_of, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
@@ -45,15 +45,7 @@ def identity_of(settings: Values) -> BrokerIdentity:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "broker.id is missing: every broker needs an id of its own")
     if not settings.text("zookeeper.connect"):
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
-    listeners = resolve_listeners(
-        settings.text("listeners"),
-        settings["advertised.listeners"],
-        settings["inter.broker.listener.name"],
-        settings["listener.security.protocol.map"],
-        settings["security.inter.broker.protocol"],
-        settings["listener.wire.protocol.map"],
-        settings["control.plane.listener.name"],
-    )
+    listeners = listeners_of(settings)
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
     logins: dict[str, Login] = {}

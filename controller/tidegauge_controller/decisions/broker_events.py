@@ -1,8 +1,10 @@
-"""How the controller handles brokers that register, die and bounce.
+"""How the controller handles brokers that register, die, bounce and move.
 
 A broker that registered again before its absence was noticed has a larger czxid: that is handled as a failure, then a
-start-up. A broker that registers is not added to any ISR; the leaders do that once it has caught up.
-Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure.
+start-up. A broker that registers is not added to any ISR; the leaders do that once it has caught up. One whose
+registration has other addresses has moved: all brokers are sent them, and so is what the controller sends it; Kafka's
+controller keeps its connection to the former address.
+Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification, onBrokerUpdate.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from tidegauge_controller.decisions.steps import (
     AddBroker,
     ControlRequest,
     DeleteNode,
+    MoveBroker,
     Outcome,
     Read,
     ReadChildren,
@@ -47,21 +50,27 @@ from tidegauge_controller.decisions.steps import (
 )
 
 
+BROKER_DATA = "BrokerModifications"
+"""Name of the event of a change of a broker's znode."""
+
+
 def read_brokers(control_plane_listener: str) -> Steps[dict[int, LiveBroker]]:
     """Return the registered brokers with their epochs, at the addresses of the listener of this name."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
     results: list[ReadResult] = yield Read(tuple(broker_path(broker_id) for broker_id in broker_ids))
-    found: dict[int, LiveBroker] = {}
-    for broker_id, result in zip(broker_ids, results, strict=True):
-        if result.outcome is not Outcome.OK or result.stat is None:
-            continue
-        try:
-            node = BrokerNode.decode(broker_id, result.data)
-        except MalformedZnode:
-            continue
-        found[broker_id] = LiveBroker(node.endpoint(control_plane_listener), result.stat.czxid)
-    return found
+    found = {one: _live(one, at, control_plane_listener) for one, at in zip(broker_ids, results, strict=True)}
+    return {broker_id: broker for broker_id, broker in found.items() if broker is not None}
+
+
+def _live(broker_id: int, registration: ReadResult, control_plane_listener: str) -> LiveBroker | None:
+    if registration.outcome is not Outcome.OK or registration.stat is None:
+        return None
+    try:
+        node = BrokerNode.decode(broker_id, registration.data)
+    except MalformedZnode:
+        return None
+    return LiveBroker(node.endpoint(control_plane_listener), registration.stat.czxid)
 
 
 def update_metadata(
@@ -99,6 +108,19 @@ def process_broker_change(context: ControllerContext) -> Steps[None]:
     if dead:
         _remove(context, dead)
         yield from on_broker_failure(context, dead)
+
+
+def process_broker_data(context: ControllerContext, broker_id: int) -> Steps[None]:
+    """Compare a broker's registration with what is known of it; a broker that bounced is the children's event."""
+    results: list[ReadResult] = yield Read((broker_path(broker_id),))
+    now = _live(broker_id, results[0], context.settings.control_plane_listener)
+    known = context.live.get(broker_id)
+    if now is None or known is None or now.epoch != known.epoch or now.endpoint == known.endpoint:
+        return
+    context.cause = BROKER_DATA
+    context.live[broker_id] = now
+    yield MoveBroker(now.endpoint)
+    yield from update_metadata(context, context.live_or_shutting_down)
 
 
 def _add(context: ControllerContext, broker_ids: Sequence[int], now: dict[int, LiveBroker]) -> None:

@@ -11,7 +11,8 @@ against a simulated ZooKeeper in the simulator, and against a dictionary in test
 | ``Write(operations)`` | a ``WriteResult`` for each operation, in order |
 | ``WatchData(path, name)``, ``UnwatchData(path)`` | None; the event ``name`` comes when the znode changes |
 | ``Send(messages)`` | None; control requests go into the brokers' queues, in this order |
-| ``AddBroker``, ``RemoveBroker`` | None; the broker's queue and sender begin or end |
+| ``AddBroker``, ``RemoveBroker`` | None; the broker's queue and sender, and the watch of its znode, begin or end |
+| ``MoveBroker`` | None; the broker's queue goes on at another address |
 | ``Note(kind, cause, fields)`` | None; a line for the event log |
 | ``RandomBytes(count)`` | that many bytes |
 
@@ -161,7 +162,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class AddBroker:
-    """Begins the empty queue of a broker that registered."""
+    """Begins the empty queue of a broker that registered, and watches its znode."""
+
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class MoveBroker:
+    """Sends what is queued, and what comes, to another address of the broker."""
 
     endpoint: Endpoint
 
@@ -190,7 +198,17 @@ class RandomBytes:
 
 
 Request: TypeAlias = (
-    Read | ReadChildren | Write | WatchData | UnwatchData | Send | AddBroker | RemoveBroker | Note | RandomBytes
+    Read
+    | ReadChildren
+    | Write
+    | WatchData
+    | UnwatchData
+    | Send
+    | AddBroker
+    | MoveBroker
+    | RemoveBroker
+    | Note
+    | RandomBytes
 )
 Result = TypeVar("Result")
 Steps: TypeAlias = Generator[Request, Any, Result]

@@ -23,6 +23,7 @@ from tidegauge_controller.decisions.failover import fail_over
 from tidegauge_controller.decisions.steps import (
     AddBroker,
     ControllerMoved,
+    MoveBroker,
     Note,
     RandomBytes,
     Read,
@@ -167,8 +168,8 @@ class SimController:
             case Note() if self.events is not None:
                 source = {"source": f"broker-{self.broker_id}"}
                 self.events.append({**source, "kind": request.kind, "cause": request.cause, **request.fields})
-            case Note() | Send() | WatchData() | UnwatchData():
-                pass  # messages were queued above, and the simulator has no watches
+            case Note() | Send() | WatchData() | UnwatchData() | MoveBroker():
+                pass  # messages were queued above; the simulator has no watches, and its brokers have no addresses
             case _:
                 assert_never(request)
         return None

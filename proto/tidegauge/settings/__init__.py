@@ -14,6 +14,7 @@ from tidegauge.settings.dynamic import (
     usable_broker_settings,
     usable_topic_settings,
 )
+from tidegauge.settings.listeners import listeners_of
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
 from tidegauge.settings.parsing import (
     parse_broker_settings,
@@ -37,6 +38,7 @@ __all__ = [
     "Values",
     "altered",
     "check_known",
+    "listeners_of",
     "parse_broker_settings",
     "parse_topic_settings",
     "property_line",

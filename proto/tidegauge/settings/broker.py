@@ -28,6 +28,7 @@ _IDENTITY_AND_NETWORK = (
         "advertised.listeners",
         None,
         "Addresses advertised to clients and brokers, by listener name; absent: listeners.",
+        update="per-broker",
     ),
     names(
         "listener.security.protocol.map",

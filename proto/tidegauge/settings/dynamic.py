@@ -6,7 +6,8 @@ Rules:
     2. A setting in ZooKeeper that is unknown, illegal or not dynamic is left out, and reported: a broker must not fail
        because of a znode that another tool wrote. A layer that contradicts the layers below is left out completely.
     3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
-    4. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
+    4. A setting that Kafka has per broker alone (``DynamicBrokerConfig.PerBrokerConfigs``) is not one for all brokers.
+5. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
        What stands in the znode already, and is unusable here, stays there: an Apache Kafka broker may need it again.
 
 Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings.broker import BROKER_SETTINGS
+from tidegauge.settings.listeners import ADVERTISED, check_advertised
 from tidegauge.settings.model import Setting, Values
 from tidegauge.settings.parsing import broker_setting, check_broker, topic_values
 from tidegauge.settings.topic import TOPIC_SETTINGS
@@ -31,6 +33,8 @@ DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
 DYNAMIC_DEFAULT = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 STATIC = "STATIC_BROKER_CONFIG"
 DEFAULT = "DEFAULT_CONFIG"
+_OF_ONE_BROKER = frozenset({ADVERTISED, "sasl.enabled.mechanisms", "sasl.kerberos.min.time.before.relogin"})
+"""Settings of rule 4; those of single listeners (``listener.name.*``) are such, too."""
 
 
 class Synonym(NamedTuple):
@@ -74,7 +78,7 @@ class BrokerSettings:
     def replace(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
         """Apply the dynamic layers of ZooKeeper; return what was left out and why (rule 2)."""
         problems: list[str] = []
-        self._default = self._usable(default, {}, problems)
+        self._default = self._usable(_of_all(default, problems), {}, problems)
         self._own = self._usable(own, self._default, problems)
         given = self._merged(self._default, self._own)
         self._given.update(given)
@@ -86,7 +90,7 @@ class BrokerSettings:
         usable, left_out = usable_broker_settings(texts)
         problems += left_out
         try:
-            check_broker(Values(self.live.table, self._merged(below, usable)))
+            self._check_together(below, usable)
         except TidegaugeError as problem:
             problems.append(problem.message)
             return {}
@@ -102,12 +106,24 @@ class BrokerSettings:
         """Check that these texts may become this broker's dynamic settings, or those of all brokers.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG, one is unknown, a value illegal,
-                or two contradict each other.
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic, or not one of all brokers; INVALID_CONFIG, one is
+                unknown, a value illegal, or two contradict each other.
         """
         _check_dynamic(texts)
-        layers = (texts, self._own) if for_all else (self._default, texts)
-        check_broker(Values(self.live.table, self._merged(*layers)))
+        if for_all and (narrow := sorted(filter(_is_of_one_broker, texts))):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                f"Set({', '.join(narrow)})",
+            )
+        self._check_together(*((texts, self._own) if for_all else (self._default, texts)))
+
+    def _check_together(self, *layers: Mapping[str, str]) -> None:
+        """Check these dynamic layers over server.properties."""
+        values = Values(self.live.table, self._merged(*layers))
+        check_broker(values)
+        if any(ADVERTISED in layer for layer in layers):
+            check_advertised(Values(self.live.table, self._static), values)
 
     # Showing
 
@@ -173,6 +189,18 @@ class BrokerSettings:
 def usable_broker_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the usable settings of a broker's znode, and what was left out and why (rule 2)."""
     return _one_by_one(texts, _check_dynamic)
+
+
+def _of_all(texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+    """Return what of the znode of all brokers is not of single brokers alone; add the rest to the problems."""
+    narrow = sorted(filter(_is_of_one_broker, texts))
+    if narrow:
+        problems.append(f"Per-broker configs defined at default cluster level will be ignored: {', '.join(narrow)}")
+    return {name: text for name, text in texts.items() if name not in narrow}
+
+
+def _is_of_one_broker(name: str) -> bool:
+    return name in _OF_ONE_BROKER or name.startswith("listener.name.")
 
 
 def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

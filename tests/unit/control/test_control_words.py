@@ -184,8 +184,11 @@ def test_addresses_that_clients_reach_are_advertised(address: str):
         kafka_bootstrap_servers=[address],
         change_brokers=lambda brokers, ids: changed.append((brokers[0].advertised, ids)),
     )
-    assert advertise(local, {"0": address}) == {"kafka_bootstrap_servers": address, "restarted": [0]}
+    forgotten: list[int] = []
+    done = advertise(local, {"0": address}, lambda _, broker_ids: forgotten.extend(broker_ids))
+    assert done == {"kafka_bootstrap_servers": address, "restarted": [0]}
     assert changed == [(address, [0])]
+    assert forgotten == [0], "an address that a client has altered has precedence over the broker's file"
 
 
 def test_all_brokers_restart_when_followers_can_not_use_the_addresses_of_clients_any_more():
@@ -200,5 +203,5 @@ def test_all_brokers_restart_when_followers_can_not_use_the_addresses_of_clients
 
     local.change_brokers = change
     for number in (1, 2):
-        advertise(local, {str(number): f"h:{number}"})
+        advertise(local, {str(number): f"h:{number}"}, lambda *_: None)
     assert restarted == [[0, 1, 2], [2]]

@@ -17,6 +17,7 @@ from tidegauge_controller.decisions.steps import (
     ControllerMoved,
     CreateNode,
     DeleteNode,
+    MoveBroker,
     Note,
     RandomBytes,
     Read,
@@ -44,6 +45,7 @@ class Term:
         sent: every control request, with its receiver, in the order in which it was sent.
         before_write: called once before the next write, to play whoever comes between.
         queues: brokers that have a queue.
+        moved: the other addresses that queues were sent to.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Term:
         self.writes: list[CreateNode | SetNode | DeleteNode] = []
         self.before_write: Callable[[], object] | None = None
         self.queues: set[int] = set()
+        self.moved: list[Endpoint] = []
 
     def start(self) -> Term:
         self.run(fail_over(self.context))
@@ -85,6 +88,9 @@ class Term:
             case AddBroker(Endpoint(broker_id=broker_id)):
                 assert broker_id not in self.queues
                 self.queues.add(broker_id)
+            case MoveBroker(endpoint):
+                assert endpoint.broker_id in self.queues
+                self.moved.append(endpoint)
             case RemoveBroker(broker_id=broker_id):
                 self.queues.remove(broker_id)
             case RandomBytes():

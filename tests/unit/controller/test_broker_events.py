@@ -8,6 +8,7 @@ setting, lost races.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,11 +22,14 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.listeners import parse_listeners
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
     FEATURE,
     LOG_DIR_EVENT_NOTIFICATION,
+    BrokerNode,
     PartitionStateNode,
+    broker_path,
     encode_config,
     encode_log_dir_event,
     state_path,
@@ -33,6 +37,7 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.decisions.broker_events import (
     process_broker_change,
+    process_broker_data,
     process_leader_and_isr_response,
     process_log_dir_notifications,
     startups_complete,
@@ -300,6 +305,61 @@ def test_nothing_new_notifies_no_listener():
     term = term_of()
     term.run(process_broker_change(term.context))
     assert term.sent == []
+
+
+# A broker's other addresses
+
+
+def move(term: Term, broker_id: int, *listeners: str) -> None:
+    data = BrokerNode.decode(broker_id, term.zookeeper.read(broker_path(broker_id)).data)
+    at = parse_listeners(",".join(listeners), "listeners")
+    term.zookeeper.set(broker_path(broker_id), replace(data, host=at[0].host, port=at[0].port, listeners=at).encode())
+    term.run(process_broker_data(term.context, broker_id))
+
+
+def test_a_broker_that_moved_is_announced_to_all():
+    """processBrokerModification, onBrokerUpdate: UpdateMetadata without partitions; its epoch and its roles stay."""
+    term = term_of()
+    epoch, before = term.context.live[2].epoch, row(term)
+    move(term, 2, "PLAINTEXT://public:1", "GRPC://public:2")
+    assert term.context.live[2].epoch == epoch
+    assert term.moved == [term.context.live[2].endpoint]
+    sent = term.take_sent()
+    assert [(broker_id, type(request)) for broker_id, request in sent] == [
+        (broker_id, UpdateMetadataRequest) for broker_id in (1, 2, 3)
+    ]
+    for _, request in sent:
+        assert request.partitions == ()
+        assert [str(one) for one in request.live_brokers[1].listeners] == ["PLAINTEXT://public:1", "GRPC://public:2"]
+    assert row(term) == before
+
+
+def test_a_broker_that_moved_has_its_address_on_the_control_plane():
+    term = term_of(settings=ControllerSettings(control_plane_listener="GRPC"))
+    move(term, 2, "PLAINTEXT://public:1", "GRPC://inside:2")
+    assert (term.context.live[2].endpoint.host, term.context.live[2].endpoint.port) == ("inside", 2)
+
+
+def test_a_registration_that_says_nothing_new_notifies_no_broker():
+    """Each watch calls back once when it is set."""
+    term = term_of()
+    term.run(process_broker_data(term.context, 2))
+    assert (term.sent, term.moved) == ([], [])
+
+
+def test_a_registration_of_another_incarnation_is_left_to_the_change_of_brokers():
+    """A bounce is a failure and a start-up; here the new addresses come with it, and to a dead broker never."""
+    term = term_of()
+    term.zookeeper.register_broker(2)
+    move(term, 2, "PLAINTEXT://public:1")
+    term.zookeeper.unregister_broker(3)
+    term.run(process_broker_data(term.context, 3))
+    assert (term.sent, term.moved) == ([], [])
+    term.run(process_broker_change(term.context))
+    assert term.context.live[2].endpoint.host == "public"
+    term.zookeeper.register_broker(3)
+    term.run(process_broker_data(term.context, 3))
+    assert 3 not in term.context.live
 
 
 def test_a_mark_of_shutting_down_is_forgotten_with_the_broker():

@@ -34,12 +34,15 @@ class Wire:
         self.sent: list[tuple[str, int]] = []
         self.responded: list[tuple[int, int]] = []
         self.down: set[str] = set()
+        self.refused = 0
+        self.closed: list[str] = []
         self.hold = asyncio.Event()
         self.hold.set()
         self.in_flight = 0
 
     async def call(self, address: str, message: ControlRequest) -> PartitionsResponse:
         if address in self.down:
+            self.refused += 1
             await asyncio.sleep(0)
             raise Undelivered("there is nobody")
         self.in_flight += 1
@@ -64,7 +67,7 @@ class Link:
         return await self._wire.call(self._address, request)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        self._wire.closed.append(self._address)
 
 
 @pytest.fixture
@@ -118,6 +121,32 @@ async def test_what_does_not_arrive_is_sent_again_and_nothing_overtakes_it(queue
         return wire.responded == [(8, 3), (7, 1), (7, 2)]
 
     await until_async(all_are_acknowledged)
+
+
+async def test_a_broker_that_moved_gets_its_requests_at_its_new_address(queues: Channels, wire: Wire) -> None:
+    """The request that does not arrive at the former address, and all behind it, in order; the other's stay."""
+    wire.down.add(AT_7.address)
+    queues.add(AT_7)
+    queues.add(AT_8)
+    queues.send(7, request(1))
+    queues.send(7, request(2))
+
+    async def is_tried() -> bool:
+        return wire.refused > 0
+
+    await until_async(is_tried)
+    queues.move(Endpoint(7, "localhost", 9))
+    queues.move(Endpoint(6, "localhost", 6))  # there is no such broker
+    queues.send(7, request(3))
+    queues.send(8, request(4))
+
+    async def all_are_acknowledged() -> bool:
+        return len(wire.responded) == 4
+
+    await until_async(all_are_acknowledged)
+    assert [sent for sent in wire.sent if sent[0] != AT_8.address] == [("localhost:9", number) for number in (1, 2, 3)]
+    assert (AT_8.address, 4) in wire.sent
+    assert wire.closed == [AT_7.address]
 
 
 async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:

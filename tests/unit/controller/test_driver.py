@@ -65,6 +65,7 @@ class Stage:
             EPOCH_VERSION,
             send=lambda _broker_id, _request: None,
             add_broker=lambda _endpoint: None,
+            move_broker=lambda _endpoint: None,
             remove_broker=lambda _broker_id: None,
             changed=lambda _name, _subject: None,
             note=lambda _kind, cause, _fields: self.notes.append(cause),

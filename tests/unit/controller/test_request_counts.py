@@ -78,6 +78,7 @@ class Term:
             version,
             send=lambda broker_id, _request: self.reported.update([broker_id]),
             add_broker=lambda _endpoint: None,
+            move_broker=lambda _endpoint: None,
             remove_broker=lambda _broker_id: None,
             changed=lambda _name, _subject: None,
             note=lambda _kind, _cause, _fields: None,

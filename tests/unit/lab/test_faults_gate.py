@@ -465,7 +465,8 @@ class Outward:
     def __init__(self):
         self.faults = FaultTable(1, DiskFaults(sleep=lambda _: None))
         self.real = FakeChannel()
-        calls = Calls(self.faults, {"one": 1, "two": 2}.get)
+        self.brokers = {"one": 1, "two": 2}
+        calls = Calls(self.faults, self.brokers.get)
         self.to_two = LabChannel(calls, self.real, "two")
 
 
@@ -479,6 +480,22 @@ async def test_each_call_says_which_broker_makes_it():
     assert calling_broker(made.metadata.items()) == 1
     assert calling_broker([]) is None
     assert calling_broker([(CALLER_KEY, "x")]) is None
+
+
+async def test_a_connection_to_a_former_address_is_partitioned_from_the_broker_behind_it():
+    """A broker that advertises another address serves the connections to the former one."""
+    outward = Outward()
+    del outward.brokers["two"]
+    outward.brokers["elsewhere"] = 2
+    outward.faults.set(cut(ids=[2], direction=lab_pb2.LAB_DIRECTION_OUT))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await outward.to_two.unary_unary("/s/M")("hello")
+    assert outward.real.calls == []
+    outward.brokers["two"] = 3
+    call = asyncio.ensure_future(outward.to_two.unary_unary("/s/M")("hello"))
+    await asyncio.sleep(0)
+    outward.real.calls[0].response.set_result("it is another broker's by now")
+    await call
 
 
 async def test_a_partitioned_call_does_not_leave_and_one_in_flight_ends_as_a_broken_connection():

@@ -192,11 +192,14 @@ def test_a_topics_own_contradiction_does_not_stop_a_broker():
 
 
 def test_dynamic_settings_are_those_of_kafka():
-    """DynamicLogConfig, LogCleaner, DynamicThreadPool, DynamicProducerStateManagerConfig, QuotaConfigs."""
+    """DynamicLogConfig, LogCleaner, DynamicThreadPool, DynamicProducerStateManagerConfig, QuotaConfigs; of
+    DynamicListenerConfig advertised.listeners.
+    """
     dynamic = {name for name, setting in settings.BROKER_SETTINGS.items() if setting.dynamic}
     keys = {setting.broker_key for setting in settings.TOPIC_SETTINGS.values() if setting.broker_key is not None}
     assert keys - dynamic == {"log.message.format.version"}, "DynamicLogConfig.ExcludedConfigs"
     assert dynamic - keys == {
+        "advertised.listeners",
         "background.threads",
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
@@ -217,3 +220,129 @@ def test_dynamic_settings_are_those_of_kafka():
     }
     groups = itertools.chain(*settings.BROKER_GROUPS.values())
     assert len(list(groups)) == len(settings.BROKER_SETTINGS), "no name stands twice"
+
+
+# advertised.listeners
+
+TWO = {"listeners": "PLAINTEXT://127.0.0.1:9092,GRPC://127.0.0.1:19092"}
+ADVERTISED = "advertised.listeners"
+MOVED = "PLAINTEXT://localhost:9092,GRPC://127.0.0.1:19092"
+
+
+def of_listeners(**more):
+    values, _ = settings.parse_broker_settings(TWO | {name.replace("_", "."): text for name, text in more.items()})
+    return settings.BrokerSettings(values)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        MOVED,
+        "GRPC://elsewhere:1",  # a subset of the listeners; Kafka clients that are connected find no broker then
+        "plaintext://a:1 , grpc://b:1,",
+        "PLAINTEXT://a:1,GRPC://a:1",
+    ],
+)
+def test_addresses_of_the_listeners_may_be_altered(value):
+    """DynamicListenerConfig: names of ``listeners``, whatever the addresses; the same port twice, too."""
+    of_listeners().check({ADVERTISED: value}, for_all=False)
+    made = of_listeners()
+    assert made.replace(default={}, own={ADVERTISED: value}) == []
+    assert {str(one) for one in settings.listeners_of(made.live).bound} == set(TWO["listeners"].split(","))
+    expected = [part.strip().rpartition("/")[2] for part in value.split(",") if part.strip()]
+    assert [one.address for one in settings.listeners_of(made.live).advertised] == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("PLAINTEXT://a:1", "no gRPC listener is advertised"),
+        ("PLAINTEXT://a:1,GRPC://b:1,OTHER://c:1", "there is no listener OTHER in listeners="),
+        ("PLAINTEXT://0.0.0.0:1,GRPC://b:1", "0.0.0.0 is not a reachable address"),
+        ("PLAINTEXT://a:1,PLAINTEXT://b:1,GRPC://c:1", "each listener must have a different name"),
+        ("PLAINTEXT://a:0,GRPC://b:1", "is not a listener"),
+        ("a:1", "is not a listener"),
+        ("", "There must be at least one broker advertised listener."),
+        (" ", "There must be at least one broker advertised listener."),
+    ],
+)
+def test_addresses_that_a_broker_could_not_advertise_are_refused(value, sentence):
+    """KafkaConfig.validateValues, before anything is written; and a znode that says so is left out."""
+    with pytest.raises(TidegaugeError) as caught:
+        of_listeners().check({ADVERTISED: value}, for_all=False)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert sentence in caught.value.message
+    made = of_listeners()
+    [problem] = made.replace(default={}, own={ADVERTISED: value})
+    assert sentence in problem
+    assert made.live[ADVERTISED] is None
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "lacking"),
+    [
+        ({"inter_broker_listener_name": "B"}, "A://a:1,GRPC://c:1", "must be the name of an advertised listener"),
+        ({}, "A://a:1,B://b:1,GRPC_B://d:1", "for inter-broker listener GRPC: brokers use it among themselves"),
+        (
+            {"inter_broker_listener_name": "A"},
+            "A://a:1,B://b:1,GRPC_B://d:1",
+            "for inter-broker listener GRPC: brokers reach each other through it for what only gRPC has",
+        ),
+        (
+            {"inter_broker_listener_name": "A", "control_plane_listener_name": "GRPC_B"},
+            "A://a:1,B://b:1,GRPC://d:1",
+            "must be the name of an advertised listener",
+        ),
+    ],
+)
+def test_the_listeners_that_brokers_use_among_themselves_stay_the_same(more, value, lacking):
+    """DynamicListenerConfig.validateReconfiguration; the default among several gRPC listeners must not become another."""
+    four = {"listeners": "A://h:1,B://h:2,GRPC://h:3,GRPC_B://h:4"}
+    with pytest.raises(TidegaugeError, match=lacking):
+        of_listeners(**four, **more).check({ADVERTISED: value}, for_all=False)
+    of_listeners(**four, **more).check({ADVERTISED: "A://a:1,B://b:1,GRPC://c:1,GRPC_B://d:1"}, for_all=False)
+
+
+def test_a_listener_that_was_added_moves_with_the_advertised_host():
+    made = settings.BrokerSettings(settings.parse_broker_settings({"listeners": "PLAINTEXT://127.0.0.1:9092"})[0])
+    assert made.replace(default={}, own={ADVERTISED: "PLAINTEXT://public:1234"}) == []
+    assert [str(one) for one in settings.listeners_of(made.live).advertised] == [
+        "PLAINTEXT://public:1234",
+        "GRPC://public:19092",
+    ]
+
+
+def test_addresses_that_are_taken_back_are_those_of_the_file():
+    made = of_listeners(advertised_listeners="PLAINTEXT://static:1,GRPC://static:2")
+    view = {one.name: one for one in made.views()}[ADVERTISED]
+    assert (view.source, view.is_read_only) == ("STATIC_BROKER_CONFIG", False)
+    made.replace(default={}, own={ADVERTISED: MOVED})
+    view = {one.name: one for one in made.views()}[ADVERTISED]
+    assert (view.value, view.source) == (MOVED, "DYNAMIC_BROKER_CONFIG")
+    made.replace(default={}, own={})
+    assert settings.listeners_of(made.live).advertised[0].host == "static"
+
+
+@pytest.mark.parametrize("name", [ADVERTISED, "sasl.enabled.mechanisms", "listener.name.grpc.sasl.enabled.mechanisms"])
+def test_what_is_of_one_broker_can_not_be_set_for_all(name):
+    """DynamicBrokerConfig.perBrokerConfigs: refused, and ignored where another tool wrote it."""
+    value = MOVED if name == ADVERTISED else "PLAIN"
+    made = of_listeners()
+    sentence = f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+    with pytest.raises(TidegaugeError) as caught:
+        made.check({name: value, MIN_ISR: "2"}, for_all=True)
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, sentence)
+    made.check({name: value, MIN_ISR: "2"}, for_all=False)
+    [problem] = made.replace(default={name: value, MIN_ISR: "2"}, own={})
+    assert problem == f"Per-broker configs defined at default cluster level will be ignored: {name}"
+    assert made.live.integer(MIN_ISR) == 2
+    assert made.live[ADVERTISED] is None
+
+
+@pytest.mark.parametrize("name", ["listeners", "listener.security.protocol.map"])
+def test_listeners_and_their_protocols_are_read_at_the_start_only(name):
+    """Kafka may add and remove listeners while it runs; here they stay (docs/not-emulated.md)."""
+    made = of_listeners()
+    with pytest.raises(TidegaugeError, match="Cannot update these configs dynamically"):
+        made.check({name: TWO["listeners"]}, for_all=False)
+    assert {one.name: one for one in made.views()}[name].is_read_only

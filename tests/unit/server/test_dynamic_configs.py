@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -14,6 +15,8 @@ from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
+ADVERTISED = "advertised.listeners"
+MOVED = "PLAINTEXT://public:1"
 
 
 class Broker:
@@ -28,6 +31,7 @@ class Broker:
         self.topics: dict[str, int] = {}
         self.unclean: list[str | None] = []
         self.broker_changes = 0
+        self.advertised: list[str | None] = []
 
     async def start(self) -> Broker:
         await self.configs.read_all()
@@ -43,6 +47,9 @@ class Broker:
 
     def unclean_election_enabled(self, topic) -> None:
         self.unclean.append(topic)
+
+    async def advertise(self) -> None:
+        self.advertised.append(self.settings.live[ADVERTISED])
 
 
 @pytest.fixture
@@ -156,6 +163,47 @@ async def test_a_change_that_could_not_be_applied_is_tried_again_with_the_next(z
     await brokers[0].configs.alter_topic("u", {MIN_ISR: "3"}, [])
     await settle()
     assert [broker.topics for broker in brokers] == [{"t": 2, "u": 3}, {"t": 2, "u": 3}]
+
+
+async def test_a_change_of_addresses_is_applied_when_they_are_registered(zookeeper, brokers, monkeypatch):
+    """DynamicListenerConfig.reconfigure; by the broker alone, and what is deleted is that of its file again."""
+    registered = asyncio.Event()
+    register = Broker.advertise
+
+    async def advertise(self) -> None:
+        await registered.wait()
+        await register(self)
+
+    monkeypatch.setattr(Broker, "advertise", advertise)
+    first = await brokers[1].configs.alter_broker("1", {ADVERTISED: MOVED}, [])
+    await settle()
+    assert brokers[1].configs.applied_change < first, "its registration is not written yet"
+    registered.set()
+    await settle()
+    assert brokers[1].configs.applied_change == first
+    await brokers[1].configs.alter_broker("1", {}, [ADVERTISED])
+    await settle()
+    assert [broker.advertised for broker in brokers] == [[], [MOVED, None]]
+
+
+async def test_addresses_are_registered_with_what_a_new_session_reads(zookeeper, brokers):
+    zookeeper.put("/config/brokers/0", json.dumps({"version": 1, "config": {ADVERTISED: MOVED}}).encode())
+    zookeeper.expire()
+    await settle()
+    assert brokers[0].advertised[-1] == MOVED
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize(("name", "value"), [("1", "OTHER://h:1"), ("1", ""), ("", MOVED), ("0", MOVED)])
+async def test_addresses_that_are_refused_are_not_written(zookeeper, brokers, name, value, validate_only):
+    """ConfigAdminManager.validateBrokerConfigChange: INVALID_REQUEST, also of what is only validated."""
+    before = dict(zookeeper.nodes)
+    with pytest.raises(TidegaugeError) as caught:
+        await brokers[1].configs.alter_broker(name, {ADVERTISED: value}, [], validate_only=validate_only)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert zookeeper.nodes == before
+    assert await brokers[1].configs.alter_broker("1", {ADVERTISED: MOVED}, [], validate_only=True) == -1
+    assert zookeeper.nodes == before
 
 
 async def test_old_notifications_are_purged(zookeeper, brokers):

@@ -18,6 +18,8 @@ class _Unaffected:
 
     def unclean_election_enabled(self, topic: object) -> None: ...
 
+    async def advertise(self) -> None: ...
+
 
 def configs_of(zookeeper: FakeZooKeeper, **static: str) -> DynamicConfigs:
     values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})

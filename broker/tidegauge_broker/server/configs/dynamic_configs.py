@@ -5,8 +5,9 @@ Rules:
     2. A broker's own settings are altered by that broker only; those of topics and of all brokers by any.
     3. An alteration is validated completely, written, and then reaches this broker the same way as all others.
     4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
+    5. A changed ``advertised.listeners`` is in force when the broker's registration has it.
 
-Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, ZkAdminManager.incrementalAlterConfigs, ConfigHelper.
+Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, DynamicListenerConfig, ZkAdminManager.incrementalAlterConfigs, ConfigHelper.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class Affected(Protocol):
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Rule 4; None: for all topics."""
+
+    async def advertise(self) -> None:
+        """Rule 5: register the addresses that are advertised now, where others are registered."""
 
 
 class DynamicConfigs:
@@ -110,6 +114,8 @@ class DynamicConfigs:
         if self.acls is not None:
             await self.acls.read_all()
         self._tell_all()
+        if self._affected is not None:
+            await self._affected.advertise()
 
     def follow(self, affected: Affected) -> None:
         """Apply changes from now on."""
@@ -140,8 +146,10 @@ class DynamicConfigs:
                 was_unclean = self._settings.live.flag(UNCLEAN)
                 await self._read_broker()
                 self._tell_all()
-                if self._affected is not None and self._settings.live.flag(UNCLEAN) and not was_unclean:
-                    self._affected.unclean_election_enabled(None)
+                if self._affected is not None:
+                    if self._settings.live.flag(UNCLEAN) and not was_unclean:
+                        self._affected.unclean_election_enabled(None)
+                    await self._affected.advertise()
             case "ips":
                 await self.addresses.read()
             case "users" | "clients":

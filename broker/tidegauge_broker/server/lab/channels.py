@@ -60,6 +60,7 @@ class Calls:
         self._security = security
         self._broker_at = broker_at
         self._in_flight: dict[_InFlight, None] = {}
+        self._known: dict[str, int] = {}
         self.metadata = ((CALLER_KEY, str(faults.broker_id)),)
         faults.listeners.append(self._look_again)
 
@@ -92,9 +93,16 @@ class Calls:
         """Forget a call that has ended."""
         self._in_flight.pop(call, None)
 
-    def _end(self, address: str) -> End:
+    def remember(self, address: str) -> int:
+        """Return the broker at an address, -1 while it is unknown; a connection outlives a change of addresses."""
         broker_id = self._broker_at(address)
-        return fault_table.broker(-1 if broker_id is None else broker_id)
+        if broker_id is None:
+            return self._known.get(address, -1)
+        self._known[address] = broker_id
+        return broker_id
+
+    def _end(self, address: str) -> End:
+        return fault_table.broker(self.remember(address))
 
     def _look_again(self) -> None:
         for call in list(self._in_flight):
@@ -121,6 +129,7 @@ class LabChannel:
         self._calls = calls
         self._channel = channel
         self._address = address
+        calls.remember(address)
 
     def unary_unary(self, *arguments: Any, **named: Any) -> Callable[..., Awaitable[Any]]:
         """Return a method with one request and one response."""

@@ -40,6 +40,7 @@ class LabKafkaChannel(KafkaChannel):
     ) -> None:
         super().__init__(address, client_id, dialer, login, logical_clock)
         self._calls = calls
+        calls.remember(address)
 
     async def request(
         self,

@@ -4,9 +4,13 @@ Rules:
 - The broker epoch is the czxid of the znode. As in Kafka (KafkaZkClient.registerBroker), the znode is created with null
   data and set in one transaction, so its version is 1.
 - A znode of another session is never deleted: after ``kill -9`` the old one stays until its session expires. Kafka
-  gives up then; a broker here waits until it is deleted, and logs that (docs/not-emulated.md).
+  gives up then; a broker here waits until it is deleted, and logs that (docs/not-emulated.md). One with another address
+  is waited for as long as a session of this broker's previous incarnation may last: its address may have been altered
+  since. Then it is another broker's.
 - At its start, not at a renewal, a broker refuses to advertise an address that another registered broker advertises
   (KafkaServer.createBrokerInfo): clients of one broker would reach the other.
+- Addresses that change while the broker runs are written into the znode that is there, whose epoch stays; those that
+  another broker advertises are logged, and the former ones stay registered (KafkaController.updateBrokerInfo).
 - An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
   the broker registers again, with a new broker epoch, and only then stands for controller again (KafkaController's
   RegisterBrokerAndReelect).
@@ -42,6 +46,8 @@ from tidegauge_controller.zookeeper import (
 )
 
 LOG = logging.getLogger("tidegauge.registration")
+_EXPIRY_ALLOWANCE = 1.5
+"""Multiple of the session timeout within which ZooKeeper has expired a session that is not kept alive."""
 
 
 class Candidate(Protocol):
@@ -159,7 +165,7 @@ class Registration:
             in its place cannot be read, or another broker advertises an address of this one.
         """
         if self._candidate is None:
-            await self._refuse_taken_addresses()
+            await self._refuse_taken_addresses(self._node)
         path = broker_path(self._node.broker_id)
         while True:
             try:
@@ -180,8 +186,29 @@ class Registration:
         LOG.info("Registered broker %d at path %s with broker epoch %d", self._node.broker_id, path, stat.czxid)
         self._registered(stat.czxid)
 
-    async def _refuse_taken_addresses(self) -> None:
-        ours = {listener.address for listener in self._node.listeners}
+    async def advertise(self, node: BrokerNode) -> None:
+        """Register these addresses in place of those that the znode has; return when they are written.
+
+        A session that has expired has no znode: the renewal writes them.
+        """
+        if (node.listeners, node.host, node.port) == (self._node.listeners, self._node.host, self._node.port):
+            return
+        try:
+            await self._refuse_taken_addresses(node)
+        except TidegaugeError as problem:
+            LOG.error("%s; the former addresses stay registered", problem.message)  # noqa: TRY400 - it says it all
+            return
+        self._node = node
+        path = broker_path(node.broker_id)
+        try:
+            if await self._is_ours(path):
+                await self._zookeeper.set(path, node.encode())
+                LOG.info("Updated broker %d at path %s with addresses: %s", node.broker_id, path, _shown(node))
+        except NoNode:
+            LOG.info("%s is registered again with the next session", path)
+
+    async def _refuse_taken_addresses(self, node: BrokerNode) -> None:
+        ours = {listener.address for listener in node.listeners}
         for child in await self._zookeeper.children(BROKER_IDS):
             if not child.isdecimal() or int(child) == self._node.broker_id:
                 continue
@@ -208,12 +235,8 @@ class Registration:
         except NoNode:
             return
         other = self._other(data)
-        if (other.host, other.port) != (self._node.host, self._node.port):
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                f"Broker id {self._node.broker_id} is taken: a broker at {other.host}:{other.port} is registered "
-                "under it; every broker needs a broker.id of its own",
-            )
+        is_same = (other.host, other.port) == (self._node.host, self._node.port)
+        limit_seconds = None if is_same else _EXPIRY_ALLOWANCE * self._zookeeper.negotiated_session_timeout_ms / 1000
         LOG.warning(
             "The znode %s still belongs to session 0x%x of this broker's previous incarnation; waiting for its expiry",
             path,
@@ -235,7 +258,14 @@ class Registration:
 
         watch = self._zookeeper.watch_data(path, look_again)
         try:
-            await deleted.wait()
+            async with asyncio.timeout(limit_seconds):
+                await deleted.wait()
+        except TimeoutError:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker id {self._node.broker_id} is taken: a broker at {other.host}:{other.port} is registered "
+                "under it; every broker needs a broker.id of its own",
+            ) from None
         finally:
             watch.cancel()
 
@@ -256,3 +286,7 @@ class Registration:
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
+
+
+def _shown(node: BrokerNode) -> str:
+    return ", ".join(map(str, node.listeners))
