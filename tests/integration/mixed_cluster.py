@@ -15,7 +15,14 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import ElectionType
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from tests.clients.programs import KAFKA, tool
 from tests.integration.apache_kafka import KafkaBroker, KafkaSide
 from tests.integration.conftest import MakeCluster
@@ -208,6 +215,29 @@ class MixedCluster:
             admin.elect_leaders(ElectionType.PREFERRED, wanted).result(LIMIT_SECONDS)
 
         retried(elect)
+
+    def alter(self, broker_id: int, name: str, value: str | None) -> None:
+        """Set a dynamic setting of a broker; None: delete it."""
+        how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(name, value, incremental_operation=how)
+        resource = ConfigResource(ResourceType.BROKER, str(broker_id), incremental_configs=[entry])
+
+        def alter() -> None:
+            admin = self.admin()
+            for future in admin.incremental_alter_configs([resource]).values():
+                future.result(LIMIT_SECONDS)
+
+        retried(alter)
+
+    def wait_host(self, broker_id: int, host: str) -> None:
+        """Wait until every broker sends clients to this host for a broker."""
+
+        def is_sent() -> bool:
+            admins = [AdminClient({"bootstrap.servers": one, "log_level": 2}) for one in self.servers.split(",")]
+            found = [one.list_topics(timeout=10.0).brokers.get(broker_id) for one in admins]
+            return all(one is not None and one.host == host for one in found)
+
+        until(is_sent, LIMIT_SECONDS, f"broker {broker_id} is at {host}")
 
     def tool(self, name: str, *words: str) -> str:
         """Run one of Kafka's own tools; return what it prints. AssertionError where it fails."""

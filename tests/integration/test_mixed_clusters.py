@@ -136,3 +136,24 @@ def offset_of(mixed: MixedCluster, group: str) -> int:
     finally:
         consumer.close()
     return int(found.offset)
+
+
+def test_each_advertises_another_address_while_it_runs(mixed: MixedCluster, tmp_path: Path) -> None:
+    """DynamicListenerConfig of both kinds, whichever kind the controller is; records go on."""
+    mixed.create_topic("moved", ROUND)
+    writer = Writer(mixed.servers, "writer", tmp_path / "history")
+    ports = {broker.id: broker.kafka_port for broker in mixed.cluster.file.brokers}
+    for controller in (mixed.ids[0], mixed.ids[-1]):
+        mixed.make_controller(controller)
+        for broker_id in mixed.ids:
+            grpc = "" if mixed.is_kafkas(broker_id) else f",GRPC://{mixed.cluster.file.broker(broker_id).address}"
+            mixed.alter(broker_id, "advertised.listeners", f"PLAINTEXT://localhost:{ports[broker_id]}{grpc}")
+            mixed.wait_host(broker_id, "localhost")
+            writer.refresh("moved")
+            written(writer, "moved", 10)
+        mixed.wait_in_sync("moved")
+        for broker_id in mixed.ids:
+            mixed.alter(broker_id, "advertised.listeners", None)
+            mixed.wait_host(broker_id, "127.0.0.1")
+    check(mixed, writer, "moved")
+    assert mixed.unexpected() == []

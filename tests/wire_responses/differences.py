@@ -80,9 +80,9 @@ KNOWN: tuple[Known, ...] = (
     Known("IncrementalAlterConfigs unknown operation", "Kafka fails with an unexpected error", ".*-1.*", ".*42.*"),
     Known("topic setting min.cleanable.dirty.ratio=NaN", "NaN is no ratio", ours=".*40.*"),
     Known(
-        r"broker setting (ssl\..*|sasl\.(jaas\.config|mechanism\..*)|max\.connections.*|advertised\.listeners)"
+        r"broker setting (ssl\..*|sasl\.(jaas\.config|mechanism\..*)|max\.connections.*)"
         "|IncrementalAlterConfigs per-broker setting.*",
-        "TLS settings are PEM, and they, JAAS entries, the mechanism among brokers, listeners and limits on "
+        "TLS settings are PEM, and they, JAAS entries, the mechanism among brokers and limits on "
         "connections change at a restart only",
         ours="[^-]+.*",
     ),

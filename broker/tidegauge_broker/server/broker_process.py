@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,6 +41,7 @@ from tidegauge_broker.replica.verification import ProducerBatch, VerificationGua
 from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
@@ -60,7 +61,7 @@ from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
-from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts, seams_of
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
@@ -200,7 +201,7 @@ class BrokerProcess:
         self._assemble()
         resources.push_async_callback(self._close_replicas)
         resources.push_async_callback(self._close_coordinators)
-        self._configs.follow(_InForce(self._settings, self._replicas, self._controller, self._advertise))
+        self._configs.follow(InForce(self._settings, self._replicas, self._controller, self._advertise))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
         resources.push_async_callback(self._stop_listeners)
@@ -575,35 +576,3 @@ class BrokerProcess:
     def _note_stopped(self) -> None:
         if self._stops_in_order:
             self._note_state("stopped")
-
-
-class _InForce:
-    """Applies changed settings to the parts that keep a copy of what they read."""
-
-    def __init__(
-        self,
-        settings: Values,
-        replicas: ReplicaManager,
-        controller: Controller,
-        advertise: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._settings = settings
-        self._replicas = replicas
-        self._controller = controller
-        self._advertise = advertise
-
-    def topic_settings_changed(self, topic: str, values: Values) -> None:
-        self._replicas.core.configure_topic(topic, topic_rules(values))
-        self._replicas.logs.settings_changed(topic)
-
-    def broker_settings_changed(self) -> None:
-        expiration_ms = self._settings.integer("producer.id.expiration.ms")
-        self._replicas.core.settings.producer_id_expiration_ms = expiration_ms
-        verifies = self._settings.flag("transaction.partition.verification.enable")
-        self._replicas.core.settings.verifies_transactions = verifies
-
-    def unclean_election_enabled(self, topic: str | None) -> None:
-        self._controller.unclean_election_enabled(topic)
-
-    async def advertise(self) -> None:
-        await self._advertise()

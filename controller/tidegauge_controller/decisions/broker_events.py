@@ -4,7 +4,8 @@ A broker that registered again before its absence was noticed has a larger czxid
 start-up. A broker that registers is not added to any ISR; the leaders do that once it has caught up. One whose
 registration has other addresses has moved: all brokers are sent them, and so is what the controller sends it; Kafka's
 controller keeps its connection to the former address.
-Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification, onBrokerUpdate.
+Source: KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification,
+onBrokerUpdate.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ from tidegauge_controller.decisions.steps import (
     Steps,
     Write,
 )
-
 
 BROKER_DATA = "BrokerModifications"
 """Name of the event of a change of a broker's znode."""

@@ -39,6 +39,29 @@ warning and starts, as Kafka does. [server.properties](server.properties) lists 
 
 *Update* says when a broker setting may change: `read-only` at start only, `per-broker` and `cluster-wide` while brokers
 run (the latter for one broker or for all).
+
+## advertised.listeners of a running broker
+
+As in Kafka in ZooKeeper mode (`DynamicListenerConfig`) a broker's addresses may change while it runs, with any Kafka
+client's IncrementalAlterConfigs or AlterConfigs, or with
+
+```
+tidegauge alter-config --broker 0 --add-config 'advertised.listeners=[PLAINTEXT://localhost:9092,GRPC://127.0.0.1:19092]'
+```
+
+The broker writes them into its registration, `/brokers/ids/ID`, whose broker epoch stays; the controller sends them to
+all brokers, and Metadata responses have them. Connections to the former address go on; followers and the controller use
+the new one from their next connection on. The setting has precedence over the broker's file, also after a restart; when
+it is deleted, the file's addresses return.
+
+- Names must be those of `listeners`. Not all of them need be there, but those that brokers use among themselves: the
+  inter-broker listener, the control plane's, a gRPC listener. What does not fit is refused with INVALID_REQUEST, and
+  nothing is written.
+- An address that another broker has registered is not refused, but not registered either, as in Kafka: the broker's log
+  says so, and the former addresses stay. Nor does the broker start with it.
+- It is a setting of one broker, which alone describes and alters it; for all brokers it is refused, and it is ignored
+  where another tool wrote it for all.
+- `listeners` and `listener.security.protocol.map`, which may change in Kafka, too, are read at the start.
 """
 
 _PROPERTIES_INTRODUCTION = """\

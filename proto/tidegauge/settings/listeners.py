@@ -1,15 +1,15 @@
 """The listeners that a broker's settings describe, and which of their addresses may change while it runs.
 
-Of Kafka's three listener settings that are dynamic only ``advertised.listeners`` is so here: a broker binds its listeners
-once, at its start. What changes are addresses; the names have to fit ``listeners``, and the listeners that brokers use
-among themselves are the same ones as before.
+Of Kafka's three listener settings that are dynamic only ``advertised.listeners`` is so here: a broker binds its
+listeners once, at its start. What changes are addresses; the names have to fit ``listeners``, and the listeners that
+brokers use among themselves are the same ones as before.
 Pure. Source: DynamicListenerConfig.validateReconfiguration, KafkaConfig.validateValues.
 """
 
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.listeners import Listeners, resolve_listeners
+from tidegauge.listeners import Listeners, parse_listeners, resolve_listeners
 from tidegauge.settings.model import Values
 
 ADVERTISED = "advertised.listeners"
@@ -40,8 +40,10 @@ def check_advertised(static: Values, wanted: Values) -> None:
     """
     if not wanted.text(ADVERTISED):
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "There must be at least one broker advertised listener.")
-    before, after = listeners_of(static), listeners_of(wanted)
-    advertised = {listener.name for listener in after.advertised}
+    before = listeners_of(static)
+    advertised = {listener.name for listener in parse_listeners(wanted.text(ADVERTISED), ADVERTISED)}
+    if before.added is not None:
+        advertised.add(before.added.name)
     for listener, use in (
         (before.inter_broker, "brokers use it among themselves"),
         (before.control_plane, "the controller and the brokers reach each other through it"),
@@ -52,3 +54,4 @@ def check_advertised(static: Values, wanted: Values) -> None:
                 ErrorCode.INVALID_CONFIG,
                 f"Advertised listener must be specified for inter-broker listener {listener.name}: {use}",
             )
+    listeners_of(wanted)

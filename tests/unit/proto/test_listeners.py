@@ -163,6 +163,12 @@ def test_what_does_not_fit_is_refused(
     assert sentence in caught.value.message
 
 
+def test_a_grpc_listener_is_advertised_beside_kafkas_protocol_among_brokers() -> None:
+    """What only gRPC has goes there, whichever listener the followers use."""
+    with pytest.raises(TidegaugeError, match="no gRPC listener is advertised"):
+        resolve_listeners("A://h:1,GRPC://h:2", "A://h:1", "A", PLAIN)
+
+
 def test_variables_become_settings_as_in_kafkas_images() -> None:
     variables = {
         "KAFKA_BROKER_ID": "3",

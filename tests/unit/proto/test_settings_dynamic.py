@@ -256,7 +256,7 @@ def test_addresses_of_the_listeners_may_be_altered(value):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("PLAINTEXT://a:1", "no gRPC listener is advertised"),
+        ("PLAINTEXT://a:1", "Advertised listener must be specified for inter-broker listener GRPC"),
         ("PLAINTEXT://a:1,GRPC://b:1,OTHER://c:1", "there is no listener OTHER in listeners="),
         ("PLAINTEXT://0.0.0.0:1,GRPC://b:1", "0.0.0.0 is not a reachable address"),
         ("PLAINTEXT://a:1,PLAINTEXT://b:1,GRPC://c:1", "each listener must have a different name"),
@@ -281,7 +281,7 @@ def test_addresses_that_a_broker_could_not_advertise_are_refused(value, sentence
 @pytest.mark.parametrize(
     ("more", "value", "lacking"),
     [
-        ({"inter_broker_listener_name": "B"}, "A://a:1,GRPC://c:1", "must be the name of an advertised listener"),
+        ({"inter_broker_listener_name": "B"}, "A://a:1,GRPC://c:1", "for inter-broker listener B: brokers use it"),
         ({}, "A://a:1,B://b:1,GRPC_B://d:1", "for inter-broker listener GRPC: brokers use it among themselves"),
         (
             {"inter_broker_listener_name": "A"},
@@ -291,12 +291,12 @@ def test_addresses_that_a_broker_could_not_advertise_are_refused(value, sentence
         (
             {"inter_broker_listener_name": "A", "control_plane_listener_name": "GRPC_B"},
             "A://a:1,B://b:1,GRPC://d:1",
-            "must be the name of an advertised listener",
+            "for inter-broker listener GRPC_B: the controller and the brokers reach each other through it",
         ),
     ],
 )
 def test_the_listeners_that_brokers_use_among_themselves_stay_the_same(more, value, lacking):
-    """DynamicListenerConfig.validateReconfiguration; the default among several gRPC listeners must not become another."""
+    """DynamicListenerConfig.validateReconfiguration; the first of several gRPC listeners does not become another."""
     four = {"listeners": "A://h:1,B://h:2,GRPC://h:3,GRPC_B://h:4"}
     with pytest.raises(TidegaugeError, match=lacking):
         of_listeners(**four, **more).check({ADVERTISED: value}, for_all=False)

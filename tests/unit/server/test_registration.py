@@ -197,7 +197,7 @@ async def test_a_broker_of_the_same_id_at_another_address_is_refused(tree: Tree)
     """When no session of a previous incarnation can be left: every broker needs an id of its own."""
     tree.put(HERE, OTHER_SESSION)
     made, _ = registration_of(tree, MOVED)
-    with pytest.raises(TidegaugeError, match="Broker id 0 is taken: a broker at 127.0.0.1:9092") as caught:
+    with pytest.raises(TidegaugeError, match=r"Broker id 0 is taken: a broker at 127\.0\.0\.1:9092") as caught:
         await made.register()
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert tree.node(0).listeners == HERE.listeners

@@ -7,7 +7,8 @@ Rules:
     4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
     5. A changed ``advertised.listeners`` is in force when the broker's registration has it.
 
-Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, DynamicListenerConfig, ZkAdminManager.incrementalAlterConfigs, ConfigHelper.
+Source: ZkConfigManager, TopicConfigHandler, BrokerConfigHandler, DynamicListenerConfig, ConfigHelper,
+ZkAdminManager.incrementalAlterConfigs.
 """
 
 from __future__ import annotations

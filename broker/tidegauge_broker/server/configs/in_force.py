@@ -1,0 +1,52 @@
+"""Changed settings reach the parts of a broker that keep a copy of what they read, and its registration."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from tidegauge.settings import Values
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
+from tidegauge_controller.controller import Controller
+
+
+class InForce:
+    """What ``DynamicConfigs`` notifies (``Affected``).
+
+    Args:
+        settings: the broker's settings in force.
+        replicas: its replicas, and their logs.
+        controller: its candidate.
+        advertise: registers the addresses that are advertised now, where others are registered.
+    """
+
+    def __init__(
+        self,
+        settings: Values,
+        replicas: ReplicaManager,
+        controller: Controller,
+        advertise: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._controller = controller
+        self._advertise = advertise
+
+    def topic_settings_changed(self, topic: str, values: Values) -> None:
+        """Take over a topic's new settings."""
+        self._replicas.core.configure_topic(topic, topic_rules(values))
+        self._replicas.logs.settings_changed(topic)
+
+    def broker_settings_changed(self) -> None:
+        """Take over the broker's new settings."""
+        expiration_ms = self._settings.integer("producer.id.expiration.ms")
+        self._replicas.core.settings.producer_id_expiration_ms = expiration_ms
+        verifies = self._settings.flag("transaction.partition.verification.enable")
+        self._replicas.core.settings.verifies_transactions = verifies
+
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        """Have the controller elect where that helps; None: for all topics."""
+        self._controller.unclean_election_enabled(topic)
+
+    async def advertise(self) -> None:
+        """Register the addresses that are advertised now."""
+        await self._advertise()
