@@ -1,8 +1,8 @@
 """``tidegauge broker``: one broker in the foreground.
 
 Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. What prevents a start is one sentence on
-stderr, exit 1. The limit of open files is raised to the hard one. The pure core's invariants are assertions, so
-``python -O`` is refused.
+stderr, exit 1. The limit of open files is raised to the hard one; memory that was freed is kept for large responses
+(``allocator``). The pure core's invariants are assertions, so ``python -O`` is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tidegauge.sasl_client import Login
 from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, listeners_of, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
+from tidegauge_broker.server.allocator import keep_freed_memory
 from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
@@ -117,6 +118,7 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         settings, unknown = parse_broker_settings(texts)
         identity = identity_of(settings)
         allow_many_files()
+        keep_freed_memory()
         if identity.security.is_tls:
             native_log.take_over()
         if identity.listeners.added is not None:
