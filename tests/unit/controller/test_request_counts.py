@@ -17,13 +17,25 @@ from typing import Any
 import pytest
 from memory_zookeeper import MemoryZooKeeper
 
+from tidegauge.control import PartitionsResponse
+from tidegauge.errors import ErrorCode
+from tidegauge.znodes import delete_topic_path, partition_path
 from tidegauge_controller.decisions.broker_events import process_broker_change
 from tidegauge_controller.decisions.context import ControllerContext
+from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
 from tidegauge_controller.decisions.failover import fail_over
-from tidegauge_controller.decisions.steps import CheckVersion, Operation, Outcome, Steps, ZnodeStat
+from tidegauge_controller.decisions.steps import (
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
+    Operation,
+    Outcome,
+    Steps,
+    ZnodeStat,
+)
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_controller.driver import Driver
-from tidegauge_controller.zookeeper import NoNode
+from tidegauge_controller.zookeeper import MultiFailed, NoNode
 
 BROKERS = (1, 2, 3)
 IN_A_TRANSACTION = 128
@@ -50,8 +62,11 @@ class CountedZooKeeper:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Any]:
         self.asked["transactions"] += 1
-        results = [self.tree.write(one) for one in operations if not isinstance(one, CheckVersion)]
-        assert all(result.outcome is Outcome.OK for result in results)
+        writes = [one for one in operations if not isinstance(one, CheckVersion)]
+        if len(writes) > 1 and any(isinstance(one, DeleteNode) and self.tree.children(one.path) for one in writes):
+            raise MultiFailed(1, NoNode())
+        results = [self.tree.write(one) for one in writes]
+        assert all(result.outcome is Outcome.OK for result in results) or len(writes) == 1
         return [None, *(ZnodeStat(0, 0, result.version, 0) for result in results)]
 
     def watch_data(self, _path: str, _changed: Callable[[], None]) -> Any:
@@ -146,3 +161,45 @@ async def test_a_take_over_reads_each_state_once(partitions: int):
         "transactions": transactions_for(partitions) + transactions_for(partitions // 3),
         "requests to a broker": 7,
     }
+
+
+async def deleted(term: Term) -> Counter[str]:
+    """Delete the topic; what its last round costs, when the third broker has deleted its replicas."""
+    term.tree.write(CreateNode(delete_topic_path(TOPIC), b""))
+    await term.asks(process_delete_markers)
+    everywhere = list(term.context.partitions([TOPIC]))
+    for broker_id in BROKERS:
+        term.zookeeper.asked.clear()
+        await term.driver.run(
+            "event", process_stop_replica_response(term.context, broker_id, everywhere, PartitionsResponse())
+        )
+    return term.zookeeper.asked
+
+
+@pytest.mark.parametrize("partitions", [30, 900])
+async def test_the_znodes_of_a_deleted_topic_go_by_the_hundred(partitions: int):
+    """States, partitions, and what is left one by one: their parent, the topic, its settings, the marker."""
+    term, _ = await cluster_of(partitions)
+    assert await deleted(term) == {"transactions": 2 * transactions_for(partitions) + 4, "other reads": 2}
+    assert not any(TOPIC in path for path in term.tree.nodes)
+
+
+async def test_a_deletion_leaves_no_znode_that_it_does_not_know():
+    """A child beside a partition's state keeps its transaction from happening; those znodes go one by one."""
+    term, _ = await cluster_of(30)
+    term.tree.create(f"{partition_path(TOPIC, 7)}/note", b"of an operator")
+    await deleted(term)
+    assert not any(TOPIC in path for path in term.tree.nodes)
+
+
+async def test_replicas_that_could_not_be_deleted_keep_all_znodes():
+    """The topic waits (``TopicDeletionManager.failReplicaDeletion``)."""
+    term, _ = await cluster_of(30)
+    term.tree.write(CreateNode(delete_topic_path(TOPIC), b""))
+    await term.asks(process_delete_markers)
+    before = set(term.tree.nodes)
+    everywhere = list(term.context.partitions([TOPIC]))
+    failed = PartitionsResponse(partitions=dict.fromkeys(everywhere, ErrorCode.KAFKA_STORAGE_ERROR))
+    for broker_id, response in zip(BROKERS, (failed, PartitionsResponse(), PartitionsResponse()), strict=True):
+        await term.driver.run("event", process_stop_replica_response(term.context, broker_id, everywhere, response))
+    assert set(term.tree.nodes) == before

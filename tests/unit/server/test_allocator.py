@@ -46,11 +46,11 @@ def _environment(**more: str) -> dict[str, str]:
 def test_a_response_of_17_mb_reuses_the_memory_of_the_one_before() -> None:
     assert BLOCKS * BLOCK_BYTES < KEPT_BYTES
     without, _ = _run("default", _environment())
-    kept, answer = _run("keep", _environment())
-    assert answer == "True"
+    kept, returned = _run("keep", _environment())
+    assert returned == "True"
     assert kept * 10 < without
 
 
 def test_what_the_environment_says_of_the_allocator_stands() -> None:
-    _, answer = _run("keep", _environment(MALLOC_TRIM_THRESHOLD_="131072"))
-    assert answer == "False"
+    _, returned = _run("keep", _environment(MALLOC_TRIM_THRESHOLD_="131072"))
+    assert returned == "False"
