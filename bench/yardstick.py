@@ -8,7 +8,8 @@ any time (``--seconds``) and the next one goes on. Rates and times are distorted
 times least.
 
 Both sides are warmed up for ``--warm-seconds`` after their start, as Kafka's JVMs need; ``--warm-seconds 0`` is for
-young brokers, and tables keep the two apart.
+young brokers, and tables keep the two apart. With PYTHONPATH=build/compiled (``make compiled``) our brokers are
+compiled ones, and the tables say so.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from kafka_clients import Side
 from measure import Workload, cpu_seconds, latency_of
 from perf_tools import PerfTools
 from tidegauge_side import Tidegauge
+
+from tidegauge.machine_code import IN_USE
 
 ROUNDS = 3
 WARM_SECONDS = 120
@@ -253,6 +256,8 @@ def _run(options: argparse.Namespace, record: Record) -> None:
     age = "warmed" if options.warm_seconds else "young"
     if options.grpc_among_brokers:
         age += ", gRPC among brokers:"
+    if IN_USE.is_compiled:
+        age += ", ours compiled:"
     cells = workloads(options.records, options.cells, options.latency_seconds)
     left = [(number, one) for number in range(options.rounds) for one in cells if not record.has(age, one.name, number)]
     if not left and not options.returns:
