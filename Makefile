@@ -3,9 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
+COORDINATOR_SEARCHES := groups:timely:1000:20000 transactions:timely:1000:20000 transactions:late:1000:20000 exactly-once:timely:3000:2000 exactly-once:late:3000:2000 exactly-once:late-ends:3000:2000 forced:timely:1:1416
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
-.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -59,6 +60,12 @@ simulate-compiled: compiled # The former name.
 simulate-long: compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
+
+simulate-coordinators-long: compiled ## The same for groups, transactions and exactly-once: hundreds of millions of events (N=10: ten times as many histories).
+	for search in $(COORDINATOR_SEARCHES); do \
+		set -- $$(echo $$search | tr : ' '); \
+		PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world $$1 --requests $$2 --steps $$3 --runs $$(($$4 * $(or $(N),1))) --seed $(or $(SEED),20000000) --record build/simulate-coordinators-long.jsonl || exit; \
+	done
 
 chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).
 	$(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))

@@ -12,6 +12,7 @@ GENERATOR = (
 )
 
 INTERPRETED: dict[str, str] = {
+    "tests/unit/core/test_standing_fetch.py::test_a_partition_that_a_defect_took_out_of_service_is_looked_at": FAKE,
     "tests/unit/core/test_verification.py::test_kafka_5376_a_parked_fetch_names_the_aborted_transactions_when_it_is_completed": FAKE,
     "tests/unit/hostile/test_hostile_security.py::test_any_frames_are_responded_to_or_end_the_connection": FAKE,
     "tests/unit/log/test_old_style_offsets.py::test_an_empty_last_segment_has_no_end_of_its_own": FAKE,
@@ -29,10 +30,13 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/server/test_held_requests.py::test_a_request_that_outlives_its_connection_takes_effect_at_the_release": FAKE,
     "tests/unit/server/test_held_requests.py::test_only_the_clients_and_groups_that_are_named_wait": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_bad_software_name_is_an_invalid_request": FAKE,
+    "tests/unit/server/test_kafka_connection.py::test_a_brokers_request_advances_the_clock_before_it_is_handled_and_the_response_carries_it": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_client_that_goes_leaves_nothing_waiting": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_frame_of_a_wrong_size_closes_after_what_came_before_it": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_large_frame_gets_a_buffer_of_its_own_and_what_follows_it_is_read": FAKE,
+    "tests/unit/server/test_kafka_connection.py::test_a_listener_of_clients_alone_neither_takes_nor_gives_a_clock": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_request_waits_for_the_one_before_it": FAKE,
+    "tests/unit/server/test_kafka_connection.py::test_a_request_without_a_clock_gets_a_response_without_one": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_response_counts_until_its_client_has_read_it": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_acks_0_gets_no_response_and_an_error_closes": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_api_versions_of_an_unknown_version_is_responded_to_in_version_0": FAKE,
@@ -43,6 +47,8 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/server/test_kafka_connection.py::test_unacknowledged_produces_are_limited": FAKE,
     "tests/unit/server/test_kafka_followers.py::test_a_fetch_with_a_replica_id_is_a_followers": FAKE,
     "tests/unit/server/test_kafka_followers.py::test_a_follower_reads_what_is_not_committed": FAKE,
+    "tests/unit/server/test_kafka_followers.py::test_a_follower_that_says_its_rule_must_be_of_this_cluster_and_rule": FAKE,
+    "tests/unit/server/test_kafka_followers.py::test_apache_kafkas_followers_and_consumers_are_not_asked_for_it": FAKE,
     "tests/unit/server/test_kafka_followers.py::test_ids_that_do_not_fit": FAKE,
     "tests/unit/server/test_kafka_followers.py::test_negative_ids_are_consumers": FAKE,
     "tests/unit/server/test_kafka_gate.py::test_a_brokers_connection_is_known_by_its_first_request_and_broken_as_a_brokers": FAKE,
@@ -56,7 +62,9 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/server/test_kafka_handlers.py::test_a_client_with_the_name_of_admin_clients_may_write_internal_topics": FAKE,
     "tests/unit/server/test_kafka_large_messages.py": FAKE,
     "tests/unit/server/test_kafka_rounds.py::test_a_partition_that_was_forgotten_is_asked_for_again": FAKE,
+    "tests/unit/server/test_kafka_rounds.py::test_a_replica_of_another_topic_with_the_name_is_not_asked_for": FAKE,
     "tests/unit/server/test_kafka_rounds.py::test_a_topic_that_this_broker_knows_by_another_name_or_none_is_not_asked_for_by_the_old_one": FAKE,
+    "tests/unit/server/test_kafka_rounds.py::test_other_topics_that_come_and_go_leave_a_session_as_it_is": FAKE,
     "tests/unit/server/test_kafka_rounds.py::test_what_a_session_stands_for_is_translated_once": FAKE,
     "tests/unit/server/test_kafka_writes.py::test_nothing_overtakes_what_the_transport_has_still_to_write": FAKE,
     "tests/unit/server/test_kafka_writes.py::test_record_sets_go_to_the_socket_in_the_buffer_that_the_log_read": FAKE,
@@ -125,6 +133,7 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/log/test_recovery_points.py::test_recovery_begins_at_the_snapshot_of_the_segment_with_the_recovery_point": PATCHES,
     "tests/unit/log/test_retention.py::test_a_disk_that_refuses_the_rename_takes_its_directory_offline": PATCHES,
     "tests/unit/log/test_synced_disk.py::test_a_long_note_is_written_again": PATCHES,
+    "tests/unit/server/test_kafka_rounds.py::test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_one_alone": PATCHES,
     "tests/unit/core/test_reads.py::test_a_fetch_reads_what_the_rule_says": TUPLE,
     "tests/unit/log/test_compaction.py::test_a_map_that_is_full_compacts_in_several_rounds": GENERATOR,
 }

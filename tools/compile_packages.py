@@ -9,9 +9,10 @@ modules and a table of them. Where that package can be imported, ``tidegauge`` u
 directory on PYTHONPATH, or with the wheel installed (``make wheel-compiled``). The same seed gives the same history
 (tests/unit/simulator/test_compiled.py), and brokers do the same (tests/integration/test_compiled_brokers.py).
 
-A directory that was made from the same sources is left as it is. Without a C compiler, Python's headers or mypyc one
-sentence says so, the directory is taken away, and the exit code is 0: everything then runs from the sources. Only a
-wheel that can't be made is an error.
+A directory that was made from the same sources is left as it is. Where ccache is installed, a build compiles only the C
+files that differ from those of an earlier one: none after a change of a module that stays interpreted. Without a C
+compiler, Python's headers or mypyc one sentence says so, the directory is taken away, and the exit code is 0:
+everything then runs from the sources. Only a wheel that can't be made is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ MODULES = (
     "tidegauge/control.py",
     "tidegauge/errors.py",
     "tidegauge/event_log.py",
+    "tidegauge/groups.py",
     "tidegauge/in_sync.py",
     "tidegauge/kafka/apis.py",
     "tidegauge/kafka/compiler.py",
@@ -62,7 +64,10 @@ MODULES = (
     "tidegauge/logical_clock.py",
     "tidegauge/partition.py",
     "tidegauge/record_batch.py",
+    "tidegauge/transaction_marker.py",
+    "tidegauge/transactions.py",
     "tidegauge/znodes.py",
+    "tidegauge_broker/coordinator/**/*.py",
     "tidegauge_broker/formats/*.py",
     "tidegauge_broker/log/*.py",
     "tidegauge_broker/replica/*.py",
@@ -106,19 +111,24 @@ MODULES = (
     "tidegauge_proof/simulator/acts.py",
     "tidegauge_proof/simulator/checker.py",
     "tidegauge_proof/simulator/clients.py",
+    "tidegauge_proof/simulator/coordinator_history.py",
+    "tidegauge_proof/simulator/coordinator_world.py",
     "tidegauge_proof/simulator/coverage.py",
     "tidegauge_proof/simulator/dice.py",
+    "tidegauge_proof/simulator/exactly_once/*.py",
+    "tidegauge_proof/simulator/groups/*.py",
     "tidegauge_proof/simulator/memory_broker.py",
     "tidegauge_proof/simulator/memory_log.py",
     "tidegauge_proof/simulator/memory_zookeeper.py",
     "tidegauge_proof/simulator/sim_controller.py",
     "tidegauge_proof/simulator/simulation.py",
     "tidegauge_proof/simulator/stored_replica.py",
+    "tidegauge_proof/simulator/transactions/*.py",
     "tidegauge_proof/simulator/world.py",
 )
-"""What is compiled: the path of a produce, of a fetch and of a round of replication, and all that a simulated history
-runs through. Left out is what Python starts by name (``-m``), what the lab or middleware puts something of its own in
-the place of (BrokerService, Seams), generated messages, and what no request waits for."""
+"""What is compiled: the path of a produce, of a fetch and of a round of replication, both coordinators, and all that a
+simulated history of any world runs through. Left out is what Python starts by name (``-m``), what the lab or middleware
+puts something of its own in the place of (BrokerService, Seams), generated messages, and what no request waits for."""
 INTERPRETED = frozenset(
     {
         "delayed_delete_records.py",
@@ -206,7 +216,12 @@ def _compile(directory: Path) -> bool:
     log = work / "compiler.log"
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run(
-            [sys.executable, __file__, "--build"], cwd=work, stdout=output, stderr=subprocess.STDOUT, check=False
+            [sys.executable, __file__, "--build"],
+            cwd=work,
+            env=_with_ccache(os.environ),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
     if done.returncode:
         print(f"Brokers and simulator could not be compiled; {log} has the reason.", file=sys.stderr)
@@ -218,6 +233,14 @@ def _compile(directory: Path) -> bool:
     new.rename(directory)
     print(f"{directory} is compiled, in {time.monotonic() - started:.0f} s.", file=sys.stderr)
     return True
+
+
+def _with_ccache(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a build, in which ccache stands before the compiler unless one was chosen."""
+    chosen = dict(environment)
+    if "CC" not in chosen and shutil.which("ccache"):
+        chosen["CC"] = f"ccache {sysconfig.get_config_var('CC') or 'cc'}"
+    return chosen
 
 
 def _collect(work: Path, package: Path) -> None:

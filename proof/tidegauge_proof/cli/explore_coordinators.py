@@ -4,16 +4,24 @@ Exit codes are those of ``explore``. With ``-o json`` one document: ``{"world","
 "transitions","depth","complete","digest","seconds","states_per_second","violations":[{"invariant","message","steps",
 "schedule":[WORDS]}]}``. ``steps`` are those until the faults end; a schedule may go on from there, to where it is found
 that nothing comes to rest in order.
+
+It always runs interpreted: the states of a coordinator are copied with the functions that it keeps for later
+(snapshot.py), and the functions of machine code can't be copied. Where this process is compiled, it says so on stderr
+and starts itself again without.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from dataclasses import asdict
+from typing import NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say
+from tidegauge.machine_code import IN_USE, VARIABLE
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.coordinated import GROUP, CoordinatorBounds, CoordinatorExplorer, words_of
 from tidegauge_proof.exhaustive.explorer import Exploration
@@ -23,6 +31,8 @@ from tidegauge_proof.exhaustive.transaction_cluster import TransactionCluster
 
 def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fast: bool, output: str) -> int:
     """Explore a world with a coordinator, print what was found, and return the exit code."""
+    if IN_USE.is_compiled:
+        _run_interpreted()
     world = GroupCluster(bounds) if bounds.world == GROUP else TransactionCluster(bounds)
     explorer = CoordinatorExplorer(world, max_states=max_states, fail_fast=fail_fast)
     begun = time.monotonic()
@@ -43,6 +53,13 @@ def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fas
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if result.found else EXIT_OK
+
+
+def _run_interpreted() -> NoReturn:
+    """Put the same command, interpreted, in the place of this process."""
+    say("Interpreted, since the functions that a coordinator keeps for later can't be copied when they are compiled.")
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, VARIABLE: "off"})  # noqa: S606 - our own command, once more
 
 
 def _rate(result: Exploration, seconds: float) -> int:

@@ -123,7 +123,7 @@ _TOPICS = "topics"
 @click.option(
     "--record",
     type=_FILE,
-    help="Keep what came of each 2000 histories (of worlds with coordinators: 50) as a line of JSON in this file, and "
+    help="Keep what came of each 2000 histories (of worlds with coordinators: 200) as a line of JSON in this file, and "
     "go on where it ends.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")

@@ -1,10 +1,10 @@
 """``tidegauge simulate --world``: histories of groups, of transactions, or of both on coordinators that die.
 
 With ``-o json`` one document: ``{"world","requests","seed","runs","steps","events","seconds","events_per_second",
-"loads","died_with":{WHAT: HISTORIES},"violations":[{"seed","step","invariant","message"}]}`` and the world's own
-counts: of groups ``commits`` and ``rebalances``. In text the last steps before the first violation are printed; its
-seed gives the same history with ``--runs 1``. A search that is interrupted prints what was done; where it keeps a
-record, the next call goes on after the last whole piece.
+"loads","died_with":{WHAT: HISTORIES},"violations":[{"seed","step","invariant","message"}],"compiled"}`` and the
+world's own counts: of groups ``commits`` and ``rebalances``. In text the last steps before the first violation are
+printed; its seed gives the same history with ``--runs 1``. A search that is interrupted prints what was done; where it
+keeps a record, the next call goes on after the last whole piece.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tidegauge_proof.simulator.coordinator_search import (
     search_coordinators,
     search_coordinators_in_pieces,
 )
+from tidegauge_proof.simulator.search import IS_COMPILED
 
 STORY_STEPS = 60
 """How many steps before a violation are printed."""
@@ -99,6 +100,7 @@ def _json(plan: CoordinatorPlan, result: CoordinatorResult) -> dict[str, object]
         "loads": result.loads,
         "died_with": dict(sorted(result.died_with.items())),
         "violations": [asdict(finding) for finding in result.findings],
+        "compiled": IS_COMPILED,
     }
 
 
@@ -112,7 +114,7 @@ def _print_text(plan: CoordinatorPlan, result: CoordinatorResult) -> None:
     click.echo(
         f"{result.runs} histories of {kind.words} from seed {plan.seed}: {result.steps} steps in "
         f"{result.seconds:.1f} s ({result.events} events, {_rate(result)} a second), {', '.join(counts)}, "
-        f"{result.loads} loads of a coordinator"
+        f"{result.loads} loads of a coordinator{'; compiled' * IS_COMPILED}"
     )
     for moment, histories in sorted(result.died_with.items(), key=lambda one: (-one[1], one[0])):
         click.echo(f"  a coordinator died with: {moment}, in {histories} histories")

@@ -3,8 +3,8 @@
 A world is one kind of history; each has counts of its own. Histories do not depend on each other: their seed, their
 world and how late requests may be is all that they are made of. With a record a search is done in pieces, each a line
 of JSON in a file: what was searched (``world``, ``requests``, ``steps_each``, ``seed``, ``runs``) and what came of it
-(``steps``, ``events``, ``counts``, ``died_with``, ``violations``, ``seconds``, ``cpu_seconds``). A piece that stands
-there is not run again, and counts as if it had been.
+(``steps``, ``events``, ``counts``, ``died_with``, ``violations``, ``seconds``, ``cpu_seconds``, ``compiled``). A piece
+that stands there is not run again, and counts as if it had been.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_o
 from tidegauge_proof.simulator.exactly_once.network import LATE, LATE_ENDS, TIMELY
 from tidegauge_proof.simulator.groups.group_history import group_history_of
 from tidegauge_proof.simulator.record import cpu_seconds, lines_of
-from tidegauge_proof.simulator.search import without_ctrl_c
+from tidegauge_proof.simulator.search import IS_COMPILED, without_ctrl_c
 from tidegauge_proof.simulator.transactions.transaction_history import transaction_history_of
 
-PIECE_RUNS = 50
-"""Histories in a piece: some tens of seconds."""
+PIECE_RUNS = 200
+"""Histories in a piece: five seconds to two minutes."""
 _CHUNK_RUNS = 2
 
 GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED = "groups", "transactions", "exactly-once", "forced"
@@ -296,6 +296,7 @@ def _line(piece: CoordinatorPlan, found: CoordinatorResult, cpu: float) -> dict[
         "violations": [asdict(finding) for finding in found.findings],
         "seconds": round(found.seconds, 3),
         "cpu_seconds": round(cpu, 3),
+        "compiled": IS_COMPILED,
     }
 
 

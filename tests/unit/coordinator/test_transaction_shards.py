@@ -13,6 +13,7 @@ from tidegauge_broker.coordinator.events import LoadCompleted, RecordsRead, Shut
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
 from tidegauge_broker.coordinator.transaction.states import SHARD_TRANSITIONS
+from tidegauge_client.records import NewRecord, encode_batch
 
 E = ErrorCode
 S = TransactionState
@@ -177,7 +178,7 @@ def test_keys_of_newer_versions_are_skipped_and_a_record_without_key_ends_the_lo
     harness = TransactionHarness(log=[batch_of([Record(b"\x00\x05x", b"y")], 1)])
     assert harness.coordinator.shard_states() == {0: ShardState.ACTIVE}
     assert any("Unknown message key with version 5" in line.text for line in harness.lines)
-    keyless = TransactionHarness(log=[batch_of([Record(None, b"y")], 1)])  # type: ignore[arg-type]
+    keyless = TransactionHarness(log=[encode_batch([NewRecord(b"y", timestamp_ms=1)])])
     assert any("has no key" in line.text for line in keyless.lines)
 
 

@@ -40,6 +40,7 @@ from tidegauge_broker.replica.messages import (
     DeleteRecordsResult,
     EpochEntry,
     FetchedPartition,
+    FetchResult,
     ProduceResult,
     ReplicaView,
     TopicRules,
@@ -52,6 +53,19 @@ from tidegauge_proof.simulator.memory_broker import MemoryMetadata
 
 START_MS = 1_000_000
 """Where the clock of every test begins; 0 would mean "never" to the core."""
+
+
+def result_of(fetched: FetchedPartition) -> FetchResult:
+    """Return the result of which a partition of a response was made, as far as the follower sees it."""
+    return FetchResult(
+        fetched.topic_partition,
+        fetched.error,
+        high_watermark=fetched.high_watermark,
+        log_start_offset=fetched.log_start_offset,
+        log_end_offset=fetched.log_end_offset,
+        diverging=fetched.diverging,
+        leader_hint=fetched.leader_hint,
+    )
 
 
 def make_batch(

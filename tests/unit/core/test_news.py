@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from core_harness import AT, Cluster
-from memory_broker import Broker, MemoryLog, make_batch
+from memory_broker import Broker, MemoryLog, make_batch, result_of
 
 from tidegauge.control import ControlHeader, IsrProposal, IsrVerdict, StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
@@ -194,7 +194,7 @@ class Side(Cluster):
         response: list[FetchedPartition] = sent.box[sent]
         if sent.session is not None:
             session = sent.session
-            response = [one for one in response if session.has_news(one, one.records)]  # type: ignore[arg-type]
+            response = [one for one in response if session.has_news(result_of(one), one.records)]
             self.links[follower, sent.chosen.leader].responded(7)
         self.story.append(response)
         return response

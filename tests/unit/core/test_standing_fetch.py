@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from lone_broker import BIG, ME, OTHER, A, B, LoneBroker, broker_of, produce, role
+from memory_broker import result_of
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
@@ -39,7 +40,7 @@ def respond(broker: LoneBroker, session: StandingFetch, token: object) -> list[F
     broker.now_ms += WAIT_MS
     broker.execute(broker.core.tick(broker.now_ms))
     for one in broker.fetched[token]:
-        session.sent(one, one.records)  # type: ignore[arg-type]  # it has what is asked of a result
+        session.sent(result_of(one), one.records)
     return broker.fetched[token]
 
 

@@ -52,7 +52,7 @@ SEARCHES = [
 
 
 TELLS_OF_COORDINATORS = """
-import hashlib, json, random, sys
+import hashlib, importlib, json, random, sys
 from tidegauge_proof.simulator import coordinator_search, search
 
 digests, drawn = {}, []
@@ -73,8 +73,18 @@ for world, requests, steps, seeds in json.loads(sys.argv[1]):
         digest.update(repr((*words, sorted(history.died_with))).encode())
         assert drawn, "the dice are of another kind"
     digests[f"{world} {requests}"] = digest.hexdigest()
-print(json.dumps({"compiled": search.IS_COMPILED, "digests": digests}))
+files = {name: importlib.import_module(name).__file__ for name in json.loads(sys.argv[2])}
+print(json.dumps({"files": files, "compiled": search.IS_COMPILED, "digests": digests}))
 """
+WORLDS = [
+    "tidegauge_broker.coordinator.coordinator",
+    "tidegauge_broker.coordinator.transaction.coordinator",
+    "tidegauge_proof.simulator.coordinator_world",
+    "tidegauge_proof.simulator.groups.group_checker",
+    "tidegauge_proof.simulator.transactions.transaction_checker",
+    "tidegauge_proof.simulator.exactly_once.joint_checker",
+]
+"""Modules of coordinators and their worlds that are compiled."""
 SEARCHES_OF_COORDINATORS = [
     ["groups", "timely", 500, 12],
     ["transactions", "timely", 500, 12],
@@ -88,15 +98,34 @@ SEARCHES_OF_COORDINATORS = [
 
 def reported(
     path: str, machine_code: str = "on", tells: str = TELLS, searches: list[list[Any]] = SEARCHES
-) -> dict[str, object]:
+) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
     environment["TIDEGAUGE_COMPILED"] = machine_code
-    done = subprocess.run(
-        [sys.executable, "-c", tells, json.dumps(searches)], env=environment, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", tells, json.dumps(searches), json.dumps(WORLDS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     print(done.stderr)
-    response: dict[str, object] = json.loads(done.stdout)
+    response: dict[str, Any] = json.loads(done.stdout)
     return response
+
+
+@pytest.fixture(scope="module")
+def directory() -> Path:
+    """The directory of what is compiled of these sources, which takes minutes the first time."""
+    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py")]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if not DIRECTORY.is_dir():
+        pytest.skip(done.stderr.strip())
+    return DIRECTORY
+
+
+def verb(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the command line, compiled."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")])}
+    main = "from tidegauge_client.cli.main import main; main()"
+    command = [sys.executable, "-c", main, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
@@ -130,47 +159,54 @@ def test_a_wheel_that_cannot_be_made_is_an_error(tmp_path: Path):
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_seed_is_the_same_history_compiled():
+def test_a_seed_is_the_same_history_compiled(directory: Path):
     """Both modes, the older rules with their violations, and schedules in words."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "compile_packages.py")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    if not DIRECTORY.is_dir():
-        pytest.skip(done.stderr.strip())
-    compiled, interpreted = reported(str(DIRECTORY)), reported("", "off")
+    compiled, interpreted = reported(str(directory)), reported("", "off")
     assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
-    assert Path(str(compiled["file"])).is_relative_to(DIRECTORY)
+    assert Path(str(compiled["file"])).is_relative_to(directory)
     assert compiled["digests"] == interpreted["digests"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_seed_is_the_same_history_of_coordinators_compiled():
-    """Each world's steps in words, counts and dice."""
-    if not DIRECTORY.is_dir():
-        pytest.skip("there is no compiled simulator")
-    compiled = reported(str(DIRECTORY), "on", TELLS_OF_COORDINATORS, SEARCHES_OF_COORDINATORS)
+def test_a_seed_is_the_same_history_of_coordinators_compiled(directory: Path):
+    """Each world's steps in words, counts and dice, in every mode."""
+    compiled = reported(str(directory), "on", TELLS_OF_COORDINATORS, SEARCHES_OF_COORDINATORS)
     interpreted = reported("", "off", TELLS_OF_COORDINATORS, SEARCHES_OF_COORDINATORS)
     assert (compiled["compiled"], interpreted["compiled"]) == (True, False)
+    for module in WORLDS:
+        assert Path(str(compiled["files"][module])).is_relative_to(directory), module
     assert compiled["digests"] == interpreted["digests"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_the_compiled_simulator_shares_work_among_processes(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("arguments", "is_broken"),
+    [
+        (["--truncation", "high-watermark", "--runs", "60", "--steps", "200"], True),
+        (["--world", "exactly-once", "--requests", "late", "--runs", "6", "--steps", "200"], False),
+    ],
+    ids=["topics", "exactly-once"],
+)
+def test_the_compiled_simulator_shares_work_among_processes(directory: Path, arguments: list[str], is_broken: bool):
     """What processes tell one another is made of compiled classes, too."""
-    if not DIRECTORY.is_dir():
-        pytest.skip("there is no compiled simulator")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(DIRECTORY), os.environ.get("PYTHONPATH", "")])}
     found = []
     for jobs in ("1", "2"):
-        arguments = ["simulate", "--runs", "60", "--steps", "200", "--truncation", "high-watermark", "--jobs", jobs]
-        verb = "from tidegauge_client.cli.main import main; main()"
-        command = [sys.executable, "-c", verb, *arguments, "-o", "json"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 1, done.stderr
+        done = verb(directory, "simulate", *arguments, "--jobs", jobs, "-o", "json")
+        assert done.returncode == is_broken, done.stderr
         found.append({k: v for k, v in json.loads(done.stdout).items() if "second" not in k})
     assert found[0]["compiled"]
-    assert found[0]["violations"]
+    assert bool(found[0]["violations"]) is is_broken
     assert found[0] == found[1]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_compiled_verb_explores_coordinators_interpreted(directory: Path):
+    """It replaces its own process, says so, and finds what it always finds."""
+    done = verb(directory, "explore", "--world", "group", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("Interpreted, since ")
+    found = json.loads(done.stdout)
+    assert (found["states"], found["transitions"], found["complete"]) == (377, 709, True)

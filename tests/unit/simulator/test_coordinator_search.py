@@ -29,6 +29,7 @@ from tidegauge_proof.simulator.coordinator_search import (
 )
 from tidegauge_proof.simulator.exactly_once.forced_schedules import SCHEDULES, forced_of
 from tidegauge_proof.simulator.exactly_once.network import LATE, LATE_ENDS, MODES, TIMELY
+from tidegauge_proof.simulator.search import IS_COMPILED
 from tidegauge_proof.simulator.world import World
 
 HASTY_SEEDS = 12
@@ -161,6 +162,8 @@ def test_the_verb_keeps_a_record(tmp_path: Path):
     arguments += ["--record", str(file), "-o", "json"]
     first: dict[str, Any] = json.loads(CliRunner().invoke(simulate, arguments).stdout)
     assert (first["world"], first["requests"], first["runs"], first["steps"]) == ("exactly-once", "late", 2, 80)
+    assert first["compiled"] is IS_COMPILED
+    assert json.loads(file.read_text())["compiled"] is IS_COMPILED
     assert json.loads(CliRunner().invoke(simulate, arguments).stdout) == first, "seconds included: nothing was run"
     refused = CliRunner().invoke(simulate, [*arguments[:-4], "--record", str(tmp_path / "no" / "file")])
     assert refused.exit_code != 0

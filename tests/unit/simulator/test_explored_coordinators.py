@@ -7,6 +7,8 @@ rules taken away are those of the histories with the same names.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from random import Random
 from typing import Any
 
@@ -15,6 +17,8 @@ from click.testing import CliRunner
 from tests.unit.simulator import test_group_histories as of_groups
 from tests.unit.simulator import test_transaction_histories as of_transactions
 
+from tidegauge.machine_code import Use
+from tidegauge_proof.cli import explore_coordinators
 from tidegauge_proof.cli.explore import explore
 from tidegauge_proof.exhaustive.canonical import canonical
 from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, CoordinatorBounds, CoordinatorExplorer, words_of
@@ -188,6 +192,25 @@ def test_the_verb_says_that_it_has_seen_all():
         "Complete: there is no other state within the bounds, and from each all comes to rest in order." in done.stdout
     )
     assert "All invariants held." in done.stdout
+
+
+def test_a_compiled_verb_says_that_it_goes_on_interpreted(monkeypatch: pytest.MonkeyPatch):
+    """Functions that a coordinator keeps for later can't be copied out of machine code, so the process is replaced."""
+    started: list[tuple[str, list[str], dict[str, str]]] = []
+
+    def replace_process(path: str, arguments: list[str], environment: dict[str, str]) -> None:
+        started.append((path, arguments, environment))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(explore_coordinators, "IN_USE", Use(is_compiled=True))
+    monkeypatch.setattr(os, "execve", replace_process)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-I", "tidegauge", "explore", "--world", "group"])
+    done = CliRunner().invoke(explore, ["--world", "group"])
+    ((path, arguments, environment),) = started
+    assert (path, arguments) == (sys.executable, [sys.executable, "-I", "tidegauge", "explore", "--world", "group"])
+    assert environment == {**os.environ, "TIDEGAUGE_COMPILED": "off"}
+    assert done.stderr.startswith("Interpreted, since ")
+    assert done.stdout == ""
 
 
 def test_the_verb_prints_a_shortest_schedule(monkeypatch: pytest.MonkeyPatch):

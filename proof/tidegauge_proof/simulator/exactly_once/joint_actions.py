@@ -69,7 +69,7 @@ def member_asks(stage: Stage, copier: Copier, *, beats: bool) -> str | None:
     call = Call(
         copier, message, lambda result: _take_of_member(copier, kind, call, result), lambda: _waits(copier, call)
     )
-    member.in_flight[kind] = call  # type: ignore[assignment]
+    member.in_flight[kind] = call
     stage.cluster.ask_coordinator("group", member.broker, call)
     return f"{copier.name} sends {type(message).__name__} to {member.broker}"
 

@@ -79,7 +79,7 @@ class Member:
         self.joined: JoinGroupResult | None = None
         self.is_stable = False
         self.assignment = b""
-        self.in_flight: dict[str, Call] = {}
+        self.in_flight: dict[str, object] = {}
 
     def restart(self) -> None:
         """Begin a new process, which knows nothing of the old one but the configured instance id."""
