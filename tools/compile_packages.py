@@ -213,6 +213,8 @@ def _compile(directory: Path) -> bool:
     for old in (new, work):
         shutil.rmtree(old, ignore_errors=True)
     _copy(work)
+    names = [_name(path.relative_to(work)) for path in _modules(work)]
+    sources = machine_code.digest(names, {Path(source).name: ROOT / source for source in PACKAGES})
     log = work / "compiler.log"
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run(
@@ -226,7 +228,7 @@ def _compile(directory: Path) -> bool:
     if done.returncode:
         print(f"Brokers and simulator could not be compiled; {log} has the reason.", file=sys.stderr)
         return False
-    _collect(work, new / machine_code.PACKAGE)
+    _collect(work, new / machine_code.PACKAGE, names, sources)
     (new / STAMP).write_text(stamp, encoding="utf-8")
     shutil.rmtree(work)
     shutil.rmtree(directory, ignore_errors=True)
@@ -243,19 +245,17 @@ def _with_ccache(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
-def _collect(work: Path, package: Path) -> None:
-    """Make the package of the extension modules that were built."""
+def _collect(work: Path, package: Path, names: Sequence[str], sources: str) -> None:
+    """Make the package of the extension modules that were built; ``sources`` is the digest of what was copied."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for built in sorted(work.rglob(f"*{suffix}")):
         place = package / "modules" / built.relative_to(work)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(built, place)
-    names = [_name(path.relative_to(work)) for path in _modules(work)]
-    roots = {Path(source).name: ROOT / source for source in PACKAGES}
     lines = [
         '"""Extension modules of Tidegauge, made by tools/compile_packages.py; tidegauge.machine_code uses them."""\n',
         f"VERSION = {__version__!r}",
-        f"SOURCES = {machine_code.digest(names, roots)!r}",
+        f"SOURCES = {sources!r}",
         f"SUFFIX = {suffix!r}",
         f"LIBRARY = {LIBRARY!r}",
         f"HELPERS = ({SUPPORT_MODULE!r},)",

@@ -195,6 +195,7 @@ class ControlRequests:
         )
         role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "LeaderAndIsr", out)
         if was_leader:
+            self._check_leadership(partition, out)
             self._parked.settle(partition, out)
         else:
             self._role_changed(partition, out)
@@ -298,5 +299,9 @@ class ControlRequests:
 
     def _role_changed(self, partition: Partition, out: list[Effect]) -> None:
         """Notify the coordinators and try again what waits for the replica, whose own effects stand in ``out``."""
-        self._leaderships.check(partition, is_hosted=partition.topic_partition in self._hosted.by_name, out=out)
+        self._check_leadership(partition, out)
         self._parked.settle(partition, out, role_changed=True)
+
+    def _check_leadership(self, partition: Partition, out: list[Effect]) -> None:
+        """Notify the coordinators if this broker has gained or lost the leadership."""
+        self._leaderships.check(partition, is_hosted=partition.topic_partition in self._hosted.by_name, out=out)

@@ -134,7 +134,7 @@ class LeadershipChanged:
 
     Attributes:
         leads: whether the leadership was gained; else it was lost.
-        leader_epoch: gained: the epoch of the leadership, which later epochs of the same leader do not change (the
+        leader_epoch: gained: the epoch of the leadership, which the next epochs of the same leader do not change (the
             coordinator epoch). Lost: the newest epoch that the replica knows.
     """
 

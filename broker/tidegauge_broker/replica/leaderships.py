@@ -1,10 +1,15 @@
 """Which partitions of coordinators' topics this broker leads, as far as its coordinators have been notified.
 
 A group or transaction coordinator serves a partition of ``__consumer_offsets`` or ``__transaction_state`` while
-its broker leads that partition. It is notified of a leadership when the broker takes it over, and when it loses it; a
-later epoch of the same leadership is no news (Partition.makeLeader returns ``isNewLeader``, and
-RequestHandlerHelper.onLeadershipChange acts on that alone). Kafka keeps the coordinators of a log directory that fails;
-here the loss is reported as every other one is.
+its broker leads that partition. It is notified of a leadership when the broker takes it over, and when it loses it; the
+next epoch of the same leadership is no news (Partition.makeLeader returns ``isNewLeader``, and
+RequestHandlerHelper.onLeadershipChange acts on that alone).
+
+Two differences from Kafka. A leader that hears of a later epoch than the next has missed one, in which another broker
+may have led and written markers with that coordinator epoch; the old coordinator's are refused by it from then on
+(TRANSACTION_COORDINATOR_FENCED), and its transactions never complete. So the old leadership is reported as lost, and
+the new one as gained. And Kafka keeps the coordinators of a log directory that fails; here the loss is reported as
+every other one is.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from tidegauge_broker.replica.partition import Partition, Role
 
 
 class Leaderships:
-    """The leaderships that were reported as gained and not yet as lost.
+    """The leaderships that were reported as gained and not yet as lost, each with the latest epoch that was led.
 
     Args:
         topics: those whose leaderships are reported.
@@ -27,10 +32,10 @@ class Leaderships:
 
     def __init__(self, topics: Collection[str]) -> None:
         self._topics = topics
-        self._led: set[TopicPartition] = set()
+        self._led: dict[TopicPartition, int] = {}
 
     def check(self, partition: Partition, *, is_hosted: bool, out: list[Effect]) -> None:
-        """Emit LeadershipChanged if the leadership has moved since the last check.
+        """Emit LeadershipChanged if the leadership has moved, or may have moved and come back, since the last check.
 
         Args:
             partition: a replica whose role may have changed; its state has moved already.
@@ -41,10 +46,12 @@ class Leaderships:
         if at.topic not in self._topics:
             return
         leads = is_hosted and partition.role is Role.LEADER
-        if leads == (at in self._led):
-            return
+        epoch = partition.leader_epoch
+        before = self._led.pop(at, None)
+        if before is not None and not (leads and epoch <= before + 1):
+            out.append(LeadershipChanged(at, leads=False, leader_epoch=epoch))
+            before = None
         if leads:
-            self._led.add(at)
-        else:
-            self._led.discard(at)
-        out.append(LeadershipChanged(at, leads, partition.leader_epoch))
+            self._led[at] = epoch
+            if before is None:
+                out.append(LeadershipChanged(at, leads=True, leader_epoch=epoch))

@@ -84,6 +84,23 @@ def test_a_later_epoch_of_the_same_leader_is_no_news() -> None:
     assert broker.leaderships == [lost(OFFSETS, 6)]
 
 
+@pytest.mark.parametrize("missed", [(), (99,)], ids=["missed", "of a broker that seems dead"])
+def test_an_epoch_between_two_of_the_same_leader_may_have_been_anothers(missed: tuple[int, ...]) -> None:
+    """A coordinator begins again with the new epoch: the other leader's markers may have had one above the old.
+
+    Not as in Kafka, where its own markers are refused from then on (TRANSACTION_COORDINATOR_FENCED).
+    """
+    broker = leading(OFFSETS, STATE)
+    for leader in missed:
+        role(broker, leader, 5, isr=[99, ME])
+    role(broker, ME, 6)
+    assert broker.leaderships == [change(at, 6) for at in (OFFSETS, STATE) for change in (lost, gained)]
+    role(broker, ME, 7)
+    assert broker.leaderships[4:] == [], "the next epoch is no news"
+    role(broker, OTHER, 8)
+    assert broker.leaderships[4:] == [lost(OFFSETS, 8), lost(STATE, 8)]
+
+
 def test_a_follower_gains_nothing_and_a_former_leader_loses_once() -> None:
     broker = broker_of(OFFSETS)
     role(broker, OTHER, 4)

@@ -58,6 +58,16 @@ def test_a_transaction_that_is_loaded_and_lost_leaves_no_reader_waiting():
     assert history.violation is None, f"step {history.steps}: {history.violation}"
 
 
+def test_a_coordinator_that_missed_anothers_epoch_begins_again():
+    """1 leads epoch 6 by a preferred election, and writes markers; 2, which led 5 and hears of 7 alone, leads again.
+
+    It went on with coordinator epoch 5, was refused, and gave its transactions up. Kafka's does
+    (test_an_epoch_between_two_of_the_same_leader_may_have_been_anothers).
+    """
+    history = transaction_history_of(10_402_129, 1000, allows_late=True)
+    assert history.violation is None, str(history.violation)
+
+
 def test_late_requests_tear_transactions_as_in_kafka():
     """The flaw of 3.9 (docs/transactions.md): with late requests T7 does not hold, and only with them."""
     found = (transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True).violation for seed in range(400))
