@@ -67,6 +67,7 @@ class MalformedZnode(ValueError):
     """A znode's payload is not what Kafka writes there."""
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def broker_path(broker_id: int) -> str:
     """Return the path of a broker's registration (ephemeral)."""
     return f"{BROKER_IDS}/{broker_id}"
@@ -87,6 +88,7 @@ def partition_path(topic: str, partition: int) -> str:
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def state_path(topic: str, partition: int) -> str:
     """Return the path of a partition's leader and ISR; the node's version is the partition epoch."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
@@ -232,8 +234,11 @@ class BrokerNode:
 
     def endpoint(self, listener: str) -> Endpoint:
         """Return the address for other brokers: that of the listener of this name, else host and port."""
-        at = next((one for one in self.listeners if one.name == listener), None)
-        host, port = (self.host, self.port) if at is None else (at.host, at.port)
+        host, port = self.host, self.port
+        for one in self.listeners:
+            if one.name == listener:
+                host, port = one.host, one.port
+                break
         return Endpoint(self.broker_id, host, port, self.rack, self.listeners, self.protocols)
 
     @classmethod
@@ -352,8 +357,11 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_config(data: bytes | None) -> dict[str, str]:
     """Read ``/config/<type>/<name>``; an absent node has no settings. Raises MalformedZnode."""
-    if not data:
-        return {}
+    return dict(_settings(data)) if data else {}
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _settings(data: bytes) -> Mapping[str, str]:
     value = _decode(data, CONFIG).get("config")
     if not isinstance(value, dict):
         raise MalformedZnode(f"{CONFIG}: {_shown(data)}")

@@ -253,6 +253,11 @@ class BrokerCore:
         """Brokers that lead a partition which this broker follows."""
         return self.following.rounds.leaders()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether this broker follows any leader."""
+        return self.following.rounds.has_leaders
+
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
         """Return the next round for this leader, over the admitted partitions, and mark it as in flight."""
         return self.following.next_round(leader, now_ms, admits)

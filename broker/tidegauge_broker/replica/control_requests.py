@@ -35,6 +35,11 @@ from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
 from tidegauge_broker.replica.rounds import Rounds
 
+# A member of an enumeration takes long to look up, and a request may name thousands of partitions.
+_NONE = ErrorCode.NONE
+_LEADER = Role.LEADER
+_OFFLINE = Role.OFFLINE
+
 
 class ControlRequests:
     """Make replicas leaders and followers, stop them, and take them offline.
@@ -80,7 +85,7 @@ class ControlRequests:
         if header.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self.controller_epoch = header.controller_epoch
-        return ErrorCode.NONE
+        return _NONE
 
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
         """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
@@ -110,7 +115,7 @@ class ControlRequests:
     ) -> tuple[PartitionsResponse, list[Effect]]:
         """Become leader or follower of partitions. Execute the effects, then respond."""
         error = self.check_controller_epoch(request.header)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return PartitionsResponse(error), []
         out: list[Effect] = []
         errors: dict[TopicPartition, ErrorCode] = {}
@@ -128,7 +133,7 @@ class ControlRequests:
                     out.append(FailReplica(at, problem))
         if changed:
             out.append(FetchersChanged(sorted(changed)))
-        return PartitionsResponse(ErrorCode.NONE, errors), out
+        return PartitionsResponse(_NONE, errors), out
 
     def _apply(
         self,
@@ -156,7 +161,7 @@ class ControlRequests:
             rules = self.rules.get(topic_partition.topic, TopicRules())
             partition = Partition(topic_partition, self._broker_id, self._settings, rules, state.topic_id, log)
             self._hosted.by_name[topic_partition] = partition
-        if partition.role is Role.OFFLINE:
+        if partition.role is _OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if partition.topic_id and state.topic_id and partition.topic_id != state.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -165,34 +170,35 @@ class ControlRequests:
         if self._broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if state.partition_epoch < partition.partition_epoch:
-            return ErrorCode.NONE
+            return _NONE
         if state.leader == self._broker_id:
             self._become_leader(partition, item, now_ms, changed, out)
         elif state.leader != NO_LEADER and self._metadata.is_alive(state.leader):
             self._become_follower(partition, item, changed, out)
-        else:
+        elif partition.emits_diagnostics:
             # There is no leader to follow: the log exists now, so that its high watermark is kept; the state stays.
             partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
-        return ErrorCode.NONE
+        return _NONE
 
     def _become_leader(
         self, partition: Partition, item: LeaderAndIsrPartition, now_ms: int, changed: set[int], out: list[Effect]
     ) -> None:
         state = item.state
         self._stop_following(partition, changed)
-        was_leader = partition.role is Role.LEADER
+        was_leader = partition.role is _LEADER
         partition.adopt(state)
-        partition.role = Role.LEADER
+        partition.role = _LEADER
         role = partition.leader_role or Leader(partition)
         partition.leader_role = role
         role.begin_epoch(state, now_ms, was_leader=was_leader, cause="LeaderAndIsr", out=out)
         partition.note_role("LeaderAndIsr", out)
-        partition.say(
-            "info",
-            f"Leader starts at leader epoch {state.leader_epoch} from offset {role.epoch_start_offset} with high "
-            f"watermark {partition.high_watermark} ISR [{','.join(map(str, state.isr))}]",
-            out,
-        )
+        if partition.emits_diagnostics:
+            partition.say(
+                "info",
+                f"Leader starts at leader epoch {state.leader_epoch} from offset {role.epoch_start_offset} with high "
+                f"watermark {partition.high_watermark} ISR [{','.join(map(str, state.isr))}]",
+                out,
+            )
         role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), "LeaderAndIsr", out)
         if was_leader:
             self._check_leadership(partition, out)
@@ -216,12 +222,13 @@ class ControlRequests:
         role = partition.follower_role = Follower(partition)
         role.begin("LeaderAndIsr", out)
         partition.note_role("LeaderAndIsr", out)
-        partition.say(
-            "info",
-            f"Follower starts at leader epoch {state.leader_epoch} from offset {partition.log_end_offset} with high "
-            f"watermark {partition.high_watermark}. Current leader is {state.leader}",
-            out,
-        )
+        if partition.emits_diagnostics:
+            partition.say(
+                "info",
+                f"Follower starts at leader epoch {state.leader_epoch} from offset {partition.log_end_offset} with "
+                f"high watermark {partition.high_watermark}. Current leader is {state.leader}",
+                out,
+            )
         self._rounds.begin(partition, state.leader)
         changed.add(state.leader)
         self._role_changed(partition, out)
@@ -248,22 +255,22 @@ class ControlRequests:
         """Stop replicas, and drop those that are to be deleted."""
         del now_ms  # the signature is that of all control requests
         error = self.check_controller_epoch(request.header)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return PartitionsResponse(error), []
         out: list[Effect] = []
         changed: set[int] = set()
         errors = {item.topic_partition: self._stop(item, changed, out) for item in request.partitions}
         if changed:
             out.append(FetchersChanged(sorted(changed)))
-        return PartitionsResponse(ErrorCode.NONE, errors), out
+        return PartitionsResponse(_NONE, errors), out
 
     def _stop(self, item: StopReplicaPartition, changed: set[int], out: list[Effect]) -> ErrorCode:
         partition = self._hosted.by_name.get(item.topic_partition)
         if partition is None:
             if item.delete:
                 out.append(DeleteLog(item.topic_partition))
-            return ErrorCode.NONE
-        if partition.role is Role.OFFLINE:
+            return _NONE
+        if partition.role is _OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if item.leader_epoch is not None and item.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -273,7 +280,7 @@ class ControlRequests:
             del self._hosted.by_name[item.topic_partition]
             out.append(DeleteLog(item.topic_partition))
         self._role_changed(partition, out)
-        return ErrorCode.NONE
+        return _NONE
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
         """Take these replicas offline with their log directory; operations parked on them end with the error."""

@@ -19,6 +19,7 @@ from tidegauge_broker.replica.delayed_offsets import DelayedOffsets
 from tidegauge_broker.replica.effects import Effect, RespondToProduce
 from tidegauge_broker.replica.messages import ProduceResult
 
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 CommitCheck = Callable[[TopicPartition, int], tuple[ErrorCode, str] | None]
 """Of a partition and a required offset: None while it waits, else the outcome (cases A and B)."""
 
@@ -54,5 +55,5 @@ class DelayedProduce(DelayedOffsets[ProduceResult]):
 def _note(result: ProduceResult, error: ErrorCode, message: str) -> None:
     result.error = error
     result.message = message
-    if error is not ErrorCode.NONE:
+    if error is not _NONE:
         result.base_offset = -1

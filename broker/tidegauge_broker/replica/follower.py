@@ -29,6 +29,7 @@ from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.standing_rounds import StandingRounds
 
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
 _CAUSE = "FetchResponse"
 _EPOCH_CAUSE = "OffsetsForLeaderEpoch"
 
@@ -145,7 +146,7 @@ class Follower:
         if self.in_flight != request_id:
             return False
         self.in_flight = None
-        if result.error is ErrorCode.NONE:
+        if result.error is _NONE:
             self.truncating = not self._truncate(result.end, _EPOCH_CAUSE, out)
         else:
             self.delay(now_ms)
@@ -174,7 +175,7 @@ class Follower:
             return False
         self.in_flight = None
         error = fetched.error
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             if fetched.diverging is not None:
                 self._reconcile(fetched, out)
             else:

@@ -319,7 +319,7 @@ class Leader(Reader):
                 f"{partition.topic_partition} was appended, but only {len(self.isr.maximal_isr)} replicas are in sync "
                 f"and min.insync.replicas is {self.effective_min_isr}",
             )
-        return ErrorCode.NONE, ""
+        return _NONE, ""
 
     def offset_not_available(self) -> OffsetResult | None:
         """Return why a new leader does not know yet how far consumers may read; None when it does."""
@@ -384,7 +384,8 @@ class Leader(Reader):
             )
         ):
             new_isr = (*self.isr.isr, remote.broker_id)
-            partition.say("info", f"Expanding ISR from {_list(self.isr.isr)} to {_list(new_isr)}", out)
+            if partition.emits_diagnostics:
+                partition.say("info", f"Expanding ISR from {_list(self.isr.isr)} to {_list(new_isr)}", out)
             proposal = self._proposal(new_isr, remote.broker_epoch)
             self._set_isr(PendingExpand(self.isr.isr, remote.broker_id, proposal), "Fetch", out)
             out.append(ProposeIsr(proposal))
@@ -438,7 +439,7 @@ class Leader(Reader):
         partition = self.partition
         if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
             return False  # A LeaderAndIsr has replaced what was pending: the verdict is stale.
-        if verdict.error is ErrorCode.NONE:
+        if verdict.error is _NONE:
             if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
                 return False
             partition.partition_epoch = verdict.partition_epoch
@@ -465,16 +466,17 @@ class Leader(Reader):
         assert set(state.isr) <= set(state.maximal_isr), "I4"
         self.give_news()
         old, self.isr = self.isr, state
-        new = state.isr if state.proposal is None else state.proposal.new_isr
-        self.partition.note(
-            "isr",
-            cause,
-            out,
-            old=list(old.isr),
-            new=list(new),
-            state=state.name,
-            partition_epoch=self.partition.partition_epoch,
-        )
+        if self.partition.emits_diagnostics:
+            new = state.isr if state.proposal is None else state.proposal.new_isr
+            self.partition.note(
+                "isr",
+                cause,
+                out,
+                old=list(old.isr),
+                new=list(new),
+                state=state.name,
+                partition_epoch=self.partition.partition_epoch,
+            )
 
 
 def _list(broker_ids: tuple[int, ...]) -> str:

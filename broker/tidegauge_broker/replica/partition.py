@@ -64,7 +64,9 @@ EPOCHS_NOTED = 32
 """Maximum number of entries of the epoch cache in an event, the newest ones."""
 
 # Asked for every partition of every fetch: a member of an enumeration takes longer to look up than the question.
-_LEADER, _NONE = Role.LEADER, ErrorCode.NONE
+_LEADER = Role.LEADER
+_OFFLINE = Role.OFFLINE
+_NONE = ErrorCode.NONE
 
 
 class Partition:
@@ -74,6 +76,7 @@ class Partition:
         "adding_replicas",
         "broker_id",
         "controller_epoch",
+        "emits_diagnostics",
         "epochs",
         "follower_role",
         "high_watermark",
@@ -112,6 +115,8 @@ class Partition:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.settings = settings
+        self.emits_diagnostics = settings.emits_diagnostics
+        """Whether notes and log lines are emitted: what happens often does not make one for nothing."""
         self.truncation_rule = rule_named(settings.truncation_rule)
         self.rules = rules
         self.topic_id = topic_id
@@ -156,7 +161,7 @@ class Partition:
 
     def go_offline(self, cause: str, out: list[Effect]) -> None:
         """Stop serving after a failure of the log directory."""
-        if self.role is Role.OFFLINE:
+        if self.role is _OFFLINE:
             return
         self.give_news()
         self.role = Role.OFFLINE
@@ -181,7 +186,7 @@ class Partition:
 
         Without it a log that was found on the disk would be unknown to a reader of events until its first change.
         """
-        if not self.settings.emits_diagnostics:
+        if not self.emits_diagnostics:
             return
         fields: dict[str, object] = {
             "role": self.role.value,
@@ -207,7 +212,7 @@ class Partition:
     def check_leader_epoch(self, asked: int | None) -> ErrorCode:
         """Compare the epoch that a request carries with this replica's (KIP-320). It comes before the leader check."""
         if asked is None or asked == self.leader_epoch:
-            return ErrorCode.NONE
+            return _NONE
         if asked < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -216,7 +221,7 @@ class Partition:
         """Why this replica can't serve as leader of that epoch, or NONE."""
         if self.role is _LEADER and (asked_epoch is None or asked_epoch == self.leader_epoch):
             return _NONE
-        if self.role is Role.OFFLINE:
+        if self.role is _OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         error = self.check_leader_epoch(asked_epoch)
         if error is not _NONE:
@@ -245,7 +250,8 @@ class Partition:
     def _epoch_noted(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
         self.give_news()
         out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
-        self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
+        if self.emits_diagnostics:
+            self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
 
     def move_log_end(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
         """Move the log end offset after an append."""
@@ -253,7 +259,7 @@ class Partition:
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
         self.give_news()
-        if self.settings.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
+        if self.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
             out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
 
     def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
@@ -296,7 +302,7 @@ class Partition:
         self.give_news()
         if self.transactions:
             self.transactions.replicated(high_watermark)
-        if self.settings.emits_diagnostics:
+        if self.emits_diagnostics:
             out.append(Note("high_watermark", self.topic_partition, cause, {"old": old, "new": high_watermark}))
         if stable is not None:
             self._note_stable(stable, cause, out, was_held=stable < old)
@@ -325,8 +331,9 @@ class Partition:
         self.log_end_offset = offset
         if self.epochs.truncate_from_end(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
-        self.note("truncation", cause, out, old=old, new=offset, log_start_offset=self.log_start_offset)
-        self.say("info", f"Truncating to offset {offset} (log end offset was {old}, cause: {cause})", out)
+        if self.emits_diagnostics:
+            self.note("truncation", cause, out, old=old, new=offset, log_start_offset=self.log_start_offset)
+            self.say("info", f"Truncating to offset {offset} (log end offset was {old}, cause: {cause})", out)
 
     def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
         """Empty the log and start again at an offset."""
@@ -378,11 +385,11 @@ class Partition:
 
     def note(self, kind: str, cause: str, out: list[Effect], **fields: object) -> None:
         """Emit a line for the event log."""
-        if self.settings.emits_diagnostics:
+        if self.emits_diagnostics:
             out.append(Note(kind, self.topic_partition, cause, fields))
 
     def say(self, level: str, text: str, out: list[Effect]) -> None:
         """Emit a line for the broker's log, with Kafka's prefix."""
-        if self.settings.emits_diagnostics:
+        if self.emits_diagnostics:
             line = f"[Partition {self.topic_partition} broker={self.broker_id}] {text}"
             out.append(LogLine(level, line, self.topic_partition))

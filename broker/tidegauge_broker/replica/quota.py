@@ -26,17 +26,17 @@ class ReplicationQuota:
     """One side's quota.
 
     Args:
-        rate: bytes a second that are allowed now.
+        rate: bytes a second that are allowed now; None: without a limit.
     """
 
-    def __init__(self, rate: Callable[[], int] = lambda: UNLIMITED) -> None:
+    def __init__(self, rate: Callable[[], int] | None = None) -> None:
         self._rate = rate
         self._samples: deque[list[int]] = deque()
 
     @property
     def is_limited(self) -> bool:
         """Whether there is a limit at all."""
-        return self._rate() < UNLIMITED
+        return self._rate is not None and self._rate() < UNLIMITED
 
     def record(self, size_bytes: int, now_ms: int) -> None:
         """Count copied bytes."""
@@ -55,6 +55,8 @@ class ReplicationQuota:
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Whether that is more than is allowed."""
+        if self._rate is None:
+            return False
         rate = self._rate()
         return rate < UNLIMITED and self.bytes_per_second(now_ms) > rate
 

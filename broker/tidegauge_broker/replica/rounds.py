@@ -38,6 +38,11 @@ class Rounds:
         """Return the leaders that are followed."""
         return set(self._by_leader)
 
+    @property
+    def has_leaders(self) -> bool:
+        """Whether any leader is followed."""
+        return bool(self._by_leader)
+
     def followed(self, leader: int) -> Mapping[TopicPartition, Partition]:
         """Return the partitions that follow this leader, in the order of the next round."""
         rounds = self._by_leader.get(leader)

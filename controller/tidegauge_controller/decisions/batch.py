@@ -13,6 +13,7 @@ from tidegauge.control import (
     ControlHeader,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
+    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,
@@ -20,7 +21,7 @@ from tidegauge.control import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.steps import ControlRequest, Send
+from tidegauge_controller.decisions.steps import NOTHING_TO_SEND, ControlRequest, Send
 
 
 class RequestBatch:
@@ -33,12 +34,6 @@ class RequestBatch:
         self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartition]] = {}
 
-    def _clear(self) -> None:
-        self._leader_and_isr.clear()
-        self._metadata_brokers.clear()
-        self._metadata.clear()
-        self._stop_replica.clear()
-
     def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
         """Send these brokers the partition's current state, and all brokers its metadata."""
         state = self._context.state_of(at, self._context.leadership[at])
@@ -46,20 +41,22 @@ class RequestBatch:
             entries = self._leader_and_isr.setdefault(broker_id, {})
             was_new = at in entries and entries[at].is_new
             entries[at] = LeaderAndIsrPartition(state, is_new or was_new)
-        self.update_metadata(self._context.live_or_shutting_down, [at])
+        self._metadata_brokers.update(self._context.live)
+        self._metadata[at] = self._metadata_of(at, state)
 
     def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Send these brokers the live brokers, and the state of these partitions if they have one."""
+        context = self._context
         self._metadata_brokers.update(broker_ids)
         for at in partitions:
-            leadership = self._context.leadership.get(at)
-            if leadership is None:
-                continue
-            replicas = self._context.assignment(at).replicas
-            offline = tuple(replica for replica in replicas if not self._context.is_online(replica, at))
-            self._metadata[at] = UpdateMetadataPartition(
-                self._context.state_of(at, leadership), offline, self._context.is_to_be_deleted(at.topic)
-            )
+            leadership = context.leadership.get(at)
+            if leadership is not None:
+                self._metadata[at] = self._metadata_of(at, context.state_of(at, leadership))
+
+    def _metadata_of(self, at: TopicPartition, state: PartitionState) -> UpdateMetadataPartition:
+        context = self._context
+        offline = [replica for replica in state.replicas if not context.is_online(replica, at)]
+        return UpdateMetadataPartition(state, tuple(offline), context.is_to_be_deleted(at.topic))
 
     def stop_replica(self, broker_id: int, at: TopicPartition, *, delete: bool) -> None:
         """Request that a broker stop its replica. The epoch is not checked while the topic is being deleted."""
@@ -72,29 +69,40 @@ class RequestBatch:
 
     def send(self) -> Send:
         """Return the gathered requests, in order."""
-        messages = (*self._leader_and_isr_requests(), *self._metadata_requests(), *self._stop_replica_requests())
-        self._clear()
-        return Send(messages)
+        messages: list[tuple[int, ControlRequest]] = []
+        if self._leader_and_isr:
+            self._add_leader_and_isr_requests(messages)
+        if self._metadata_brokers:
+            self._add_metadata_requests(messages)
+        if self._stop_replica:
+            self._add_stop_replica_requests(messages)
+        return Send(tuple(messages)) if messages else NOTHING_TO_SEND
 
     def _header(self, broker_id: int) -> ControlHeader:
         return ControlHeader(self._context.controller_id, self._context.epoch, self._context.live[broker_id].epoch)
 
-    def _leader_and_isr_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+    def _add_leader_and_isr_requests(self, messages: list[tuple[int, ControlRequest]]) -> None:
         live = self._context.live
         for broker_id in sorted(self._leader_and_isr):
             if broker_id in live:
                 entries = tuple(self._leader_and_isr[broker_id].values())
-                leaders = sorted({entry.state.leader for entry in entries}.intersection(live))
-                endpoints = tuple(live[leader].endpoint for leader in leaders)
-                yield broker_id, LeaderAndIsrRequest(self._header(broker_id), entries, endpoints)
+                leaders = sorted({entry.state.leader for entry in entries})
+                endpoints = tuple([live[leader].endpoint for leader in leaders if leader in live])
+                messages.append((broker_id, LeaderAndIsrRequest(self._header(broker_id), entries, endpoints)))
+        self._leader_and_isr.clear()
 
-    def _metadata_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+    def _add_metadata_requests(self, messages: list[tuple[int, ControlRequest]]) -> None:
         entries, endpoints = tuple(self._metadata.values()), self._context.endpoints()
-        for broker_id in sorted(self._metadata_brokers.intersection(self._context.live)):
-            yield broker_id, UpdateMetadataRequest(self._header(broker_id), entries, endpoints)
+        messages += [
+            (broker_id, UpdateMetadataRequest(self._header(broker_id), entries, endpoints))
+            for broker_id in sorted(self._metadata_brokers.intersection(self._context.live))
+        ]
+        self._metadata_brokers.clear()
+        self._metadata.clear()
 
-    def _stop_replica_requests(self) -> Iterable[tuple[int, ControlRequest]]:
+    def _add_stop_replica_requests(self, messages: list[tuple[int, ControlRequest]]) -> None:
         for broker_id in sorted(self._stop_replica):
             if broker_id in self._context.live:
                 entries = tuple(self._stop_replica[broker_id].values())
-                yield broker_id, StopReplicaRequest(self._header(broker_id), entries)
+                messages.append((broker_id, StopReplicaRequest(self._header(broker_id), entries)))
+        self._stop_replica.clear()

@@ -101,7 +101,7 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
     context.live = yield from read_brokers(context.settings.control_plane_listener)
     context.topics = yield from read_topics()
     yield from load_topics(context, sorted(context.topics))
-    partitions = list(context.partitions())
+    partitions = context.partitions()
     context.reassigning = {at for at in partitions if context.assignment(at).is_reassigning}
     results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
     written_at: dict[TopicPartition, int] = {}

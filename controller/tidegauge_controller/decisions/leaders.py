@@ -69,19 +69,28 @@ def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
     strictly more than ``leader.imbalance.per.broker.percentage`` is too large. Only partitions that the preferred
     leader could lead are returned.
     """
-    preferred: dict[int, list[TopicPartition]] = {}
-    for at in context.partitions():
+    misplaced: dict[int, list[TopicPartition]] = {}
+    for at, state in context.leadership.items():
         replicas = context.assignment(at).replicas
-        if replicas and not context.is_to_be_deleted(at.topic):
-            preferred.setdefault(replicas[0], []).append(at)
+        if replicas and replicas[0] != state.leader and not context.is_to_be_deleted(at.topic):
+            misplaced.setdefault(replicas[0], []).append(at)
     chosen: list[TopicPartition] = []
-    for broker_id, partitions in sorted(preferred.items()):
-        misplaced = [at for at in partitions if at in context.leadership and context.leadership[at].leader != broker_id]
-        if 100 * len(misplaced) > context.settings.leader_imbalance_percentage * len(partitions):
-            chosen += [
-                at for at in misplaced if elect_preferred(context, at, context.leadership[at]).leadership is not None
-            ]
+    for broker_id, partitions in sorted(misplaced.items()):
+        able = [at for at in partitions if elect_preferred(context, at, context.leadership[at]).leadership is not None]
+        ratio = context.settings.leader_imbalance_percentage
+        if able and 100 * len(partitions) > ratio * _preferred_count(context, broker_id):
+            chosen += sorted(able)
     return chosen
+
+
+def _preferred_count(context: ControllerContext, broker_id: int) -> int:
+    """Return of how many partitions a broker is the preferred leader."""
+    return sum(
+        assignment.replicas[:1] == (broker_id,)
+        for topic, partitions in context.assignments.items()
+        if not context.is_to_be_deleted(topic)
+        for assignment in partitions.values()
+    )
 
 
 def rebalance_leaders(context: ControllerContext) -> Steps[None]:

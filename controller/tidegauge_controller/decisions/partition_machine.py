@@ -37,7 +37,17 @@ from tidegauge_controller.decisions.election import (
     needs_unclean,
 )
 from tidegauge_controller.decisions.state_store import read_states, states_of, write_states
-from tidegauge_controller.decisions.steps import CreateNode, Note, Outcome, Read, ReadResult, Steps, Write, WriteResult
+from tidegauge_controller.decisions.steps import (
+    NOTHING_TO_SEND,
+    CreateNode,
+    Note,
+    Outcome,
+    Read,
+    ReadResult,
+    Steps,
+    Write,
+    WriteResult,
+)
 
 _S = PartitionStatus
 
@@ -48,6 +58,11 @@ TRANSITIONS: dict[PartitionStatus, frozenset[PartitionStatus]] = {
     _S.NON_EXISTENT: frozenset({_S.OFFLINE}),
 }
 """Target state -> states from which it may be reached."""
+# A member of an enumeration takes long to look up, and these are asked for with every partition.
+_NEW = _S.NEW
+_ONLINE = _S.ONLINE
+_OFFLINE = _S.OFFLINE
+_NON_EXISTENT = _S.NON_EXISTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +81,11 @@ def initialise_partitions(context: ControllerContext) -> None:
     for at in context.partitions():
         leadership = context.leadership.get(at)
         if leadership is None:
-            context.partition_status[at] = _S.NEW
+            context.partition_status[at] = _NEW
         elif context.is_online(leadership.leader, at):
-            context.partition_status[at] = _S.ONLINE
+            context.partition_status[at] = _ONLINE
         else:
-            context.partition_status[at] = _S.OFFLINE
+            context.partition_status[at] = _OFFLINE
 
 
 def trigger_online(context: ControllerContext, topic: str | None = None) -> Steps[bool]:
@@ -81,10 +96,10 @@ def trigger_online(context: ControllerContext, topic: str | None = None) -> Step
     """
     partitions = [
         at
-        for at in context.partitions_in(_S.OFFLINE, _S.NEW)
-        if topic in {None, at.topic} and not context.is_to_be_deleted(at.topic)
+        for at in context.partitions_in(_OFFLINE, _NEW)
+        if (topic is None or topic == at.topic) and not context.is_to_be_deleted(at.topic)
     ]
-    failed = yield from change_partitions(context, partitions, _S.ONLINE, OFFLINE_CHOICE)
+    failed = yield from change_partitions(context, partitions, _ONLINE, OFFLINE_CHOICE)
     return len(failed) < len(partitions)
 
 
@@ -102,23 +117,26 @@ def change_partitions(
     legal: list[TopicPartition] = []
     failed: dict[TopicPartition, str] = {}
     for at in partitions:
-        current = context.partition_status.setdefault(at, _S.NON_EXISTENT)
+        current = context.partition_status.setdefault(at, _NON_EXISTENT)
         if current in TRANSITIONS[target]:
             legal.append(at)
         else:
             failed[at] = f"its state {current.value} does not lead to {target.value}"
-    if target is not _S.ONLINE:
+    if target is not _ONLINE:
         for at in legal:
             context.partition_status[at] = target
         return failed
+    if not legal:
+        yield NOTHING_TO_SEND
+        return failed
     batch = RequestBatch(context)
-    new = [at for at in legal if context.partition_status[at] is _S.NEW]
-    old = [at for at in legal if context.partition_status[at] is not _S.NEW]
+    new = [at for at in legal if context.partition_status[at] is _NEW]
+    old = [at for at in legal if context.partition_status[at] is not _NEW]
     failed |= yield from _initialise(context, new, batch)
     failed |= yield from _elect(context, old, choice, batch)
     for at in legal:
         if at not in failed:
-            context.partition_status[at] = _S.ONLINE
+            context.partition_status[at] = _ONLINE
     yield batch.send()
     return failed
 

@@ -32,23 +32,30 @@ TRANSITIONS: dict[ReplicaStatus, frozenset[ReplicaStatus]] = {
     _S.NON_EXISTENT: frozenset({_S.DELETION_SUCCESSFUL}),
 }
 """Target state -> states from which it may be reached."""
-
-
-def initialise_replicas(context: ControllerContext) -> None:
-    """Set the states at fail-over: online ones Online, the others DeletionIneligible."""
-    for replica in context.replicas():
-        online = context.is_online(replica.broker_id, replica.topic_partition)
-        context.replica_status[replica] = _S.ONLINE if online else _S.DELETION_INELIGIBLE
+# A member of an enumeration takes long to look up, and these are asked for with every replica.
+_NEW = _S.NEW
+_ONLINE = _S.ONLINE
+_OFFLINE = _S.OFFLINE
+_NON_EXISTENT = _S.NON_EXISTENT
+_DELETION_INELIGIBLE = _S.DELETION_INELIGIBLE
 
 
 def start_replicas(context: ControllerContext) -> Steps[None]:
-    """Send each online replica its state and remove the others from the ISR (step 7 of the fail-over)."""
-    initialise_replicas(context)
-    replicas = context.replicas()
-    online = [replica for replica in replicas if context.is_online(replica.broker_id, replica.topic_partition)]
-    offline = [replica for replica in replicas if not context.is_online(replica.broker_id, replica.topic_partition)]
-    yield from change_replicas(context, online, _S.ONLINE)
-    yield from change_replicas(context, offline, _S.OFFLINE)
+    """Send each online replica its state and remove the others from the ISR (step 7 of the fail-over).
+
+    Online ones begin as Online, the others as DeletionIneligible.
+    """
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for replica in context.replicas():
+        if context.is_online(replica.broker_id, replica.topic_partition):
+            context.replica_status[replica] = _ONLINE
+            online.append(replica)
+        else:
+            context.replica_status[replica] = _DELETION_INELIGIBLE
+            offline.append(replica)
+    yield from change_replicas(context, online, _ONLINE)
+    yield from change_replicas(context, offline, _OFFLINE)
 
 
 def change_replicas(
@@ -63,17 +70,17 @@ def change_replicas(
         return {}
     batch = RequestBatch(context)
     failed: dict[Replica, str] = {}
-    for broker_id in sorted({replica.broker_id for replica in replicas}):
-        legal: list[TopicPartition] = []
-        for replica in replicas:
-            if replica.broker_id != broker_id:
-                continue
-            current = context.replica_status.setdefault(replica, _S.NON_EXISTENT)
-            if current in TRANSITIONS[target]:
-                legal.append(replica.topic_partition)
-            else:
-                failed[replica] = f"its state {current.value} does not lead to {target.value}"
-        for at, problem in (yield from _change(context, broker_id, legal, target, batch)).items():
+    may_begin = TRANSITIONS[target]
+    legal: dict[int, list[TopicPartition]] = {}
+    for replica in replicas:
+        of_broker = legal.setdefault(replica.broker_id, [])
+        current = context.replica_status.setdefault(replica, _NON_EXISTENT)
+        if current in may_begin:
+            of_broker.append(replica.topic_partition)
+        else:
+            failed[replica] = f"its state {current.value} does not lead to {target.value}"
+    for broker_id, partitions in sorted(legal.items()):
+        for at, problem in (yield from _change(context, broker_id, partitions, target, batch)).items():
             failed[Replica(at, broker_id)] = problem
     yield batch.send()
     return failed
@@ -88,12 +95,12 @@ def _change(
 ) -> Steps[dict[TopicPartition, str]]:
     """Change one broker's replicas."""
     match target:
-        case _S.NEW:
-            return _become_new(context, broker_id, partitions, batch)
         case _S.ONLINE:
             _become_online(context, broker_id, partitions, batch)
         case _S.OFFLINE:
             return (yield from _become_offline(context, broker_id, partitions, batch))
+        case _S.NEW:
+            return _become_new(context, broker_id, partitions, batch)
         case _S.DELETION_STARTED:
             for at in partitions:
                 context.replica_status[Replica(at, broker_id)] = target
@@ -121,7 +128,7 @@ def _become_new(
                 failed[at] = "it leads the partition, so it is not new"
                 continue
             batch.leader_and_isr([broker_id], at, is_new=True)
-        context.replica_status[Replica(at, broker_id)] = _S.NEW
+        context.replica_status[Replica(at, broker_id)] = _NEW
     return failed
 
 
@@ -130,14 +137,14 @@ def _become_online(
 ) -> None:
     for at in partitions:
         replica = Replica(at, broker_id)
-        if context.replica_status[replica] is _S.NEW:
+        if context.replica_status[replica] is _NEW:
             assignment = context.assignment(at)
             if broker_id not in assignment.replicas:
                 grown = Assignment((*assignment.replicas, broker_id), assignment.adding, assignment.removing)
                 context.set_assignment(at, grown)
         elif at in context.leadership:
             batch.leader_and_isr([broker_id], at, is_new=False)
-        context.replica_status[replica] = _S.ONLINE
+        context.replica_status[replica] = _ONLINE
 
 
 def _become_offline(
@@ -155,7 +162,7 @@ def _become_offline(
         elif at not in failed:
             batch.update_metadata(context.live_or_shutting_down, [at])
         if at not in failed:
-            context.replica_status[Replica(at, broker_id)] = _S.OFFLINE
+            context.replica_status[Replica(at, broker_id)] = _OFFLINE
     return failed
 
 

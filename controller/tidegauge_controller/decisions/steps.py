@@ -160,6 +160,10 @@ class Send:
     messages: tuple[tuple[int, ControlRequest], ...]
 
 
+NOTHING_TO_SEND = Send(())
+"""What a decision sends that has changed nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddBroker:
     """Begins the empty queue of a broker that registered, and watches its znode."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import gcd
 from random import Random
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
-from tidegauge_proof.simulator.acts import Act, act
+from tidegauge_proof.simulator.acts import UNTOLD, Act, act
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 from tidegauge_proof.simulator.world import SimPartition, World
@@ -29,7 +30,7 @@ _TORN_BYTES = 160
 """Up to so many bytes may be left of a batch that a power loss took; small batches have less."""
 
 Action = Callable[[World, Dice, "Swarm"], Act | None]
-"""Does it, and returns what was done; None where there was nothing to do."""
+"""Does it, and returns what was done, which may be UNTOLD if the world tells nothing; None: there was nothing to do."""
 
 
 @dataclass(slots=True)
@@ -61,6 +62,8 @@ def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if len(world.partitions) > 1 and dice.happens(0.5):
         partitions = [led for leader, led in leading if leader == broker_id]
     world.produce(broker_id, acks, count, timeout_ms, partitions)
+    if not world.tells:
+        return UNTOLD
     return act("produce", count=count, acks=acks, broker=broker_id, partitions=_numbers(partitions))
 
 
@@ -73,6 +76,8 @@ def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     again = partition.clients.under_way is not None
     count = 1 + dice.below(swarm.max_records)
     produced = world.produce_idempotently(broker_id, count, (5000, 500)[dice.below(2)], partition)
+    if not world.tells:
+        return UNTOLD
     return act(
         "produce_idempotently",
         sequence=produced.first_sequence,
@@ -118,11 +123,16 @@ def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
 def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Complete a round: request, response, append."""
     del swarm
-    following = [b for b in _up(world) if world.brokers[b].core.leaders_followed()]
+    paused = world.paused
+    following = [
+        b for b, broker in world.brokers.items() if broker.is_running and b not in paused and broker.core.is_following
+    ]
     if not following:
         return None
     broker_id = dice.choose(following)
-    return act("whole_round", broker=broker_id) if world.whole_round(broker_id) else None
+    if not world.whole_round(broker_id):
+        return None
+    return act("whole_round", broker=broker_id) if world.tells else UNTOLD
 
 
 def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -133,8 +143,12 @@ def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     broker_id = dice.choose(up)
     asked = world.ask(broker_id)
+    if not asked:
+        return None
     world.traffic.requests += asked
-    return act("ask", broker=broker_id, leaders=[exchange.chosen.leader for exchange in asked]) if asked else None
+    if not world.tells:
+        return UNTOLD
+    return act("ask", broker=broker_id, leaders=[exchange.chosen.leader for exchange in asked])
 
 
 def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -151,7 +165,7 @@ def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(swarm.loss):
         return act("lose_request", broker=follower, leader=leader)
     world.arrive(exchange)
-    return act("arrive", broker=follower, leader=leader)
+    return act("arrive", broker=follower, leader=leader) if world.tells else UNTOLD
 
 
 def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -169,17 +183,18 @@ def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(swarm.loss):
         return act("lose_answer", broker=follower, leader=leader)
     world.deliver_response(exchange)
-    return act("answer", broker=follower, leader=leader)
+    return act("answer", broker=follower, leader=leader) if world.tells else UNTOLD
 
 
 def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Time out a follower's wait for a response, or a leader's for a verdict."""
     del swarm
-    asking = [b for b in _up(world) if b in world.asking]
+    up = _up(world)
+    asking = [b for b in up if b in world.asking] if world.asking else ()
     if asking and dice.happens(0.2):
         world.ask_again(asking[0])
         return act("give_up_proposal", broker=asking[0])
-    waiting = [exchange for b in _up(world) for exchange in world.open_rounds[b]]
+    waiting = [exchange for b in up for exchange in world.open_rounds[b]]
     if not waiting:
         return None
     exchange = dice.choose(waiting)
@@ -205,12 +220,18 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     term, broker_id = dice.choose(waiting)
     queue = term.queues[broker_id]
     count = 1 if dice.happens(0.5) else len(queue)
-    messages = [type(message).__name__.removesuffix("Request") for message in islice(queue, count)]
+    messages = [_name_of(message) for message in islice(queue, count)] if world.tells else ()
     for _ in range(count):
         if not queue:  # a response can end the term, and its queues with it
             break
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
+    if not world.tells:
+        return UNTOLD
     return act("deliver", messages=messages, controller_epoch=term.context.epoch, broker=broker_id)
+
+
+def _name_of(message: object) -> str:
+    return type(message).__name__.removesuffix("Request")
 
 
 def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -222,7 +243,7 @@ def deliver_stray(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(max(swarm.loss, 0.3)) or not world.is_up(broker_id):
         return None
     world.hand_over(broker_id, message)
-    return act("deliver_stray", message=type(message).__name__.removesuffix("Request"), broker=broker_id)
+    return act("deliver_stray", message=_name_of(message), broker=broker_id)
 
 
 def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -238,12 +259,16 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.decide(broker_id, 1000)
         while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
             world.decide(broker_id, 1000)
+    if not world.tells:
+        return UNTOLD
     states = [partition.state_now for partition in world.partitions]
     return act("decide", broker=broker_id, states=[(one.leader, one.leader_epoch, one.isr) for one in states])
 
 
 def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Deliver a leader's ISR change to the controller, seldom to one that has resigned."""
+    if not any(world.outbox.values()):
+        return None
     waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
     if not waiting:
         return None
@@ -273,6 +298,8 @@ def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(swarm.loss):
         verdict.verdict = None
     world.tell(verdict)
+    if not world.tells:
+        return UNTOLD
     error = "none" if verdict.verdict is None else verdict.verdict.error.name
     return act("tell", error=error, broker=verdict.broker.broker_id)
 
@@ -282,7 +309,7 @@ def pass_time(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     del swarm
     ms = (10, 100, 500, 1000, 2500)[dice.below(5)]
     world.pass_time(ms)
-    return act("pass_time", ms=ms)
+    return act("pass_time", ms=ms) if world.tells else UNTOLD
 
 
 def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -315,7 +342,7 @@ def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     broker_id = _victim(world, dice, running)
     world.kill(broker_id)
-    return act("kill", broker=broker_id)
+    return act("kill", broker=broker_id) if world.tells else UNTOLD
 
 
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -370,7 +397,7 @@ def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     broker_id = _victim(world, dice, absent)
     world.expire(broker_id)
-    return act("expire", broker=broker_id)
+    return act("expire", broker=broker_id) if world.tells else UNTOLD
 
 
 def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -388,7 +415,7 @@ def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.register_again(broker_id)
         return act("register", broker=broker_id)
     world.start(broker_id)
-    return act("start", broker=broker_id)
+    return act("start", broker=broker_id) if world.tells else UNTOLD
 
 
 def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -429,7 +456,7 @@ def cut_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.cut_links |= {(one, other), (other, one)}
     else:
         world.cut_links |= {(other, one) if kind == 2 else (one, other) for other in others}
-    return act("cut_links", links=sorted(world.cut_links))
+    return act("cut_links", links=sorted(world.cut_links)) if world.tells else UNTOLD
 
 
 def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -444,8 +471,10 @@ def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Elect a broker as the controller, where there is none."""
     del swarm
+    if world.elected is not None:
+        return None
     able = [b for b in _up(world) if b not in world.without_session]
-    if world.elected is not None or not able:
+    if not able:
         return None
     broker_id = dice.choose(able)
     world.elect(broker_id)
@@ -611,11 +640,19 @@ def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -
     )
 
 
-def bounds(weights: Sequence[float]) -> list[int]:
-    """Return the weights as rising bounds, in thousandths."""
-    total = 0
-    rising = []
-    for weight in weights:
-        total += round(weight * 1000)
-        rising.append(total)
-    return rising
+class Lots:
+    """Chooses a place by its weight: each has as many numbers below ``end`` as its weight has thousandths."""
+
+    __slots__ = ("_places", "_unit", "end")
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        thousandths = [round(weight * 1000) for weight in weights]
+        self.end = sum(thousandths)
+        self._unit = gcd(*thousandths)
+        self._places: list[int] = []
+        for place, count in enumerate(thousandths):
+            self._places += [place] * (count // self._unit)
+
+    def place(self, number: int) -> int:
+        """Return the place that a number stands for."""
+        return self._places[number // self._unit]

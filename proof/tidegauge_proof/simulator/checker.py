@@ -45,7 +45,7 @@ from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, FetchedPartition, ProduceResult
 from tidegauge_proof.simulator.memory_broker import AT
-from tidegauge_proof.simulator.memory_log import RecordName, header_of
+from tidegauge_proof.simulator.memory_log import RecordName, header_of, names_of
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class Checker:
         if seen == before:
             return
         self._seen[broker.broker_id] = seen
-        name = f"broker {broker.broker_id}"
         if partition.log_end_offset != log.log_end_offset or not 0 <= high_watermark <= log.log_end_offset:
+            name = f"broker {broker.broker_id}"
             raise Violation("HwLeLeo", f"{name} has high watermark {high_watermark} and ends at {log.log_end_offset}")
         if (
             before is not None
@@ -128,10 +128,11 @@ class Checker:
             and leads
             and high_watermark < before[1]
         ):
-            raise Violation("HwMonotone", f"leader {name} went back from {before[1]} to {high_watermark}")
+            words = f"leader broker {broker.broker_id} went back from {before[1]} to {high_watermark}"
+            raise Violation("HwMonotone", words)
         if leads and self._leaders.setdefault(partition.leader_epoch, broker.broker_id) != broker.broker_id:
-            other = self._leaders[partition.leader_epoch]
-            raise Violation("OneLeaderPerEpoch", f"{name} and broker {other} lead in epoch {partition.leader_epoch}")
+            both = f"broker {broker.broker_id} and broker {self._leaders[partition.leader_epoch]}"
+            raise Violation("OneLeaderPerEpoch", f"{both} lead in epoch {partition.leader_epoch}")
         if self.reports_leaderships and leads == (broker.led_epoch is None):
             self._misreported(broker, "gained" if leads else "lost")
         if self._may_lose:
@@ -172,7 +173,7 @@ class Checker:
     def _check_committed(self, broker: StoredReplica, high_watermark: int) -> None:
         log, chain = broker.log, self.chain
         common = min(high_watermark, len(self.committed))
-        if self._may_lose and self._stands_on_lost(log.records[:high_watermark]):
+        if self._lost_names and self._stands_on_lost(log.records[:high_watermark]):
             return
         if log.chain[common] != chain[common]:
             offset = self._first_difference(broker)
@@ -359,7 +360,7 @@ class Checker:
         """Note the response to a consumer that asked from an offset."""
         for header in iterate_headers(response.records):
             end = header.next_offset
-            expected = [RecordName(header.leader_epoch, header.crc, place) for place in range(header.record_count)]
+            expected = names_of(header.leader_epoch, header.crc, header.record_count)
             self._note_read(header)
             if self.committed[header.base_offset : end] != expected or end <= offset:
                 if self._may_lose and self._stands_on_lost(broker.log.records[:end]):

@@ -24,6 +24,7 @@ from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, batch_of, header_of
 
 PRODUCER_ID = 7
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _TOPIC = "orders"
 _FORGIVEN_WITH_ACKS_1 = frozenset({Kind.LOST, Kind.LOST_TAIL})
 
@@ -99,7 +100,7 @@ class Clients:
         if produced.outcome == OK:
             return
         self.now += 1
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             produced.outcome, produced.responded, produced.base_offset = OK, self.now, base_offset
             self.acknowledged += 1
             if self.under_way is produced:
@@ -141,7 +142,7 @@ class Clients:
 
 def _records(produced: Produced, lost: Collection[int]) -> list[SentRecord]:
     is_idempotent = produced.first_sequence >= 0
-    is_lost = any(produced.first_number + place in lost for place in range(produced.record_count))
+    is_lost = bool(lost) and any(produced.first_number + place in lost for place in range(produced.record_count))
     outcome = INFO if is_lost else produced.outcome
     producer = "idempotent" if is_idempotent else f"producer {produced.first_number}"
     acks = "all" if produced.acks == ACKS_ALL else str(produced.acks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,8 +9,8 @@ from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_proof.simulator.actions import (
     ACTIONS,
     MUST_SURVIVE,
+    Lots,
     Swarm,
-    bounds,
     consume,
     produce,
     produce_idempotently,
@@ -134,18 +133,18 @@ def acted(
         0.0 if action in _NOT_HERE else weight * (_FAULT_WEIGHT if is_fault else 1)
         for (action, _, is_fault), weight in zip(ACTIONS, stage.swarm.weights, strict=True)
     ]
-    rising = bounds(weights)
-    rising_here = bounds([weight for _, weight in actions])
+    lots = Lots(weights)
+    lots_here = Lots([weight for _, weight in actions])
     while True:
         dice.begin()
         words = ""
         for _ in range(_ATTEMPTS):
             if dice.happens(cluster_share):
-                done = ACTIONS[bisect_right(rising, dice.below(rising[-1]))][0](stage.world, dice, stage.swarm)
+                done = ACTIONS[lots.place(dice.below(lots.end))][0](stage.world, dice, stage.swarm)
                 cluster.run()
                 words = words_of(done)
             else:
-                action = actions[bisect_right(rising_here, dice.below(rising_here[-1]))][0]
+                action = actions[lots_here.place(dice.below(lots_here.end))][0]
                 words = action(clients, cluster, dice) or ""
             if words:
                 break

@@ -55,6 +55,7 @@ from tidegauge_proof.simulator.memory_log import MemoryLog, patched
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 AT = TopicPartition("orders", 0)
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 
 
 class Defect(Exception):
@@ -257,7 +258,7 @@ class MemoryBroker:
         if not self.executor.failed:
             return response
         errors = {
-            at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in self.executor.failed else error
+            at: ErrorCode.KAFKA_STORAGE_ERROR if error is _NONE and at in self.executor.failed else error
             for at, error in response.partitions.items()
         }
         return PartitionsResponse(response.error, errors)
@@ -427,7 +428,7 @@ class MemoryBroker:
         for result in results:
             at = result.topic_partition
             self._reported.add(at)
-            if result.error is ErrorCode.NONE:
+            if result.error is _NONE:
                 assert result.base_offset < self.replicas[at].log.log_end_offset, (
                     f"I8: {at} is responded to, not written"
                 )

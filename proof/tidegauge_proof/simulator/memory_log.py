@@ -44,6 +44,12 @@ class RecordName(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
+def names_of(leader_epoch: int, batch_crc: int, record_count: int) -> list[RecordName]:
+    """Return the names of a batch's records; the list is shared by all logs that hold the batch."""
+    return [RecordName(leader_epoch, batch_crc, place) for place in range(record_count)]
+
+
+@lru_cache(maxsize=4096)
 def batch_of(first_number: int, record_count: int = 1) -> bytes:
     """Return a producer's batch; the values are consecutive numbers, four bytes each."""
     values = range(first_number, first_number + record_count)
@@ -111,12 +117,12 @@ class MemoryLog:
             self._snapshots[header.base_offset] = encode_snapshot(self.producer_state.entries())
         self._bases.append(header.base_offset)
         self._batches.append((header, data))
+        names = names_of(header.leader_epoch, header.crc, header.record_count)
+        self.records += names
         chain = self.chain
         last = chain[-1]
-        for index in range(header.record_count):
-            record = RecordName(header.leader_epoch, header.crc, index)
-            self.records.append(record)
-            last = hash((last, record))
+        for name in names:
+            last = hash((last, name))
             chain.append(last)
         self.log_end_offset = header.next_offset
         if header.producer_id != NO_PRODUCER_ID:
@@ -220,10 +226,9 @@ class MemoryLog:
         """Whole batches from the one that holds an offset; the first one whatever its size."""
         taken: list[bytes] = []
         size_bytes = 0
-        for header, data in self._batches[max(0, bisect_right(self._bases, from_offset) - 1) :]:
-            if header.next_offset <= from_offset:
-                continue
-            if header.base_offset >= upper_bound or (taken and size_bytes + len(data) > max_bytes):
+        for place in self._places(from_offset, upper_bound):
+            data = self._batches[place][1]
+            if taken and size_bytes + len(data) > max_bytes:
                 break
             taken.append(data)
             size_bytes += len(data)
@@ -233,12 +238,14 @@ class MemoryLog:
         """Bytes of the batches in a range of offsets."""
         if from_offset >= end_offset:
             return 0
-        first = max(0, bisect_right(self._bases, from_offset) - 1)
-        return sum(
-            len(data)
-            for header, data in self._batches[first:]
-            if header.next_offset > from_offset and header.base_offset < end_offset
-        )
+        return sum(len(self._batches[place][1]) for place in self._places(from_offset, end_offset))
+
+    def _places(self, from_offset: int, end_offset: int) -> range:
+        """Return which batches hold offsets of a range: they begin before its end, and end behind its start."""
+        if from_offset >= self.log_end_offset:
+            return range(0)
+        bases = self._bases
+        return range(max(0, bisect_right(bases, from_offset) - 1), bisect_left(bases, end_offset))
 
     def loaded(self, high_watermark: int, former_epoch: int = -1) -> LoadedLog:
         """Return what a new process finds; ``high_watermark`` is what stands in the checkpoint."""

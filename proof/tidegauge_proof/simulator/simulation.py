@@ -7,15 +7,14 @@ The same seed gives the same history, on every machine: chance comes from ``Dice
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidegauge.collections_off import collections_off
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import sim_controller
-from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, MAY_LOSE, MUST_SURVIVE, Swarm, bounds, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, MAY_LOSE, MUST_SURVIVE, Lots, Swarm, swarm_of
 from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coverage import Coverage
@@ -115,9 +114,10 @@ def _run(
     )
     rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
     world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories)
+    world.tells = tells
     for broker in world.brokers.values():
         broker.flushes = swarm.flushes
-    rising = bounds(swarm.weights)
+    lots = Lots(swarm.weights)
     events = world.keep_events() if tells else None
     if coverage is not None:
         coverage.begin()
@@ -126,7 +126,7 @@ def _run(
             history.steps += 1
             dice.begin(recorded)
             try:
-                done = _step(world, dice, swarm, rising, coverage)
+                done = _step(world, dice, swarm, lots, coverage)
             finally:
                 history.schedule.append(tuple(dice.step))
             if tells:
@@ -157,11 +157,11 @@ def _date(events: list[dict[str, object]] | None, world: World) -> None:
         event["time_ms"] = world.now_ms
 
 
-def _step(world: World, dice: Dice, swarm: Swarm, rising: Sequence[int], coverage: Coverage | None) -> Act | None:
+def _step(world: World, dice: Dice, swarm: Swarm, lots: Lots, coverage: Coverage | None) -> Act | None:
     """One event: actions are drawn until one finds something to do."""
-    end, is_recorded = rising[-1], dice.is_recorded
+    is_recorded = dice.is_recorded
     for _ in range(_ATTEMPTS):
-        action = _ACTIONS[bisect_right(rising, dice.below(end))]
+        action = _ACTIONS[lots.place(dice.below(lots.end))]
         done = action(world, dice, swarm)
         if done is not None or (is_recorded and dice.is_spent):
             if coverage is not None:
@@ -224,8 +224,7 @@ def rest(world: World) -> None:
     for _ in range(_HEAL_ROUNDS):
         before = _picture(world)
         world.pass_time(_LAG_MS + 500)
-        for _ in _until_quiet(world):
-            pass
+        _settle(world)
         calm = calm + 1 if _picture(world) == before else 0
         if calm == 2:
             return
@@ -276,7 +275,7 @@ def _picture(world: World) -> object:
     ]
 
 
-def _until_quiet(world: World) -> Iterator[None]:
+def _settle(world: World) -> None:
     """Deliver all that is on its way, and let everybody fetch, until nothing changes."""
     before: object = None
     for _ in range(_HEAL_ROUNDS):
@@ -296,7 +295,6 @@ def _until_quiet(world: World) -> Iterator[None]:
             world.start(broker_id)
             if world.elected is None:
                 world.elect(broker_id)
-        yield
         after = _picture(world)
         if (
             after == before
@@ -323,8 +321,7 @@ def _must_acknowledge(world: World, partition: SimPartition, invariant: str) -> 
     leader = partition.state_now.leader
     before = partition.clients.acknowledged
     world.produce(leader, ACKS_ALL, 1, 60_000, [partition])
-    for _ in _until_quiet(world):
-        pass
+    _settle(world)
     if partition.clients.acknowledged == before:
         raise Violation(
             invariant, f"leader {leader} of {partition.at} acknowledges no record after the faults have ended"

@@ -93,6 +93,15 @@ class StoredReplica:
         return None if partition is None or partition.role is _OFFLINE else partition
 
     @property
+    def leads(self) -> bool:
+        """Whether the core leads the partition, as far as it knows."""
+        broker = self.broker
+        if not broker.is_running:
+            return False
+        partition = broker.core.hosted.by_name.get(self.at)
+        return partition is not None and partition.leader_role is not None
+
+    @property
     def is_offline(self) -> bool:
         """Whether its directory has failed, or it has, so that this process does not serve it any more."""
         broker = self.broker

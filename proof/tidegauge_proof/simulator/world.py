@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
 
 FETCH_WAIT_MS = 500
+_NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 RESPONSE_MAX_BYTES = 10 * 1024 * 1024
 _FIRST_NUMBER = 1_000_000
 """The records of partition P are numbered from P times this, so that none is taken for one of another partition."""
@@ -130,14 +131,22 @@ class SimPartition:
         self.clients = Clients(_FIRST_NUMBER * at.partition)
         self.state_now = PartitionStateNode(NO_LEADER, -1, replicas, 0)
         self.checker = checker
+        self._read_mzxid = -1
+        """Which transaction wrote what was taken over."""
         checker.at = at
         checker.world = self
 
     def read_state(self) -> None:
-        """Take over what stands in ZooKeeper, and check it."""
-        if self.path in self.zookeeper.nodes:
-            self.state_now = self.zookeeper.state(self.at)
-            self.checker.look_at_state()
+        """Take over what stands in ZooKeeper, and check it; what was written already has been checked."""
+        node = self.zookeeper.nodes.get(self.path)
+        if node is None:
+            return
+        if node.mzxid == self._read_mzxid:
+            self.checker.check_isr()
+            return
+        self._read_mzxid = node.mzxid
+        self.state_now = PartitionStateNode.decode(self.path, node.data)
+        self.checker.look_at_state()
 
 
 @dataclass(slots=True)
@@ -226,6 +235,8 @@ class World:
         self.unreported: set[int] = set()
         """Brokers with replicas offline of which no controller could be notified yet."""
         self.events: list[dict[str, Any]] | None = None
+        self.tells = True
+        """Whether actions describe what they have done."""
         self.coordinators: Coordinators | None = None
         """What runs coordinators on these brokers, where there are any."""
         self._sending: Sent | None = None
@@ -304,7 +315,7 @@ class World:
     def _produced(self, broker_id: int, produced: Produced, result: ProduceResult, *, at_once: bool) -> None:
         partition = self._by_name[result.topic_partition]
         partition.clients.responded(produced, result.error, result.base_offset, at_once=at_once)
-        if result.error is ErrorCode.NONE:
+        if result.error is _NONE:
             partition.checker.acknowledged(partition.brokers[broker_id], produced, result)
 
     # What can be seen
@@ -347,7 +358,7 @@ class World:
             (broker_id, partition)
             for partition in self.partitions
             for broker_id, replica in partition.brokers.items()
-            if broker_id not in paused and (role := replica.partition) is not None and role.leader_role is not None
+            if broker_id not in paused and replica.leads
         ]
 
     def leaders(self) -> list[int]:
@@ -546,7 +557,7 @@ class World:
         match message:
             case UpdateMetadataRequest():
                 broker.inputs += 1
-                if broker.core.check_controller_epoch(message.header) is ErrorCode.NONE:
+                if broker.core.check_controller_epoch(message.header) is _NONE:
                     broker.metadata.apply(message)
             case StopReplicaRequest():
                 _, effects = broker.core.stop_replica(message, self.now_ms)
@@ -581,7 +592,7 @@ class World:
             if self._questions.get(broker_id) is not asked:
                 return  # the broker has given this request up
             verdict = None
-            if response is not None and response.error is ErrorCode.NONE:
+            if response is not None and response.error is _NONE:
                 verdict = response.partitions[0]
             elif response is not None and response.error not in _RETRIED:
                 verdict = IsrVerdict(proposal.topic_partition, response.error)
@@ -717,7 +728,7 @@ class World:
 
         def done(outcome: tuple[ErrorCode, list[Any]] | None) -> None:
             if broker.is_running and broker.incarnation == incarnation:
-                is_done = outcome is not None and outcome[0] is ErrorCode.NONE
+                is_done = outcome is not None and outcome[0] is _NONE
                 (self.leaving if is_done else self.unheard).add(broker_id)
 
         self.controllers[controller].add(

@@ -7,14 +7,13 @@ mode (``network``).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 
 from tidegauge.collections_off import collections_off
 from tidegauge_proof.simulator.actions import (
     ACTIONS,
     DISK_ACTIONS,
-    bounds,
+    Lots,
     consume,
     damage_batch,
     pass_time,
@@ -52,6 +51,7 @@ def joint_history_of(
 def _run(seed: int, steps: int, mode: str, *, judges: bool, tells: bool) -> JointHistory:
     history = JointHistory(seed)
     stage = staged(seed, mode)
+    stage.world.tells = tells
     history.play(steps, _chooser(stage), lambda: judge(history, stage, judges=judges), tells=tells)
     count(history, stage)
     return history
@@ -61,24 +61,24 @@ def _chooser(stage: Stage) -> Callable[[], str]:
     """Return what does one step, and says what it did; empty where no attempt found anything to do."""
     of_cluster = (*ACTIONS, *DISK_ACTIONS) if stage.swarm.directories > 1 else ACTIONS
     fault_weight = _FAULT_WEIGHTS[stage.seed // 3 % len(_FAULT_WEIGHTS)]
-    rising = bounds(
+    lots = Lots(
         [
             0.0 if action in _NOT_HERE else weight * (fault_weight if is_fault else 1)
             for (action, _, is_fault), weight in zip(of_cluster, stage.swarm.weights, strict=True)
         ]
     )
-    rising_here = bounds([weight for _, weight in ACTIONS_HERE])
+    lots_here = Lots([weight for _, weight in ACTIONS_HERE])
     dice, world, cluster = stage.dice, stage.world, stage.cluster
 
     def step() -> str:
         dice.begin()
         for _ in range(_ATTEMPTS):
             if dice.happens(_CLUSTER_SHARE):
-                done: Act | None = of_cluster[bisect_right(rising, dice.below(rising[-1]))][0](world, dice, stage.swarm)
+                done: Act | None = of_cluster[lots.place(dice.below(lots.end))][0](world, dice, stage.swarm)
                 cluster.settle()
                 words = words_of(done) if done is not None else ""
             else:
-                words = ACTIONS_HERE[bisect_right(rising_here, dice.below(rising_here[-1]))][0](stage) or ""
+                words = ACTIONS_HERE[lots_here.place(dice.below(lots_here.end))][0](stage) or ""
                 cluster.settle()
             if words:
                 return words

@@ -52,6 +52,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     dice = Dice(seed)
     stage = staged(seed)
     world = stage.world
+    world.tells = tells
     checker = GroupChecker(stage.partition)
     cluster = GroupWorld(world, checker)
     clients = Clients(2 + seed % 3, seed % 2 + seed % 3 // 2, min(world.brokers))

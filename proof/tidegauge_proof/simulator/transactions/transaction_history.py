@@ -235,6 +235,7 @@ def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool)
     dice = Dice(seed)
     stage = staged(seed)
     world = stage.world
+    world.tells = tells
     checker = TransactionChecker(stage.partition)
     cluster = TransactionWorld(world, checker, dice, allows_late=allows_late, judges=judges)
     first = min(world.brokers)
