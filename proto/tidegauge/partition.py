@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
@@ -35,6 +36,12 @@ class TopicPartition(NamedTuple):
         if not separator or not topic or not index.isascii() or not index.isdigit():
             raise ValueError(f"'{text}' is not a partition; write TOPIC-PARTITION, for example orders-0")
         return cls(topic, int(index))
+
+
+@lru_cache(maxsize=1 << 16)
+def partition_named(topic: str, partition: int) -> TopicPartition:
+    """Return the name of a partition, the same object each time: dictionaries then need not compare it."""
+    return TopicPartition(topic, partition)
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

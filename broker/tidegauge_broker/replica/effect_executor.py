@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the table of executors names methods of the class above it
 """Carries out the effects of the core's steps, so that no failure leaves a step half done.
 
 Contract: whoever runs a core hands every step's effects to one ``EffectExecutor`` before the next event. The broker
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, assert_never
+from typing import Any, Protocol
 
 from tidegauge.control import IsrProposal
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -256,54 +257,9 @@ class EffectExecutor:
             if unreported and owner_of(effect) in unreported:
                 continue  # rule 2
             try:
-                self._carry_out_one(effect)
+                _EXECUTORS[type(effect)](self, effect)
             except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions go on
                 self._effect_failed(effect, problem)
-
-    def _carry_out_one(self, effect: Effect) -> None:
-        match effect:
-            case AppendAsLeader():
-                self._logs.append_as_leader(effect)
-            case AppendAsFollower():
-                self._logs.append_as_follower(effect)
-            case RespondToFetch():
-                self._respond_to_fetch(effect)
-            case RespondToProduce():
-                self._respond_to_produce(effect)
-            case Note():
-                self._host.note(effect)
-            case FetchersChanged():
-                self._host.fetchers_changed(effect.leaders)
-            case WriteEpochs():
-                self._logs.write_epochs(effect)
-            case ProposeIsr():
-                self._host.propose_isr(effect.proposal)
-            case LeadershipChanged():
-                self._leadership_changed(effect)
-            case LogLine():
-                self._host.say(effect)
-            case _:
-                self._carry_out_rare_one(effect)
-
-    def _carry_out_rare_one(
-        self,
-        effect: TruncateLog | TruncateFully | AdvanceLogStart | DeleteLog | RespondToDeleteRecords | FailReplica,
-    ) -> None:
-        match effect:
-            case TruncateLog():
-                self._core.log_truncated(effect.topic_partition, self._logs.truncate_to(effect))
-            case TruncateFully():
-                self._core.log_truncated(effect.topic_partition, self._logs.truncate_fully(effect))
-            case AdvanceLogStart():
-                self._logs.advance_log_start(effect)
-            case DeleteLog():
-                self._logs.delete(effect)
-            case RespondToDeleteRecords():
-                self._respond_to_delete_records(effect)
-            case FailReplica():
-                raise effect.problem
-            case _:
-                assert_never(effect)
 
     def _effect_failed(self, effect: Effect, problem: Exception) -> None:
         owner = None if isinstance(effect, _REPORTS_ONLY) else owner_of(effect)
@@ -324,6 +280,29 @@ class EffectExecutor:
         self._unreported.clear()
         self._steps.append(self._core.log_dir_failed(lost, self._now_ms()))
         self._host.replicas_failed(lost)
+
+    # Logs
+
+    def _append_as_leader(self, effect: AppendAsLeader) -> None:
+        self._logs.append_as_leader(effect)
+
+    def _append_as_follower(self, effect: AppendAsFollower) -> None:
+        self._logs.append_as_follower(effect)
+
+    def _truncate(self, effect: TruncateLog) -> None:
+        self._core.log_truncated(effect.topic_partition, self._logs.truncate_to(effect))
+
+    def _truncate_fully(self, effect: TruncateFully) -> None:
+        self._core.log_truncated(effect.topic_partition, self._logs.truncate_fully(effect))
+
+    def _advance_log_start(self, effect: AdvanceLogStart) -> None:
+        self._logs.advance_log_start(effect)
+
+    def _write_epochs(self, effect: WriteEpochs) -> None:
+        self._logs.write_epochs(effect)
+
+    def _delete(self, effect: DeleteLog) -> None:
+        self._logs.delete(effect)
 
     # Responses
 
@@ -402,6 +381,12 @@ class EffectExecutor:
 
     # Others
 
+    def _propose(self, effect: ProposeIsr) -> None:
+        self._host.propose_isr(effect.proposal)
+
+    def _fetchers_changed(self, effect: FetchersChanged) -> None:
+        self._host.fetchers_changed(effect.leaders)
+
     def _leadership_changed(self, effect: LeadershipChanged) -> None:
         """Report the change as rule 6 says."""
         at, reported = effect.topic_partition, self._reported_leaderships
@@ -415,7 +400,35 @@ class EffectExecutor:
             reported.remove(at)
         self._host.leadership_changed(effect)
 
+    def _note(self, effect: Note) -> None:
+        self._host.note(effect)
 
+    def _say(self, effect: LogLine) -> None:
+        self._host.say(effect)
+
+    def _fail_replica(self, effect: FailReplica) -> None:
+        raise effect.problem
+
+
+_EXECUTORS: dict[type, Callable[[EffectExecutor, Any], None]] = {
+    AppendAsLeader: EffectExecutor._append_as_leader,
+    AppendAsFollower: EffectExecutor._append_as_follower,
+    TruncateLog: EffectExecutor._truncate,
+    TruncateFully: EffectExecutor._truncate_fully,
+    AdvanceLogStart: EffectExecutor._advance_log_start,
+    WriteEpochs: EffectExecutor._write_epochs,
+    DeleteLog: EffectExecutor._delete,
+    RespondToProduce: EffectExecutor._respond_to_produce,
+    RespondToFetch: EffectExecutor._respond_to_fetch,
+    RespondToDeleteRecords: EffectExecutor._respond_to_delete_records,
+    ProposeIsr: EffectExecutor._propose,
+    FetchersChanged: EffectExecutor._fetchers_changed,
+    LeadershipChanged: EffectExecutor._leadership_changed,
+    Note: EffectExecutor._note,
+    LogLine: EffectExecutor._say,
+    FailReplica: EffectExecutor._fail_replica,
+}
+"""One table for all: it costs as much to make as some hundred events, and a simulation starts many processes."""
 _NONE = ErrorCode.NONE
 _REPORTS_ONLY = (
     RespondToProduce,

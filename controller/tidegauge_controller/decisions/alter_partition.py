@@ -17,7 +17,7 @@ from dataclasses import replace
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.broker_events import update_metadata
+from tidegauge_controller.decisions.broker_events import metadata_for
 from tidegauge_controller.decisions.context import ControllerContext, Leadership
 from tidegauge_controller.decisions.state_store import read_states, write_states
 from tidegauge_controller.decisions.steps import Steps
@@ -102,7 +102,7 @@ def process_alter_partition(
     verdicts |= dict.fromkeys(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
     verdicts |= yield from _settle_races(context, {at: to_write[at] for at in raced})
     named = [proposal.topic_partition for proposal in request.partitions]
-    yield from update_metadata(context, context.live_or_shutting_down, named)
+    yield metadata_for(context, context.live_or_shutting_down, named)
     return AlterPartitionResponse(ErrorCode.NONE, [_verdict(context, at, error) for at, error in verdicts.items()])
 
 

@@ -46,6 +46,7 @@ from tidegauge_controller.decisions.steps import (
     ReadChildren,
     ReadResult,
     RemoveBroker,
+    Send,
     Steps,
     Write,
 )
@@ -73,13 +74,13 @@ def _live(broker_id: int, registration: ReadResult, control_plane_listener: str)
     return LiveBroker(node.endpoint(control_plane_listener), registration.stat.czxid)
 
 
-def update_metadata(
+def metadata_for(
     context: ControllerContext, broker_ids: Collection[int], partitions: Collection[TopicPartition] = ()
-) -> Steps[None]:
-    """Send brokers the live brokers, and the state of these partitions."""
+) -> Send:
+    """Return what sends brokers the live brokers, and the state of these partitions."""
     batch = RequestBatch(context)
     batch.update_metadata(broker_ids, partitions)
-    yield batch.send()
+    return batch.send()
 
 
 def process_broker_change(context: ControllerContext) -> Steps[None]:
@@ -120,7 +121,7 @@ def process_broker_data(context: ControllerContext, broker_id: int) -> Steps[Non
     context.cause = BROKER_DATA
     context.live[broker_id] = now
     yield MoveBroker(now.endpoint)
-    yield from update_metadata(context, context.live_or_shutting_down)
+    yield metadata_for(context, context.live_or_shutting_down)
 
 
 def _add(context: ControllerContext, broker_ids: Sequence[int], now: dict[int, LiveBroker]) -> None:
@@ -139,14 +140,16 @@ def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> 
     for broker_id in broker_ids:
         context.offline_directories.pop(broker_id, None)
     others = context.live_or_shutting_down - frozenset(broker_ids)
-    yield from update_metadata(context, others)
-    yield from update_metadata(context, broker_ids, context.partitions_with_leaders())
+    yield metadata_for(context, others)
+    yield metadata_for(context, broker_ids, context.partitions_with_leaders())
     replicas = context.replicas_on(broker_ids)
     yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
     yield from trigger_online(context)
-    yield from resume_reassignments(context, target_brokers=broker_ids)
-    topics = {replica.topic_partition.topic for replica in replicas}
-    yield from resume_deletions(context, [topic for topic in sorted(topics) if context.is_to_be_deleted(topic)])
+    if context.reassigning:
+        yield from resume_reassignments(context, target_brokers=broker_ids)
+    if context.topics_to_delete:
+        topics = {replica.topic_partition.topic for replica in replicas}
+        yield from resume_deletions(context, [topic for topic in sorted(topics) if context.is_to_be_deleted(topic)])
 
 
 def startups_complete(
@@ -181,7 +184,8 @@ def on_broker_failure(context: ControllerContext, broker_ids: Sequence[int]) -> 
         context.offline_directories.pop(broker_id, None)
         context.shutting_down.discard(broker_id)
     yield from on_replicas_offline(context, context.replicas_on(broker_ids))
-    yield from process_removers_died(context, broker_ids)
+    if context.reassigning:
+        yield from process_removers_died(context, broker_ids)
 
 
 def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica]) -> Steps[None]:
@@ -195,7 +199,7 @@ def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica])
     if to_delete:
         yield from fail_replica_deletion(context, to_delete)
     if not leaderless and not any_online:
-        yield from update_metadata(context, context.live_or_shutting_down)
+        yield metadata_for(context, context.live_or_shutting_down)
 
 
 def is_of_current_incarnation(context: ControllerContext, broker_id: int, request: ControlRequest) -> bool:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.control import NO_LEADER, Endpoint, PartitionState
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partition_named
 from tidegauge.znodes import PartitionStateNode
 
 INITIAL_LEADER_EPOCH = 0
@@ -219,7 +219,7 @@ class ControllerContext:
     def _assigned(self, topics: Iterable[str] | None) -> list[tuple[TopicPartition, tuple[int, ...]]]:
         """Return the partitions of the topics, in order of name and index, each with its replicas."""
         return [
-            (_new_tuple(TopicPartition, (topic, partition)), assigned[partition].replicas)
+            (partition_named(topic, partition), assigned[partition].replicas)
             for topic in sorted(self.topics if topics is None else topics)
             if (assigned := self.assignments.get(topic))
             for partition in sorted(assigned)

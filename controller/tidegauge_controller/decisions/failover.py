@@ -25,7 +25,7 @@ from tidegauge.znodes import (
     encode_feature,
     state_path,
 )
-from tidegauge_controller.decisions.broker_events import read_brokers, update_metadata
+from tidegauge_controller.decisions.broker_events import metadata_for, read_brokers
 from tidegauge_controller.decisions.context import ControllerContext
 from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
 from tidegauge_controller.decisions.election import Strategy, after_restarts
@@ -64,7 +64,7 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from read_deletions(context)
     if not context.settings.trusts_restarted_brokers:
         yield from _handle_restarts(context, written_at)
-    yield from update_metadata(context, context.live_or_shutting_down)
+    yield metadata_for(context, context.live_or_shutting_down)
     yield from start_replicas(context)
     initialise_partitions(context)
     yield from trigger_online(context)

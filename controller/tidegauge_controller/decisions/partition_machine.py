@@ -36,7 +36,7 @@ from tidegauge_controller.decisions.election import (
     elect_reassigned,
     needs_unclean,
 )
-from tidegauge_controller.decisions.state_store import read_states, states_of, write_states
+from tidegauge_controller.decisions.state_store import known_states, read_states, write_states
 from tidegauge_controller.decisions.steps import (
     NOTHING_TO_SEND,
     CreateNode,
@@ -132,8 +132,10 @@ def change_partitions(
     batch = RequestBatch(context)
     new = [at for at in legal if context.partition_status[at] is _NEW]
     old = [at for at in legal if context.partition_status[at] is not _NEW]
-    failed |= yield from _initialise(context, new, batch)
-    failed |= yield from _elect(context, old, choice, batch)
+    if new:
+        failed |= yield from _initialise(context, new, batch)
+    if old:
+        failed |= yield from _elect(context, old, choice, batch)
     for at in legal:
         if at not in failed:
             context.partition_status[at] = _ONLINE
@@ -192,7 +194,9 @@ def _elect(
     remaining = list(partitions)
     from_memory = True
     while remaining:
-        found, failed_now = yield from states_of(context, remaining, from_memory=from_memory)
+        found, failed_now = (
+            known_states(context, remaining) if from_memory else (yield from read_states(context, remaining))
+        )
         permitted = yield from _unclean_permission(context, found, choice)
         elections = {at: _hold(context, at, state, choice.strategy, at in permitted) for at, state in found.items()}
         states: dict[TopicPartition, Leadership] = {}

@@ -17,7 +17,7 @@ from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, Replica, ReplicaStatus
 from tidegauge_controller.decisions.election import Strategy, remove_from_isr
 from tidegauge_controller.decisions.partition_machine import election_note
-from tidegauge_controller.decisions.state_store import states_of, write_states
+from tidegauge_controller.decisions.state_store import known_states, read_states, write_states
 from tidegauge_controller.decisions.steps import Steps
 
 _S = ReplicaStatus
@@ -80,7 +80,11 @@ def change_replicas(
         else:
             failed[replica] = f"its state {current.value} does not lead to {target.value}"
     for broker_id, partitions in sorted(legal.items()):
-        for at, problem in (yield from _change(context, broker_id, partitions, target, batch)).items():
+        if target is _OFFLINE:
+            problems = yield from _become_offline(context, broker_id, partitions, batch)
+        else:
+            problems = _change(context, broker_id, partitions, target, batch)
+        for at, problem in problems.items():
             failed[Replica(at, broker_id)] = problem
     yield batch.send()
     return failed
@@ -92,13 +96,11 @@ def _change(
     partitions: Sequence[TopicPartition],
     target: ReplicaStatus,
     batch: RequestBatch,
-) -> Steps[dict[TopicPartition, str]]:
-    """Change one broker's replicas."""
+) -> dict[TopicPartition, str]:
+    """Change one broker's replicas into any state but Offline, which takes requests to ZooKeeper."""
     match target:
         case _S.ONLINE:
             _become_online(context, broker_id, partitions, batch)
-        case _S.OFFLINE:
-            return (yield from _become_offline(context, broker_id, partitions, batch))
         case _S.NEW:
             return _become_new(context, broker_id, partitions, batch)
         case _S.DELETION_STARTED:
@@ -112,6 +114,8 @@ def _change(
         case _S.DELETION_SUCCESSFUL | _S.DELETION_INELIGIBLE:
             for at in partitions:
                 context.replica_status[Replica(at, broker_id)] = target
+        case _S.OFFLINE:
+            raise AssertionError(target)
         case _:
             assert_never(target)
     return {}
@@ -179,7 +183,9 @@ def _remove_from_isr(
     remaining = list(partitions)
     from_memory = True
     while remaining:
-        found, unusable = yield from states_of(context, remaining, from_memory=from_memory)
+        found, unusable = (
+            known_states(context, remaining) if from_memory else (yield from read_states(context, remaining))
+        )
         shrunk: dict[TopicPartition, Leadership] = {}
         for at, state in found.items():
             if broker_id in state.isr:

@@ -4,7 +4,7 @@ A write that meets another version has lost a race with a leader's earlier chang
 for that partition. A state written by a newer controller fails the partition; the check of ``/controller_epoch`` ends
 this controller at its next write.
 
-Elections and ISRs without a dead broker are decided on the states in memory first (``states_of``): only the active
+Elections and ISRs without a dead broker are decided on the states in memory first (``known_states``): only the active
 controller writes states, and the expected version proves each of them at its write. What fails is read and decided
 again. Kafka reads all of them before each of these decisions, each in a request.
 Source: PartitionStateMachine.getTopicPartitionStatesFromZk, KafkaZkClient.updateLeaderAndIsr.
@@ -55,15 +55,19 @@ def read_states(
     return found, failed
 
 
-def states_of(
-    context: ControllerContext, partitions: Sequence[TopicPartition], *, from_memory: bool
-) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
-    """Return states to decide on, and for the others why they can't be used; those in memory cost no request."""
-    if not from_memory:
-        return (yield from read_states(context, partitions))
-    known = {at: context.leadership[at] for at in partitions if at in context.leadership}
-    found = {at: state for at, state in known.items() if state.controller_epoch <= context.epoch}
-    return found, {at: "its state must be read" for at in partitions if at not in found}
+def known_states(
+    context: ControllerContext, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]:
+    """Return the states in memory, which cost no request, and for the others why they can't be used."""
+    found: dict[TopicPartition, Leadership] = {}
+    failed: dict[TopicPartition, str] = {}
+    for at in partitions:
+        state = context.leadership.get(at)
+        if state is None or state.controller_epoch > context.epoch:
+            failed[at] = "its state must be read"
+        else:
+            found[at] = state
+    return found, failed
 
 
 def write_states(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partition_named
 from tidegauge.znodes import BROKER_TOPICS, MalformedZnode, TopicNode, new_uuid, topic_path
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, PartitionStatus, ReplicaStatus
 from tidegauge_controller.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
@@ -73,7 +73,7 @@ def _decode(topic: str, result: ReadResult) -> TopicNode | None:
 
 def _assignments(topic: str, node: TopicNode) -> Mapping[TopicPartition, Assignment]:
     return {
-        TopicPartition(topic, partition): Assignment(
+        partition_named(topic, partition): Assignment(
             tuple(replicas),
             tuple(node.adding_replicas.get(partition, ())),
             tuple(node.removing_replicas.get(partition, ())),

@@ -113,6 +113,11 @@ class Clients:
         """Note a record that a consumer read."""
         self._reads.append((offset, batch_crc, place))
 
+    def end(self) -> None:
+        """Let go of everything: the history is over."""
+        self._sent.clear()
+        self._reads.clear()
+
     def complaint(self, log: MemoryLog, lost: Collection[int]) -> str:
         """Return what the accountant finds wrong with a log that is committed to its end; empty where nothing is.
 

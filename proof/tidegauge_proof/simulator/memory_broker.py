@@ -23,7 +23,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partition_named
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
@@ -54,8 +54,13 @@ from tidegauge_broker.replica.producer_state import ProducerState
 from tidegauge_proof.simulator.memory_log import MemoryLog, patched
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 
-AT = TopicPartition("orders", 0)
+AT = partition_named("orders", 0)
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
+
+
+def _no_time() -> int:
+    """Return the time at which the core hears of failures; it makes no use of it."""
+    return 0
 
 
 class Defect(Exception):
@@ -178,7 +183,7 @@ class MemoryBroker:
 
     def _new_core(self) -> None:
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
-        self.executor = EffectExecutor(self.core, self, self, lambda: 0)
+        self.executor = EffectExecutor(self.core, self, self, _no_time)
 
     # Its process
 

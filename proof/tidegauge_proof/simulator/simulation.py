@@ -146,6 +146,7 @@ def _run(
     history.acknowledged = sum(partition.clients.acknowledged for partition in world.partitions)
     history.leader_epochs = sum(partition.state_now.leader_epoch for partition in world.partitions)
     history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
+    world.end()
     return history
 
 

@@ -26,7 +26,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partition_named
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event, state_path
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import (
@@ -51,7 +51,7 @@ from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
-from tidegauge_proof.simulator.memory_log import START_MS
+from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 from tidegauge_proof.simulator.sim_controller import SimController
 
@@ -199,7 +199,7 @@ class World:
         first = self.replicas[0] if controller is None else controller
         ids = sorted({first, *replicas})
         if names is None:
-            names = [TopicPartition(AT.topic, partition) for partition in range(len(checkers))]
+            names = [partition_named(AT.topic, partition) for partition in range(len(checkers))]
         self.brokers = {
             b: MemoryBroker(b, settings, rules, partitions=names, directories=directories, looked_at=self._look_at)
             for b in ids
@@ -251,6 +251,16 @@ class World:
         self.decide_all()
         for broker_id in self.brokers:
             self.deliver_all(broker_id)
+
+    def end(self) -> None:
+        """Let go of the logs and of the clients' books, the most part of a history that has ended.
+
+        What is left refers to itself in cycles, for which the garbage collector has to look.
+        """
+        for partition in self.partitions:
+            partition.clients.end()
+            for replica in partition.brokers.values():
+                replica.log = MemoryLog()
 
     def keep_events(self) -> list[dict[str, Any]]:
         """From now on state changes and faults are kept, as event logs have them; the caller adds the time."""
