@@ -85,6 +85,8 @@ class StandingRounds:
 
         None of these rounds may be in flight.
         """
+        if not self._to_look_at and not self._asked:
+            return Wait(None)
         ready: list[Follower] = []
         truncating: list[Follower] = []
         others: list[Follower] = []
@@ -99,10 +101,10 @@ class StandingRounds:
         if truncating:
             return EpochRound(number, leader, [role.ask_epoch(number) for role in truncating])
         self._leave_out(others)
+        if not ready and not self._asked:
+            return Wait(wake_ms)
         first_fetches = {role.partition.topic_partition for role in ready if not role.has_fetched}
         changed = self._ask(ready, first_fetches)
-        if not self._asked:
-            return Wait(wake_ms)
         follows, self._last_number = self._last_number, number
         left_out, self._left_out = [at for at in self._left_out if at not in self._asked], {}
         self.in_flight = number

@@ -59,7 +59,7 @@ def read_brokers(control_plane_listener: str) -> Steps[dict[int, LiveBroker]]:
     """Return the registered brokers with their epochs, at the addresses of the listener of this name."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
-    results: list[ReadResult] = yield Read(tuple(broker_path(broker_id) for broker_id in broker_ids))
+    results: list[ReadResult] = yield Read(tuple([broker_path(broker_id) for broker_id in broker_ids]))
     found = {one: _live(one, at, control_plane_listener) for one, at in zip(broker_ids, results, strict=True)}
     return {broker_id: broker for broker_id, broker in found.items() if broker is not None}
 

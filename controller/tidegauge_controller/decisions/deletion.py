@@ -48,6 +48,9 @@ def read_deletions(context: ControllerContext) -> Steps[None]:
         return
     context.topics_to_delete = marked & context.topics
     yield from _drop_markers_of_unknown(sorted(marked - context.topics))
+    if not context.topics_to_delete:
+        context.topics_ineligible_for_deletion = set()
+        return
     dead = {
         replica.topic_partition.topic
         for replica in context.replicas()

@@ -52,7 +52,7 @@ def _next(old: Leadership, controller_epoch: int, leader: int, isr: tuple[int, .
 
 def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
     """Elect for a new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
-    live = tuple(replica for replica in context.assignment(at).replicas if context.is_online(replica, at))
+    live = tuple([replica for replica in context.assignment(at).replicas if context.is_online(replica, at)])
     if not live:
         return Election(None, ())
     return Election(Leadership(live[0], 0, live, False, 0, context.epoch), live)
@@ -66,10 +66,10 @@ def needs_unclean(context: ControllerContext, at: TopicPartition, old: Leadershi
 def elect_offline(context: ControllerContext, at: TopicPartition, old: Leadership, *, unclean: bool) -> Election:
     """Elect after the loss of a leader: an online ISR member, or if allowed and there is none, any online replica."""
     assigned = context.assignment(at).replicas
-    live = tuple(replica for replica in assigned if context.is_online(replica, at))
+    live = tuple([replica for replica in assigned if context.is_online(replica, at)])
     for replica in live:
         if replica in old.isr:
-            isr = tuple(member for member in old.isr if context.is_online(member, at))
+            isr = tuple([member for member in old.isr if context.is_online(member, at)])
             return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
     if unclean and live:
         return Election(_next(old, context.epoch, live[0], (live[0],), recovering=True), live)
@@ -96,13 +96,15 @@ def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leaders
 def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
     """Elect before the leader's broker shuts down: another ISR member takes over."""
     live = tuple(
-        replica
-        for replica in context.assignment(at).replicas
-        if context.is_online(replica, at, shutting_down_counts=True)
+        [
+            replica
+            for replica in context.assignment(at).replicas
+            if context.is_online(replica, at, shutting_down_counts=True)
+        ]
     )
     for replica in live:
         if replica in old.isr and replica not in context.shutting_down:
-            isr = tuple(member for member in old.isr if member not in context.shutting_down)
+            isr = tuple([member for member in old.isr if member not in context.shutting_down])
             return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
     return Election(None, live)
 
@@ -137,7 +139,7 @@ def after_restarts(context: ControllerContext, at: TopicPartition, old: Leadersh
     if not restarted:
         return None
     if len(restarted) < len(members):
-        isr = tuple(member for member in old.isr if member not in restarted)
+        isr = tuple([member for member in old.isr if member not in restarted])
         leaders = [replica for replica in members if replica in isr]
     else:
         isr = (old.leader,) if old.leader in restarted else (restarted[0],)

@@ -103,7 +103,7 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
     yield from load_topics(context, sorted(context.topics))
     partitions = context.partitions()
     context.reassigning = {at for at in partitions if context.assignment(at).is_reassigning}
-    results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
+    results: list[ReadResult] = yield Read(tuple([state_path(*at) for at in partitions]))
     written_at: dict[TopicPartition, int] = {}
     for at, result in zip(partitions, results, strict=True):
         state = decode_state(at, result)

@@ -191,7 +191,10 @@ def _remove_from_isr(
             if broker_id in state.isr:
                 shrunk[at] = remove_from_isr(state, broker_id, context.epoch)
             else:
-                updated[at] = context.leadership[at] = replace(state, controller_epoch=context.epoch)
+                is_own = state.controller_epoch == context.epoch
+                updated[at] = context.leadership[at] = (
+                    state if is_own else replace(state, controller_epoch=context.epoch)
+                )
         written, raced, unwritten = yield from write_states(context, shrunk)
         remaining = [*raced, *unusable, *unwritten] if from_memory else raced
         if not from_memory:

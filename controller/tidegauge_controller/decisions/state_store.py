@@ -39,7 +39,7 @@ def read_states(
     Returns:
         What was read, and for the others why they can't be used.
     """
-    results: list[ReadResult] = yield Read(tuple(state_path(*at) for at in partitions))
+    results: list[ReadResult] = yield Read(tuple([state_path(*at) for at in partitions]))
     found: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}
     for at, result in zip(partitions, results, strict=True):
@@ -81,7 +81,7 @@ def write_states(
     if not states:
         return {}, [], {}
     operations = tuple(
-        SetNode(state_path(*at), state.node().encode(), state.partition_epoch) for at, state in states.items()
+        [SetNode(state_path(*at), state.node().encode(), state.partition_epoch) for at, state in states.items()]
     )
     results: list[WriteResult] = yield Write(operations)
     written: dict[TopicPartition, Leadership] = {}

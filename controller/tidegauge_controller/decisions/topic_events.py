@@ -43,7 +43,7 @@ def load_topics(context: ControllerContext, topics: Sequence[str]) -> Steps[list
     """
     for topic in topics:
         yield WatchData(topic_path(topic), TOPIC_DATA, topic)
-    results: list[ReadResult] = yield Read(tuple(topic_path(topic) for topic in topics))
+    results: list[ReadResult] = yield Read(tuple([topic_path(topic) for topic in topics]))
     partitions: list[TopicPartition] = []
     for topic, result in zip(topics, results, strict=True):
         node = _decode(topic, result)

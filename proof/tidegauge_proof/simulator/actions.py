@@ -109,6 +109,8 @@ def _numbers(partitions: Sequence[SimPartition]) -> list[int]:
 
 def _up(world: World) -> list[int]:
     paused = world.paused
+    if not paused:
+        return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running]
     return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running and broker_id not in paused]
 
 

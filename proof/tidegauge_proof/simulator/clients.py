@@ -24,6 +24,7 @@ from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, batch_of, header_of
 
 PRODUCER_ID = 7
+_new_tuple = tuple.__new__  # makes a named tuple in a third of the time
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _TOPIC = "orders"
 _FORGIVEN_WITH_ACKS_1 = frozenset({Kind.LOST, Kind.LOST_TAIL})
@@ -152,20 +153,23 @@ def _records(produced: Produced, lost: Collection[int]) -> list[SentRecord]:
     producer = "idempotent" if is_idempotent else f"producer {produced.first_number}"
     acks = "all" if produced.acks == ACKS_ALL else str(produced.acks)
     return [
-        SentRecord(
-            producer,
-            produced.first_number + place,
-            None,
-            (produced.first_number + place).to_bytes(4, "big"),
-            START_MS,
-            acks,
-            is_idempotent,
-            produced.invoked,
-            outcome,
-            produced.responded if outcome == OK else -1,
-            0,
-            produced.base_offset + place if outcome == OK else -1,
-            produced.error,
+        _new_tuple(
+            SentRecord,
+            (
+                producer,
+                number,
+                None,
+                number.to_bytes(4, "big"),
+                START_MS,
+                acks,
+                is_idempotent,
+                produced.invoked,
+                outcome,
+                produced.responded if outcome == OK else -1,
+                0,
+                produced.base_offset + place if outcome == OK else -1,
+                produced.error,
+            ),
         )
-        for place in range(produced.record_count)
+        for place, number in enumerate(range(produced.first_number, produced.first_number + produced.record_count))
     ]

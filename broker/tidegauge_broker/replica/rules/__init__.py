@@ -12,6 +12,7 @@ __all__ = ["RULES", "TruncationRule", "rule_named"]
 
 RULES: tuple[TruncationRule, ...] = (HighWatermarkRule(), Kip101Rule(), Kip279Rule(), Kip320Rule())
 """All rules, oldest first. They hold no state."""
+_BY_NAME = {rule.name: rule for rule in RULES}
 
 
 def rule_named(name: str) -> TruncationRule:
@@ -20,4 +21,4 @@ def rule_named(name: str) -> TruncationRule:
     Raises:
         KeyError: there is no such rule (the settings' table refuses it before).
     """
-    return {rule.name: rule for rule in RULES}[name]
+    return _BY_NAME[name]
