@@ -5,12 +5,16 @@ import json
 import pytest
 
 from tidegauge import event_log
-from tidegauge.partition import TopicPartition, topic_name_problem, topic_names_collide
+from tidegauge.partition import TopicPartition, partition_named, topic_name_problem, topic_names_collide
 
 
 def test_a_partition_is_named_topic_hyphen_index():
     assert TopicPartition.parse("my-topic-12") == TopicPartition("my-topic", 12)
     assert str(TopicPartition("my-topic", 12)) == "my-topic-12"
+
+
+def test_a_name_that_is_asked_for_again_is_the_same_object():
+    assert partition_named("orders", 1) is partition_named("orders", 1) == TopicPartition("orders", 1)
 
 
 @pytest.mark.parametrize("text", ["", "orders", "-1", "orders-", "orders-x", "orders--", "orders-²"])

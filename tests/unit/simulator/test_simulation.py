@@ -5,7 +5,10 @@ What is checked after every event stands in the simulator's ``checker``. Longer 
 
 from __future__ import annotations
 
+import gc
 import json
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,11 @@ from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.simulator import schedule_scenario, sim_controller
-from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Lots, swarm_of
+from tidegauge_proof.simulator.acts import UNTOLD
 from tidegauge_proof.simulator.checker import Checker
 from tidegauge_proof.simulator.coverage import Coverage
+from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.search import SearchPlan, search
 from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import heal, history_of, replay_schedule
@@ -152,6 +157,36 @@ def test_a_recorded_schedule_gives_the_same_history():
     again = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
     assert (again.steps, str(again.violation)) == (history.steps, str(history.violation))
     assert again.schedule == history.schedule
+
+
+@pytest.mark.parametrize("seed", [1, 5, 7])
+def test_a_history_is_the_same_whether_it_is_told_or_not(seed: int):
+    """What a step did is described only where somebody reads it, and each step then says more than that it was done."""
+    history = history_of(seed, 200, "high-watermark")
+    told = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
+    assert (told.steps, str(told.violation), told.inputs) == (history.steps, str(history.violation), history.inputs)
+    assert (history.story, UNTOLD in told.story) == ([], False)
+    assert len([done for done in told.story if done is not None]) > 100
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.0, 2.5, 24.0, 0.35], [0.003, 1.0, 0.0, 0.0125]])
+def test_lots_fall_as_often_as_the_weights_say(weights: list[float]):
+    """Each number stands for the place at which the rising sum of the weights passes it."""
+    lots = Lots(weights)
+    rising = [*accumulate(round(weight * 1000) for weight in weights)]
+    assert lots.end == rising[-1]
+    assert all(lots.place(number) == bisect_right(rising, number) for number in range(lots.end))
+
+
+def test_most_of_a_history_needs_no_garbage_collector():
+    """Its logs are let go of at its end: the search for cycles would cost a twentieth of all time."""
+    gc.collect()
+    gc.disable()
+    try:
+        assert history_of(3, 100).acknowledged
+        assert not [log for log in gc.get_objects() if isinstance(log, MemoryLog) and log.records]
+    finally:
+        gc.enable()
 
 
 def test_a_violation_is_made_short():
