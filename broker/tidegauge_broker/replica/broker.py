@@ -240,6 +240,17 @@ class BrokerCore:
         end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
         return EpochEndResult(question.topic_partition, ErrorCode.NONE, end)
 
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """Return the epoch in which this broker leads a partition; None: it does not."""
+        partition = self.hosted.by_name.get(topic_partition)
+        return None if partition is None or partition.leader_role is None else partition.leader_epoch
+
+    def fetched_ms(self, topic_partition: TopicPartition) -> dict[int, int]:
+        """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""
+        partition = self.hosted.by_name.get(topic_partition)
+        leader = None if partition is None else partition.leader_role
+        return {} if leader is None else leader.fetched_ms()
+
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerEntry] | ErrorCode:
         """Return what this replica knows of a partition's idempotent producers, or why it is none."""
         partition = self.hosted.by_name.get(topic_partition)

@@ -263,6 +263,16 @@ class Leader(Reader):
                 remote.end_cover(self.partition.topic_partition)
             remote.broker_epoch = request.replica_epoch
 
+    def fetched_ms(self) -> dict[int, int]:
+        """Return when each other broker that may be in the ISR fetched last, in ms; 0: not in this epoch."""
+        times: dict[int, int] = {}
+        for broker_id in self.isr.maximal_isr:
+            remote = self.remotes.get(broker_id)
+            if remote is not None:
+                remote.settle()
+                times[broker_id] = remote.last_fetch_time_ms
+        return times
+
     def covered(self, replica_id: int, session: StandingFetch) -> None:
         """Let each fetch of a session count for a follower that was found at the log end, if it is in the ISR.
 

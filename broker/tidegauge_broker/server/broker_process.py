@@ -31,7 +31,14 @@ from tidegauge.partition import TopicPartition
 from tidegauge.sasl_client import Login
 from tidegauge.security import PLAIN, Security
 from tidegauge.settings import BrokerSettings, Values, listeners_of
-from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, BrokerNode, encode_log_dir_event, new_uuid
+from tidegauge.znodes import (
+    LOG_DIR_EVENT_PREFIX,
+    BrokerNode,
+    PartitionStateNode,
+    encode_log_dir_event,
+    new_uuid,
+    state_path,
+)
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
@@ -43,6 +50,7 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
@@ -308,7 +316,16 @@ class BrokerProcess:
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
-        groups = GroupService(self._group_runner, self._transactions, self._metadata, self._auto_topics.create)
+        proof = LeadershipProof(
+            identity.broker_id,
+            core,
+            self._partition_state,
+            self._now_ms,
+            lambda: settings.integer("replica.fetch.wait.max.ms"),
+        )
+        groups = GroupService(
+            self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proof.holds
+        )
         log = [RequestLog()] if settings.flag("request.log.enable") else []
         self._service = BrokerService(
             cluster_id=self._cluster_id,
@@ -457,6 +474,11 @@ class BrokerProcess:
     def _leadership_changed(self, change: LeadershipChanged) -> None:
         for runner in (self._group_runner, self._transaction_runner):
             runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
+
+    async def _partition_state(self, at: TopicPartition) -> PartitionStateNode:
+        path = state_path(*at)
+        data, _ = await self._zookeeper.get(path)
+        return PartitionStateNode.decode(path, data)
 
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)

@@ -117,3 +117,26 @@ def test_a_partition_that_is_forgotten_is_looked_at_no_more_and_no_fetch_counts_
     assert ago == {A: 7_500, B: 0}
     produce(broker, A)
     assert fetch(broker, session)[0] == []
+
+
+def test_the_time_of_a_followers_latest_fetch_is_that_of_its_session() -> None:
+    """What proves a leadership without ZooKeeper (``leadership_proof``): also for a partition that is not looked at."""
+    broker, session = quiet()
+    broker.now_ms += 7_000
+    fetch(broker, session)
+    assert broker.core.fetched_ms(A) == {OTHER: broker.now_ms}
+    session.forget(A)
+    broker.now_ms += 1
+    fetch(broker, session)
+    assert (broker.core.fetched_ms(A), broker.core.fetched_ms(B)) == (
+        {OTHER: broker.now_ms - 1},
+        {OTHER: broker.now_ms},
+    )
+    assert (broker.core.led_epoch(A), broker.core.fetched_ms(TopicPartition("unknown", 0))) == (0, {})
+
+
+def test_only_those_that_may_be_elected_are_asked_for_their_fetches() -> None:
+    """A replica outside the ISR can't become the leader, but uncleanly."""
+    broker, _ = quiet()
+    role(broker, ME, 1, isr=(ME,), of=[B])
+    assert (broker.core.led_epoch(B), broker.core.fetched_ms(B)) == (1, {})

@@ -235,6 +235,9 @@ class HostileBroker:
             del supports_abortable_error
             return {}
 
+        async def still_leads(_at: Any) -> bool:
+            return True
+
         def begin_verification(at: Any, batch: Any) -> Any:
             return self.replicas.core.begin_verification(at, batch, NOW_MS)
 
@@ -248,7 +251,7 @@ class HostileBroker:
             producer_ids=producer_ids,
             configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
             create_topic=lambda _topic: None,
-            groups=GroupService(self.runner, transactions, self.metadata, lambda _topic: None),
+            groups=GroupService(self.runner, transactions, self.metadata, lambda _topic: None, still_leads),
             transactions=transactions,
             verification=ProduceVerification(begin_verification, verify),
         )

@@ -7,6 +7,8 @@ Rules:
        creates the topic, whatever ``auto.create.topics.enable`` says.
     2. Partitions that this broker's metadata lacks get UNKNOWN_TOPIC_OR_PARTITION in OffsetCommit and OffsetDelete. If
        nothing is left of an OffsetCommit the coordinator is not asked, so that no error of the group shows.
+    3. Who requires stable offsets (KIP-447) gets them of a coordinator whose broker is proven to lead still
+       (``LeadershipProof``), else NOT_COORDINATOR. Kafka gives out what a coordinator has that was replaced.
 
 Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetCommitRequest, handleOffsetDeleteRequest.
 """
@@ -14,7 +16,7 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
@@ -83,6 +85,7 @@ class GroupService:
         transactions: finds the coordinators of transactional ids.
         metadata: this broker's view of the cluster.
         create_topic: begins to create an internal topic.
+        still_leads: returns whether this broker is proven to lead a partition.
     """
 
     def __init__(
@@ -91,8 +94,10 @@ class GroupService:
         transactions: TransactionService,
         metadata: MetadataCache,
         create_topic: Callable[[str], None],
+        still_leads: Callable[[TopicPartition], Awaitable[bool]],
     ) -> None:
         self.runner = runner
+        self._still_leads = still_leads
         self._transactions = transactions
         self._metadata = metadata
         self._create_topic = create_topic
@@ -168,6 +173,14 @@ class GroupService:
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
+
+    async def fetch_offsets(self, request: OffsetFetch) -> OffsetFetchResult:
+        """Return committed offsets; rule 3."""
+        result = await self.ask(request)
+        if not request.require_stable or request.group_id is None or result.error is not ErrorCode.NONE:
+            return result
+        is_proven = await self._still_leads(self.partition_of(request.group_id))  # so the result was the latest
+        return result if is_proven else OffsetFetchResult(ErrorCode.NOT_COORDINATOR)
 
     async def commit_offsets(self, request: OffsetCommit) -> OffsetCommitResult:
         """Commit offsets; rule 2."""

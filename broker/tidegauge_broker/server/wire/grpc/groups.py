@@ -210,7 +210,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if forwarded is not None:
             return forwarded
         wanted = None if request.all_partitions else _partitions(request.partitions)
-        result = await self._groups.ask(groups.OffsetFetch(request.group_id, wanted, request.require_stable))
+        result = await self._groups.fetch_offsets(groups.OffsetFetch(request.group_id, wanted, request.require_stable))
         return groups_pb2.FetchOffsetsResponse(
             status=to_status(result.error),
             offsets=[to_committed_offset(at, one, one.error) for at, one in sorted(result.offsets.items())],

@@ -70,7 +70,7 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
 
 async def _fetch(group_id: str, topics: _Topics, context: Context, *, require_stable: bool) -> groups.OffsetFetchResult:
     wanted = groups.OffsetFetch(group_id, _partitions(topics), require_stable)
-    return await context.service.groups.ask(wanted)
+    return await context.service.groups.fetch_offsets(wanted)
 
 
 def _partitions(topics: _Topics) -> tuple[TopicPartition, ...] | None:

@@ -1,0 +1,104 @@
+"""Whether this broker is still the leader that it takes itself for, asked of those who would know.
+
+A broker that is partitioned from ZooKeeper and the other brokers goes on serving its clients: its coordinators give out
+offsets that the next leader's have long overtaken. Kafka's do that; a client that copies exactly once then copies the
+same records again and again, each time in a transaction that is committed (docs/transactions.md).
+
+Rules:
+    1. A controller writes a new leader into the partition's state in ZooKeeper before any broker acts on it. So a
+       state that is read now, and names this broker with the epoch in which it leads, proves its leadership up to now.
+    2. Without ZooKeeper two further fetches of every other member of the ISR prove it: who leads, or follows another,
+       fetches here no longer. The first of the two may have been on its way for long; the second was sent by a
+       follower that had received a response of now.
+    3. What neither proves is not so, as far as a client is concerned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from tidegauge.partition import TopicPartition
+from tidegauge.znodes import MalformedZnode, PartitionStateNode
+from tidegauge_controller.zookeeper import NoNode, ZooKeeperError
+
+ZOOKEEPER_SECONDS = 0.5
+"""So long a response of ZooKeeper is waited for."""
+_FETCHES = 2
+"""Rule 2."""
+_ROUNDS_WAITED = 3
+"""Two fetches are parked at most, and there is the way between them."""
+_PAUSE_SECONDS = 0.01
+
+
+class Led(Protocol):
+    """What the replicas of this broker know of a partition."""
+
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """Return the epoch in which this broker leads the partition; None: it does not."""
+        ...
+
+    def fetched_ms(self, topic_partition: TopicPartition) -> Mapping[int, int]:
+        """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""
+        ...
+
+
+class LeadershipProof:
+    """See the module.
+
+    Args:
+        broker_id: this broker.
+        led: its replicas.
+        read_state: reads a partition's state in ZooKeeper; raises ZooKeeperError or MalformedZnode.
+        now_ms: a clock that never goes back.
+        fetch_wait_ms: how long a fetch of a follower may be parked (``replica.fetch.wait.max.ms``).
+        pause: waits a little between two looks at the followers.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        led: Led,
+        read_state: Callable[[TopicPartition], Awaitable[PartitionStateNode]],
+        now_ms: Callable[[], int],
+        fetch_wait_ms: Callable[[], int],
+        pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(_PAUSE_SECONDS),
+    ) -> None:
+        self._broker_id = broker_id
+        self._led = led
+        self._read_state = read_state
+        self._now_ms = now_ms
+        self._fetch_wait_ms = fetch_wait_ms
+        self._pause = pause
+
+    async def holds(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
+        epoch = self._led.led_epoch(topic_partition)
+        if epoch is None:
+            return False
+        try:
+            async with asyncio.timeout(ZOOKEEPER_SECONDS):
+                state = await self._read_state(topic_partition)
+        except (NoNode, MalformedZnode):
+            return False
+        except (TimeoutError, ZooKeeperError):
+            return await self._is_followed(topic_partition, epoch)
+        return (state.leader, state.leader_epoch) == (self._broker_id, epoch)
+
+    async def _is_followed(self, at: TopicPartition, epoch: int) -> bool:
+        """Rule 2."""
+        last = dict(self._led.fetched_ms(at))
+        fetches: Counter[int] = Counter()
+        end_ms = self._now_ms() + _ROUNDS_WAITED * self._fetch_wait_ms()
+        while self._led.led_epoch(at) == epoch:
+            latest = self._led.fetched_ms(at)
+            fetches.update(follower for follower, time_ms in latest.items() if time_ms != last.get(follower, time_ms))
+            last |= latest
+            if all(fetches[follower] >= _FETCHES for follower in latest):
+                return True
+            if self._now_ms() >= end_ms:
+                return False
+            await self._pause()
+        return False

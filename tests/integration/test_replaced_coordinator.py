@@ -1,0 +1,121 @@
+"""A group coordinator that was replaced and does not know it gives out no stable offsets (KIP-447).
+
+Its clients reach it, and it reaches nobody else. Kafka's gives them what it has, which the next coordinator's commits
+have overtaken, and a client that copies exactly once copies records twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc.aio
+import pytest
+from tests.waiting import until_async
+
+from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
+from tidegauge_client import Admin
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.switches import Plane, Switches
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+SETTINGS = {"auto.leader.rebalance.enable": "false"}
+TOPIC = "orders"
+
+
+class Coordinators:
+    """Requests about one group's offset to a broker of the test's choice, past any metadata."""
+
+    def __init__(self, cluster: LocalCluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+
+    async def _ask(self, broker_id: int, name: str, request: Any) -> Any:
+        async with grpc.aio.insecure_channel(self._cluster.file.broker(broker_id).address) as channel:
+            return await getattr(group_service_pb2_grpc.GroupServiceStub(channel), name)(request, timeout=60)
+
+    async def find(self, broker_id: int) -> tuple[int, TopicPartition]:
+        """Return the coordinator that a broker names, -1 for none, and the group's partition."""
+        request = groups_pb2.FindCoordinatorRequest(group_id=self._group)
+        found = await self._ask(broker_id, "FindCoordinator", request)
+        return found.broker_id, TopicPartition("__consumer_offsets", found.partition)
+
+    async def commit(self, broker_id: int, offset: int) -> ErrorCode:
+        """Commit an offset as an administrator does."""
+        request = groups_pb2.CommitOffsetsRequest(
+            group_id=self._group,
+            generation=-1,
+            offsets=[groups_pb2.CommittedOffset(topic=TOPIC, partition=0, offset=offset)],
+            forwarded=True,
+        )
+        response = await self._ask(broker_id, "CommitOffsets", request)
+        return ErrorCode.of(response.offsets[0].status.error)
+
+    async def fetch(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
+        """Return the offset that a broker gives out, or its error."""
+        wanted = [groups_pb2.GroupPartition(topic=TOPIC, partition=0)]
+        request = groups_pb2.FetchOffsetsRequest(
+            group_id=self._group, partitions=wanted, require_stable=stable, forwarded=True
+        )
+        response = await self._ask(broker_id, "FetchOffsets", request)
+        if response.status.error:
+            return ErrorCode.of(response.status.error)
+        return int(response.offsets[0].offset)
+
+
+@pytest.fixture
+async def coordinators(brokers: LocalCluster, request: pytest.FixtureRequest) -> Coordinators:
+    """A group that has committed offset 5 of a topic."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    found = Coordinators(brokers, name)
+    async with Admin(brokers.bootstrap_servers) as admin:
+        if TOPIC not in (await admin.metadata()).topics:
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=3)
+            await admin.wait_for_topic(TOPIC)
+
+    async def is_committed() -> bool:
+        leader, _ = await found.find(0)
+        return leader >= 0 and await found.commit(leader, 5) is ErrorCode.NONE
+
+    await until_async(is_committed, limit=150, what="the group has a coordinator")
+    return found
+
+
+async def next_leader(lab: Switches, at: TopicPartition, others: list[int]) -> int:
+    """Wait until one of these brokers leads a partition; return it."""
+    found: list[int] = []
+
+    async def leads() -> bool:
+        found[:] = [one for one in others if (await lab.observe(one, [at.topic]))[at].role == "leader"]
+        return bool(found)
+
+    await until_async(leads, limit=150, what=f"another leader of {at}")
+    return found[0]
+
+
+async def test_a_replaced_coordinator_gives_out_no_stable_offsets(
+    brokers: LocalCluster, lab: Switches, coordinators: Coordinators
+) -> None:
+    """Who requires stable offsets looks for the next coordinator; others get what this one has, as in Kafka."""
+    zombie, at = await coordinators.find(0)
+    others = [one for one in (0, 1, 2) if one != zombie]
+    await lab.isolate(zombie, Plane.BROKERS)
+    await lab.isolate(zombie, Plane.ZOOKEEPER)
+    heir = await next_leader(lab, at, others)
+
+    async def is_committed() -> bool:
+        return await coordinators.commit(heir, 7) is ErrorCode.NONE
+
+    await until_async(is_committed, limit=150, what="the next coordinator commits")
+    assert await coordinators.fetch(zombie, stable=False) == 5
+    assert await coordinators.fetch(zombie, stable=True) is ErrorCode.NOT_COORDINATOR
+    assert await coordinators.fetch(heir, stable=True) == 7
+
+
+async def test_without_zookeeper_followers_prove_who_leads(lab: Switches, coordinators: Coordinators) -> None:
+    """Brokers go on without ZooKeeper, and their coordinators with them: no controller can replace one."""
+    leader, _ = await coordinators.find(0)
+    for one in (0, 1, 2):
+        await lab.isolate(one, Plane.ZOOKEEPER)
+    assert await coordinators.fetch(leader, stable=True) == 5
