@@ -325,29 +325,41 @@ class PartitionStateNode:
         return _state_payload(self)
 
     @classmethod
-    @lru_cache(maxsize=_MOST_KEPT)
     def decode(cls, path: str, data: bytes | None) -> PartitionStateNode:
         """Read the payload; raises MalformedZnode."""
-        value = _decode(data, path)
-        try:
-            return cls(
-                _whole(value["leader"]),
-                _whole(value["leader_epoch"]),
-                tuple(_whole(r) for r in value["isr"]),
-                _whole(value["controller_epoch"]),
-                bool(value.get("leader_recovery_state", 0)),
-            )
-        except (KeyError, TypeError, ValueError) as problem:
-            raise MalformedZnode(f"{path}: {_shown(data)}") from problem
+        return _ENCODED.get(data or b"") or _decoded_state(path, data)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _decoded_state(path: str, data: bytes | None) -> PartitionStateNode:
+    value = _decode(data, path)
+    try:
+        return PartitionStateNode(
+            _whole(value["leader"]),
+            _whole(value["leader_epoch"]),
+            tuple(_whole(r) for r in value["isr"]),
+            _whole(value["controller_epoch"]),
+            bool(value.get("leader_recovery_state", 0)),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MalformedZnode(f"{path}: {_shown(data)}") from problem
+
+
+_ENCODED: dict[bytes, PartitionStateNode] = {}
+"""What this process has written itself need not be parsed when it is read back: the newest of it, by payload."""
 
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _state_payload(node: PartitionStateNode) -> bytes:
     recovery = ',"leader_recovery_state":1' if node.recovering else ""
-    return (  # JSON of integers, formatted by hand for speed: it is made for every partition of every election
+    payload = (  # JSON of integers, formatted by hand for speed: it is made for every partition of every election
         f'{{"controller_epoch":{node.controller_epoch},"leader":{node.leader},"version":1{recovery},'
         f'"leader_epoch":{node.leader_epoch},"isr":[{",".join(map(str, node.isr))}]}}'
     ).encode()
+    if len(_ENCODED) >= _MOST_KEPT:
+        _ENCODED.clear()
+    _ENCODED[payload] = node
+    return payload
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:

@@ -85,10 +85,15 @@ def elect_reassigned(context: ControllerContext, at: TopicPartition, old: Leader
     return Election(None, target)
 
 
+def can_lead(context: ControllerContext, at: TopicPartition, state: Leadership, broker_id: int) -> bool:
+    """Return whether a replica is online and in the ISR, so that it may be elected."""
+    return broker_id in state.isr and context.is_online(broker_id, at)
+
+
 def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
     """Elect the first assigned replica."""
     assigned = context.assignment(at).replicas
-    if assigned and context.is_online(assigned[0], at) and assigned[0] in old.isr:
+    if assigned and can_lead(context, at, old, assigned[0]):
         return Election(_next(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
     return Election(None, assigned)
 

@@ -13,7 +13,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PREFERRED_REPLICA_ELECTION, MalformedZnode, decode_preferred_election
 from tidegauge_controller.decisions.batch import RequestBatch
 from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.election import Strategy, elect_preferred
+from tidegauge_controller.decisions.election import Strategy, can_lead
 from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
@@ -69,17 +69,20 @@ def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
     strictly more than ``leader.imbalance.per.broker.percentage`` is too large. Only partitions that the preferred
     leader could lead are returned.
     """
-    misplaced: dict[int, list[TopicPartition]] = {}
+    misplaced: dict[int, int] = {}
+    able: dict[int, list[TopicPartition]] = {}
     for at, state in context.leadership.items():
         replicas = context.assignment(at).replicas
         if replicas and replicas[0] != state.leader and not context.is_to_be_deleted(at.topic):
-            misplaced.setdefault(replicas[0], []).append(at)
+            preferred = replicas[0]
+            misplaced[preferred] = misplaced.get(preferred, 0) + 1
+            if can_lead(context, at, state, preferred):
+                able.setdefault(preferred, []).append(at)
     chosen: list[TopicPartition] = []
-    for broker_id, partitions in sorted(misplaced.items()):
-        able = [at for at in partitions if elect_preferred(context, at, context.leadership[at]).leadership is not None]
+    for preferred, partitions in sorted(able.items()):
         ratio = context.settings.leader_imbalance_percentage
-        if able and 100 * len(partitions) > ratio * _preferred_count(context, broker_id):
-            chosen += sorted(able)
+        if 100 * misplaced[preferred] > ratio * _preferred_count(context, preferred):
+            chosen += sorted(partitions)
     return chosen
 
 

@@ -624,7 +624,13 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "coordinators-in-the-dark",
         "a coordinator whose partition went offline is notified that it has lost it",
-        ((EffectExecutor, "_leadership_changed", _drops_losses_too),),
+        (
+            (
+                effect_executor,
+                "_EXECUTORS",
+                {**effect_executor._EXECUTORS, LeadershipChanged: _drops_losses_too},
+            ),
+        ),
     ),
     Mutant(
         "controller-in-the-dark",
