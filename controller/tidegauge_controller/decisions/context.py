@@ -19,7 +19,8 @@ from tidegauge.znodes import PartitionStateNode
 
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
-_new_tuple = tuple.__new__  # makes a named tuple in a third of the time
+# It makes a named tuple in a third of the time.
+_new_tuple = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - typeshed's gap
 
 
 class PartitionStatus(Enum):
