@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -84,6 +85,21 @@ def bounce_broker(cluster: LocalCluster, broker: int, topic: str, *, clean: bool
         until(leads_nothing, LIMIT_SECONDS, "others lead")
     cluster.start(broker)
     cluster.wait_ready(LIMIT_SECONDS)
+
+
+def differences(copies: Sequence[bytes], originals: Sequence[bytes]) -> str:
+    """Say what is missing, more than once or in another order in a copy; empty: nothing."""
+    if list(copies) == list(originals):
+        return ""
+    counts, wanted = Counter(copies), Counter(originals)
+    found = {
+        "missing": wanted - counts,
+        "more than once": counts - wanted,
+    }
+    words = [f"{len(which)} {what}, as {sorted(which.items())[:5]}" for what, which in found.items() if which]
+    pairs = enumerate(zip(copies, originals, strict=False))
+    at = next((number for number, (copy, original) in pairs if copy != original), min(len(copies), len(originals)))
+    return "; ".join([*words, f"the first difference is at record {at}"])
 
 
 class Copiers:
@@ -305,6 +321,11 @@ class Copiers:
         """Each record was copied once; where order counts, in the order of its partition."""
         found = self.copied()
         if self._cell.ordered:
-            assert found == self.written
+            wrong = [
+                f"{self.target}-{at}: {differences(*both)}"
+                for at, both in enumerate(zip(found, self.written, strict=True))
+            ]
         else:
-            assert sorted(chain.from_iterable(found)) == sorted(chain.from_iterable(self.written))
+            both = [sorted(chain.from_iterable(values)) for values in (found, self.written)]
+            wrong = [f"{self.target}: {differences(*both)}"]
+        assert [one for one in wrong if not one.endswith(": ")] == []
