@@ -13,6 +13,9 @@ import pytest
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import OFFSET_FETCH
+from tidegauge.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
 from tidegauge_client import Admin
@@ -53,15 +56,26 @@ class Coordinators:
         return ErrorCode.of(response.offsets[0].status.error)
 
     async def fetch(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
-        """Return the offset that a broker gives out, or its error."""
+        """Return the offset that a broker gives out, or its error, over both protocols the same."""
         wanted = [groups_pb2.GroupPartition(topic=TOPIC, partition=0)]
         request = groups_pb2.FetchOffsetsRequest(
             group_id=self._group, partitions=wanted, require_stable=stable, forwarded=True
         )
         response = await self._ask(broker_id, "FetchOffsets", request)
-        if response.status.error:
-            return ErrorCode.of(response.status.error)
-        return int(response.offsets[0].offset)
+        error = ErrorCode.of(response.status.error)
+        found = error if error is not ErrorCode.NONE else int(response.offsets[0].offset)
+        assert await self._fetch_of_kafka(broker_id, stable=stable) == found
+        return found
+
+    async def _fetch_of_kafka(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
+        wanted = OffsetFetchRequest(self._group, [OffsetFetchRequestTopic(TOPIC, [0])], require_stable=stable)
+        channel = KafkaChannel(self._cluster.kafka_brokers[broker_id], "test", Dialer())
+        try:
+            response = await channel.request(OFFSET_FETCH, wanted, 60, at_most=7, at_least=7)
+        finally:
+            channel.close()
+        error = ErrorCode.of(response.error_code)
+        return error if error is not ErrorCode.NONE else int(response.topics[0].partitions[0].committed_offset)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode
 from tidegauge_broker.server.coordinators import leadership_proof
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
+from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_controller.zookeeper import NoNode, SessionExpired
 
 AT = TopicPartition("__consumer_offsets", 1)
@@ -131,3 +133,22 @@ async def test_a_leadership_that_ends_meanwhile_is_not_proven() -> None:
 async def test_who_does_not_lead_proves_nothing() -> None:
     """And asks nobody."""
     assert not await proof(Replicas(every(100), lambda _: None), partitioned).holds(AT)
+
+
+async def test_a_request_of_a_kafka_client_begins_without_a_task() -> None:
+    """It is handled in the callback that has read it (``eager``)."""
+
+    async def read(_at: TopicPartition) -> PartitionStateNode:
+        return state(US, EPOCH)
+
+    rest: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    wanted = proof(Replicas(every(100)), read)
+
+    def handle() -> None:
+        try:
+            rest.set_result(begun(wanted.holds(AT)))
+        except RuntimeError as problem:
+            rest.set_exception(problem)
+
+    asyncio.get_running_loop().call_soon(handle)
+    assert await (await rest)

@@ -75,6 +75,10 @@ class LeadershipProof:
 
     async def holds(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
+        work = self._holds(topic_partition)  # a timeout needs a task, and a request of a Kafka client has none
+        return await asyncio.get_running_loop().create_task(work, name=f"proof-{topic_partition}")
+
+    async def _holds(self, topic_partition: TopicPartition) -> bool:
         epoch = self._led.led_epoch(topic_partition)
         if epoch is None:
             return False
