@@ -16,7 +16,7 @@ from random import Random
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
-from tidegauge_proof.simulator.acts import UNTOLD, Act, act
+from tidegauge_proof.simulator.acts import UNDESCRIBED, Act, act
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 from tidegauge_proof.simulator.world import SimPartition, World
@@ -30,7 +30,7 @@ _TORN_BYTES = 160
 """Up to so many bytes may be left of a batch that a power loss took; small batches have less."""
 
 Action = Callable[[World, Dice, "Swarm"], Act | None]
-"""Does it, and returns what was done, which may be UNTOLD if the world tells nothing; None: there was nothing to do."""
+"""Does it, and returns what was done (UNDESCRIBED where ``World.tells`` is off); None where there was nothing to do."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         partitions = [led for leader, led in leading if leader == broker_id]
     world.produce(broker_id, acks, count, timeout_ms, partitions)
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     return act("produce", count=count, acks=acks, broker=broker_id, partitions=_numbers(partitions))
 
 
@@ -77,7 +77,7 @@ def produce_idempotently(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     count = 1 + dice.below(swarm.max_records)
     produced = world.produce_idempotently(broker_id, count, (5000, 500)[dice.below(2)], partition)
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     return act(
         "produce_idempotently",
         sequence=produced.first_sequence,
@@ -134,7 +134,7 @@ def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     broker_id = dice.choose(following)
     if not world.whole_round(broker_id):
         return None
-    return act("whole_round", broker=broker_id) if world.tells else UNTOLD
+    return act("whole_round", broker=broker_id) if world.tells else UNDESCRIBED
 
 
 def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -149,7 +149,7 @@ def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     world.traffic.requests += asked
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     return act("ask", broker=broker_id, leaders=[exchange.chosen.leader for exchange in asked])
 
 
@@ -167,7 +167,7 @@ def arrive(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(swarm.loss):
         return act("lose_request", broker=follower, leader=leader)
     world.arrive(exchange)
-    return act("arrive", broker=follower, leader=leader) if world.tells else UNTOLD
+    return act("arrive", broker=follower, leader=leader) if world.tells else UNDESCRIBED
 
 
 def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -185,7 +185,7 @@ def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     if dice.happens(swarm.loss):
         return act("lose_answer", broker=follower, leader=leader)
     world.deliver_response(exchange)
-    return act("answer", broker=follower, leader=leader) if world.tells else UNTOLD
+    return act("answer", broker=follower, leader=leader) if world.tells else UNDESCRIBED
 
 
 def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -228,7 +228,7 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
             break
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     return act("deliver", messages=messages, controller_epoch=term.context.epoch, broker=broker_id)
 
 
@@ -262,7 +262,7 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         while not dice.happens(0.5) and broker_id in world.controllers and world.controllers[broker_id].is_busy:
             world.decide(broker_id, 1000)
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     states = [partition.state_now for partition in world.partitions]
     return act("decide", broker=broker_id, states=[(one.leader, one.leader_epoch, one.isr) for one in states])
 
@@ -301,7 +301,7 @@ def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         verdict.verdict = None
     world.tell(verdict)
     if not world.tells:
-        return UNTOLD
+        return UNDESCRIBED
     error = "none" if verdict.verdict is None else verdict.verdict.error.name
     return act("tell", error=error, broker=verdict.broker.broker_id)
 
@@ -311,7 +311,7 @@ def pass_time(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     del swarm
     ms = (10, 100, 500, 1000, 2500)[dice.below(5)]
     world.pass_time(ms)
-    return act("pass_time", ms=ms) if world.tells else UNTOLD
+    return act("pass_time", ms=ms) if world.tells else UNDESCRIBED
 
 
 def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -344,7 +344,7 @@ def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     broker_id = _victim(world, dice, running)
     world.kill(broker_id)
-    return act("kill", broker=broker_id) if world.tells else UNTOLD
+    return act("kill", broker=broker_id) if world.tells else UNDESCRIBED
 
 
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -399,7 +399,7 @@ def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         return None
     broker_id = _victim(world, dice, absent)
     world.expire(broker_id)
-    return act("expire", broker=broker_id) if world.tells else UNTOLD
+    return act("expire", broker=broker_id) if world.tells else UNDESCRIBED
 
 
 def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -417,7 +417,7 @@ def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.register_again(broker_id)
         return act("register", broker=broker_id)
     world.start(broker_id)
-    return act("start", broker=broker_id) if world.tells else UNTOLD
+    return act("start", broker=broker_id) if world.tells else UNDESCRIBED
 
 
 def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -458,7 +458,7 @@ def cut_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.cut_links |= {(one, other), (other, one)}
     else:
         world.cut_links |= {(other, one) if kind == 2 else (one, other) for other in others}
-    return act("cut_links", links=sorted(world.cut_links)) if world.tells else UNTOLD
+    return act("cut_links", links=sorted(world.cut_links)) if world.tells else UNDESCRIBED
 
 
 def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:

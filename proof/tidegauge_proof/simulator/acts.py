@@ -36,8 +36,8 @@ def act(kind: str, **fields: Any) -> Act:
     return Act(kind, fields)
 
 
-UNTOLD = Act("untold", {})
-"""Stands for what was done in a history of which nothing is told; to describe each step would cost a twentieth."""
+UNDESCRIBED = Act("undescribed", {})
+"""Stands for what a step did in a history whose steps no reader wants to have described."""
 
 
 def words_of(done: Act | None) -> str:
@@ -133,6 +133,6 @@ WORDS: dict[str, str | Callable[[Act], str]] = {
     "raise_defect": "a defect strikes partition {partition} at {broker} after {writes_left} more writes",
     "mend": "the disks of {broker} are mended",
     FAULTS_END: "the faults end",
-    UNTOLD.kind: "untold",
+    UNDESCRIBED.kind: "undescribed",
 }
 """How each kind of act is said: a template of its fields, or a function where a template can't say it."""

@@ -21,7 +21,7 @@ from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.simulator import schedule_scenario, sim_controller
 from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Lots, swarm_of
-from tidegauge_proof.simulator.acts import UNTOLD
+from tidegauge_proof.simulator.acts import UNDESCRIBED
 from tidegauge_proof.simulator.checker import Checker
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.memory_log import MemoryLog
@@ -160,13 +160,17 @@ def test_a_recorded_schedule_gives_the_same_history():
 
 
 @pytest.mark.parametrize("seed", [1, 5, 7])
-def test_a_history_is_the_same_whether_it_is_told_or_not(seed: int):
-    """What a step did is described only where somebody reads it, and each step then says more than that it was done."""
+def test_a_history_is_the_same_whether_it_is_described_or_not(seed: int):
+    """What a step did is described only for a reader, and each step then says more than that it was done."""
     history = history_of(seed, 200, "high-watermark")
-    told = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
-    assert (told.steps, str(told.violation), told.inputs) == (history.steps, str(history.violation), history.inputs)
-    assert (history.story, UNTOLD in told.story) == ([], False)
-    assert len([done for done in told.story if done is not None]) > 100
+    described = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
+    assert (described.steps, str(described.violation), described.inputs) == (
+        history.steps,
+        str(history.violation),
+        history.inputs,
+    )
+    assert (history.story, UNDESCRIBED in described.story) == ([], False)
+    assert len([done for done in described.story if done is not None]) > 100
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.0, 2.5, 24.0, 0.35], [0.003, 1.0, 0.0, 0.0125]])
