@@ -289,6 +289,11 @@ def elects_anybody(context: Any, at: Any, old: Any, *, unclean: bool) -> Electio
     return Election(state, live)
 
 
+def is_online(context: Any, at: Any, state: Any, broker_id: int) -> bool:
+    del state
+    return context.is_online(broker_id, at)
+
+
 def prefers_anybody(context: Any, at: Any, old: Any) -> Election:
     assigned = context.assignment(at).replicas
     if not assigned or not context.is_online(assigned[0], at):
@@ -443,7 +448,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "prefers-anybody",
         "the preferred leader is in the ISR",
-        ((partition_machine, "elect_preferred", prefers_anybody), (leaders_module, "elect_preferred", prefers_anybody)),
+        ((partition_machine, "elect_preferred", prefers_anybody), (leaders_module, "can_lead", is_online)),
     ),
     Mutant("same-epoch", "each election has a new leader epoch", ((partition_machine, "elect_offline", same_epoch),)),
     Mutant(
