@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.replica import effect_executor
 from tidegauge_broker.replica import leader as leader_module
 from tidegauge_broker.replica import partition as partition_module
 from tidegauge_broker.replica.control_requests import ControlRequests
@@ -547,7 +548,7 @@ def _drops_the_rest(executor: EffectExecutor, effects: Sequence[Any]) -> None:
     """The step ends at the first effect that fails; whoever waits hears of an error, whichever partition it was."""
     for place, effect in enumerate(effects):
         try:
-            executor._executors[type(effect)](effect)
+            effect_executor._EXECUTORS[type(effect)](executor, effect)
         except Exception as problem:  # noqa: BLE001 - as the shell once did
             executor._effect_failed(effect, problem)
             for rest in effects[place:]:
@@ -628,7 +629,7 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "coordinators-in-the-dark",
         "a coordinator whose partition went offline is notified that it has lost it",
-        ((EffectExecutor, "_leadership_changed", _drops_losses_too),),
+        ((effect_executor, "_EXECUTORS", {**effect_executor._EXECUTORS, LeadershipChanged: _drops_losses_too}),),
     ),
     Mutant(
         "controller-in-the-dark",
