@@ -69,7 +69,7 @@ class Coordinators:
 
     async def _fetch_of_kafka(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
         wanted = OffsetFetchRequest(self._group, [OffsetFetchRequestTopic(TOPIC, [0])], require_stable=stable)
-        channel = KafkaChannel(self._cluster.kafka_brokers[broker_id], "test", Dialer())
+        channel = KafkaChannel(self._cluster.kafka_bootstrap_servers[broker_id], "test", Dialer())
         try:
             response = await channel.request(OFFSET_FETCH, wanted, 60, at_most=7, at_least=7)
         finally:
