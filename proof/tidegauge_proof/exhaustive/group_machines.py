@@ -265,5 +265,5 @@ class GroupMember:
     def _sent(self, request: tuple[str, GroupRequest] | None) -> Iterator[GroupCall]:
         if request is not None:
             call = GroupCall(self._member.name, *request)
-            self._member.in_flight[request[0]] = call  # type: ignore[assignment]
+            self._member.in_flight[request[0]] = call
             yield call
