@@ -46,6 +46,12 @@ def test_a_commit_that_is_sent_again_in_the_same_millisecond_counts():
     assert history.violation is None, f"step {history.steps}: {history.violation}"
 
 
+def test_a_commit_that_was_loaded_while_it_was_pending_counts_though_it_fails():
+    """A coordinator that missed an epoch loads again, what is in flight included; the append times out afterwards."""
+    history = joint_history_of(10_410_118, STEPS)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
 def test_a_marker_that_is_sent_again_does_not_end_offsets_behind_it():
     """It is committed while the append of the next transaction's offsets is in flight; that one is aborted."""
     history = joint_history_of(10_100_062, STEPS, LATE_ENDS)

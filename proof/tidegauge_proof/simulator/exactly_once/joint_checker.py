@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import TransactionCompletedResult
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import read_header
+from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import read_batches
@@ -292,7 +292,8 @@ class OffsetsChecker:
         self._failed: dict[int, set[int]] = {}
         """The batches whose append failed at a broker since its last load: it does not count them until the next."""
         self._counted: dict[int, set[int]] = {}
-        """Those that it counts: a commit that is sent again in the same ms has the CRC of the one that failed."""
+        """Those that it counts: a commit that is sent again in the same ms has the CRC of the one that failed, and one
+        that was pending when the same process loaded the partition again may fail afterwards."""
         self.loads = 0
         self.completions = 0
 
@@ -340,8 +341,9 @@ class OffsetsChecker:
         if process.coordinator.shard_states().get(0) is ShardState.ACTIVE:
             self.loads += 1
             self._failed.pop(process.broker.broker_id, None)
-            self._counted.pop(process.broker.broker_id, None)
-            self._compare(process, process.log.read(0, process.read_to, _EVERYTHING), "loaded")
+            data = process.log.read(0, process.read_to, _EVERYTHING)
+            self._counted[process.broker.broker_id] = {header.crc for header in iterate_headers(data)}
+            self._compare(process, data, "loaded")
 
     def look(self, cluster: Any) -> None:
         """Nothing: between two events commits are in flight."""
