@@ -101,10 +101,11 @@ class Sending:
 
 @dataclass(slots=True, eq=False)
 class Response:
-    """A response in flight to a client."""
+    """A response in flight to a client, from a broker's process."""
 
     call: Any
     result: Any
+    process: Process[Any]
 
 
 class CoordinatorChecker(Protocol):
@@ -252,7 +253,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 arrived = effect.token
                 assert isinstance(arrived, Arrived)
                 self._checker.responded(process, arrived, effect.result)
-                self.responses.append(Response(arrived.call, effect.result))
+                self.responses.append(Response(arrived.call, effect.result, process))
             elif isinstance(effect, ReadLog):
                 process.load, process.read_to = effect, 0
             else:

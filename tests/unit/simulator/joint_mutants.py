@@ -29,6 +29,7 @@ from tidegauge_broker.log.producer_snapshot import decode_snapshot
 from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.producer_state import ProducerCheck, ProducerState
 from tidegauge_broker.replica.verification import Verifications
+from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
 from tidegauge_proof.simulator import memory_log as memory_log_module
 from tidegauge_proof.simulator.exactly_once import cluster as cluster_module
 from tidegauge_proof.simulator.exactly_once.forced_history import Forced
@@ -167,6 +168,13 @@ def unstable_offsets_are_given_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offsets_module.Offsets, "is_unstable", lambda *_: False)
 
 
+def a_coordinator_that_was_replaced_gives_out_stable_offsets(patch: pytest.MonkeyPatch) -> None:
+    async def is_assumed(*_: object) -> bool:
+        return True
+
+    patch.setattr(LeadershipProof, "holds", is_assumed)
+
+
 def offsets_of_a_completed_transaction_stay_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shard_module.Shard, "complete_transaction", _nothing)
 
@@ -285,6 +293,7 @@ MUTANTS: tuple[Mutant, ...] = (
     a_load_forgets_whose_offsets_are_pending,
     members_of_old_generations_commit,
     unstable_offsets_are_given_out,
+    a_coordinator_that_was_replaced_gives_out_stable_offsets,
     offsets_of_a_completed_transaction_stay_pending,
     markers_are_sent_before_the_decision_is_committed,
     decided_transactions_are_not_resumed,
@@ -302,11 +311,11 @@ FOUND: Mapping[str, tuple[str, int, str]] = {
     "readers_pass_a_marker_that_is_not_replicated": (TIMELY, 0, "T6"),
     "readers_pass_open_transactions": (TIMELY, 0, "T6"),
     "a_marker_ends_every_transaction": (TIMELY, 4, "T6"),
-    "a_repeated_batch_is_appended_again": (TIMELY, 12, "T11"),
-    "a_new_epoch_keeps_its_sequences": (TIMELY, 1, "T8"),
-    "a_snapshot_forgets_open_transactions": (TIMELY, 6, "T8"),
-    "aborted_offsets_count": (TIMELY, 0, "T11"),
-    "aborted_offsets_count_after_a_load": (TIMELY, 0, "T9"),
+    "a_repeated_batch_is_appended_again": (TIMELY, 3, "T11"),
+    "a_new_epoch_keeps_its_sequences": (TIMELY, 0, "T8"),
+    "a_snapshot_forgets_open_transactions": (TIMELY, 5, "T8"),
+    "aborted_offsets_count": (TIMELY, 2, "T9"),
+    "aborted_offsets_count_after_a_load": (TIMELY, 5, "T9"),
     "offsets_of_a_completed_transaction_stay_pending": (TIMELY, 0, "T9"),
     "markers_are_sent_before_the_decision_is_committed": (TIMELY, 0, "T4"),
     "transactions_do_not_time_out": (TIMELY, 0, "T10"),
@@ -323,7 +332,11 @@ QUICK = {
 """Found within a quarter of a second each."""
 FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
     "decided_transactions_are_not_resumed": (0, (Forced("PrepareCommit replicated", "kill", "transactions"),), "Load"),
-    "a_new_producer_inherits_the_transaction": (4, (Forced("data acknowledged", "restart", "copier"),), "T13"),
+    "a_new_producer_inherits_the_transaction": (
+        44,
+        (Forced("AddOffsetsToTxn acknowledged", "restart", "copier"),),
+        "T13",
+    ),
     "an_old_coordinator_may_write_markers": (
         0,
         (
@@ -344,6 +357,11 @@ FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
     "unstable_offsets_are_given_out": (
         2,
         (Forced("TxnOffsetCommit acknowledged", "pause-past-session", "copier"),),
+        "T11",
+    ),
+    "a_coordinator_that_was_replaced_gives_out_stable_offsets": (
+        0,
+        (Forced("data acknowledged", "isolate", "offsets"),),
         "T11",
     ),
 }

@@ -10,7 +10,7 @@ import pytest
 from tidegauge_proof.simulator.exactly_once.forced_history import Forced, forced_history_of
 from tidegauge_proof.simulator.exactly_once.forced_steps import FENCING, LOADING, STEPS
 
-FAULTS = ("kill", "kill-silently", "bounce", "pause")
+FAULTS = ("kill", "kill-silently", "bounce", "pause", "isolate")
 LEADERS = ("transactions", "offsets", "output")
 QUICK = (
     ("InitProducerId appended", "kill", "transactions"),
@@ -22,6 +22,7 @@ QUICK = (
     ("marker of offsets appended", "kill", "offsets"),
     ("markers responded to", "kill-silently", "transactions"),
     ("CompleteCommit appended", "pause", "transactions"),
+    ("data acknowledged", "isolate", "offsets"),
 )
 """A tenth of a second or so each; the others run in ``make test-long``."""
 

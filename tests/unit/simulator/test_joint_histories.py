@@ -9,7 +9,7 @@ import pytest
 from tests.unit.simulator.joint_mutants import FORCED, FOUND, MUTANTS, QUICK
 
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import FetchedOffset, OffsetFetch, OffsetFetchResult, TxnOffsetCommit
+from tidegauge.groups import FetchedOffset, OffsetFetch, OffsetFetchResult, TxnOffsetCommit, TxnOffsetCommitResult
 from tidegauge.transactions import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
@@ -19,7 +19,7 @@ from tidegauge.transactions import (
     InitProducerIdResult,
 )
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.exactly_once.clients import Copier, Produce
+from tidegauge_proof.simulator.exactly_once.clients import CONSUMER, Copier, Produce
 from tidegauge_proof.simulator.exactly_once.forced_history import forced_history_of
 from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
 from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, MODES
@@ -73,6 +73,56 @@ def test_a_copier_commits_as_the_member_that_read_the_input():
             member.generation, member.assignment = 4, b""
         asked = copier.next_ask()
     assert (asked.request.generation, asked.request.member_id) == (3, "c0-1")
+
+
+def test_a_copier_knows_two_coordinators_of_its_group():
+    """Its consumer's, which gets heartbeats and OffsetFetch, and its producer's: either finds another one by itself.
+
+    Broker 0 was partitioned from the others, and went on giving out offsets to the consumer that the producer had
+    committed at the next coordinator long before.
+    """
+    copier = Copier("c0", 10_000, Dice(1), None)
+    member = copier.member
+    member.member_id, member.generation, member.assignment, member.is_stable = "c0-1", 3, b"\0", True
+    member.broker, copier.brokers["group"] = 1, 1
+    asked = copier.next_ask()
+    while not isinstance(asked.request, OffsetFetch):
+        copier.take(_success(asked.request))
+        asked = copier.next_ask()
+    assert asked.to == CONSUMER
+    copier.take(OffsetFetchResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    copier.next_ask()
+    assert (member.broker, copier.brokers["group"]) == (1, 1)
+    copier.take(OffsetFetchResult(ErrorCode.NOT_COORDINATOR))
+    asked = copier.next_ask()
+    assert (member.broker, copier.brokers["group"]) == (-1, 1)
+    member.broker = 2
+    while not isinstance(asked.request, TxnOffsetCommit):
+        copier.take(_success(asked.request))
+        asked = copier.next_ask()
+    assert asked.to == "group"
+    committed = asked.request.offsets[0].topic_partition
+    copier.take(TxnOffsetCommitResult({committed: ErrorCode.NOT_COORDINATOR}))
+    copier.next_ask()
+    assert (member.broker, copier.brokers["group"]) == (2, -1)
+
+
+def test_what_a_copier_gives_up_says_which_coordinators_it_looks_for():
+    copier = Copier("c0", 10_000, Dice(1), None)
+    member = copier.member
+    member.member_id, member.generation, member.assignment, member.is_stable = "c0-1", 3, b"\0", True
+    copier.next_ask()
+    member.broker, copier.brokers = 1, {"transaction": 1, "group": 1}
+    copier.give_up(forgets=False)
+    copier.next_ask()
+    copier.give_up(forgets=True)
+    assert (member.broker, copier.brokers) == (1, {"transaction": -1, "group": -1})
+    asked = copier.next_ask()
+    copier.take(_success(asked.request))
+    copier.brokers = {"transaction": 1, "group": 1}
+    assert isinstance(copier.next_ask().request, OffsetFetch)
+    copier.give_up(forgets=True)
+    assert (member.broker, copier.brokers) == (-1, {"transaction": 1, "group": 1})
 
 
 def _success(request):
@@ -134,7 +184,7 @@ def test_there_are_enough_mutants():
     assert len(set(names)) == len(names) >= 20
     assert {*names} >= {*FOUND} > QUICK
     assert {*names} >= {*FORCED}
-    assert len({*FOUND, *FORCED}) >= 21
+    assert len({*FOUND, *FORCED}) >= 22
 
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.__name__ in QUICK], ids=lambda one: one.__name__)
@@ -158,6 +208,7 @@ FAST = {
     "an_old_coordinator_may_write_markers",
     "a_load_forgets_whose_offsets_are_pending",
     "the_marker_decides_the_order_of_commits",
+    "a_coordinator_that_was_replaced_gives_out_stable_offsets",
 }
 """A fifth of a second or less each."""
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from tidegauge.partition import TopicPartition
@@ -55,6 +56,7 @@ class LeadershipProof:
         now_ms: a clock that never goes back.
         fetch_wait_ms: how long a fetch of a follower may be parked (``replica.fetch.wait.max.ms``).
         pause: waits a little between two looks at the followers.
+        timeout: ends what is done within it after some seconds, with TimeoutError.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class LeadershipProof:
         now_ms: Callable[[], int],
         fetch_wait_ms: Callable[[], int],
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(_PAUSE_SECONDS),
+        timeout: Callable[[float], AbstractAsyncContextManager[object]] = asyncio.timeout,
     ) -> None:
         self._broker_id = broker_id
         self._led = led
@@ -72,6 +75,7 @@ class LeadershipProof:
         self._now_ms = now_ms
         self._fetch_wait_ms = fetch_wait_ms
         self._pause = pause
+        self._timeout = timeout
 
     async def holds(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
@@ -83,7 +87,7 @@ class LeadershipProof:
         if epoch is None:
             return False
         try:
-            async with asyncio.timeout(ZOOKEEPER_SECONDS):
+            async with self._timeout(ZOOKEEPER_SECONDS):
                 state = await self._read_state(topic_partition)
         except (NoNode, MalformedZnode):
             return False

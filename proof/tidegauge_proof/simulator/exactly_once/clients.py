@@ -3,9 +3,11 @@
 A copier is a member of the group, reads its partitions of the input from where the group has committed, writes what it
 read to the output, and commits its position, all in one transaction of a transactional id of its own. It has one
 request in flight beside those of its membership, which go on meanwhile; its offsets it commits as the member that it
-was when it read the input, since Kafka's consumer joins a generation in poll alone. It gives a request up and sends the
-same one again; after an error that leaves its state in doubt it begins again as a new process, which fences the old
-one. A paused copier does nothing, so that it may come back as a zombie.
+was when it read the input, since Kafka's consumer joins a generation in poll alone. Its consumer and its producer have
+each found a coordinator of the group for themselves: offsets are fetched where heartbeats are sent, and committed
+perhaps at the next coordinator. It gives a request up and sends the same one again; after an error that leaves its
+state in doubt it begins again as a new process, which fences the old one. A paused copier does nothing, so that it may
+come back as a zombie.
 
 The input is a list that everybody can read. A record of the output says which record of the input it is the image of,
 who made it and in which of its transactions.
@@ -34,6 +36,8 @@ SIMPLE_GROUP = "simple"
 """A group without members, to which offsets are committed in transactions and without."""
 SIMPLE = TopicPartition("progress", 0)
 E = ErrorCode
+CONSUMER = "consumer"
+"""The group's coordinator as the copier's consumer knows it; ``group`` is the one that its producer knows."""
 RETRIABLE = frozenset(
     {
         E.COORDINATOR_LOAD_IN_PROGRESS,
@@ -50,6 +54,8 @@ RETRIABLE = frozenset(
         E.UNSTABLE_OFFSET_COMMIT,
     }
 )
+_MOVED = frozenset({E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE})
+"""Errors at which a consumer looks for its coordinator again."""
 _MEMBER_IS_LATE = frozenset({E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID, E.FENCED_INSTANCE_ID})
 DEFINITE = _MEMBER_IS_LATE | {
     E.INVALID_PRODUCER_EPOCH,
@@ -115,7 +121,13 @@ class Story:
 
 
 class Ask(NamedTuple):
-    """What a copier sends next: to the coordinator of its transactional id or of the group, or to a leader."""
+    """What a copier sends next.
+
+    Attributes:
+        to: ``transaction`` or ``group``, the coordinators that its producer knows; ``consumer``, the group's that its
+            consumer knows; ``leader``.
+        request: what is sent.
+    """
 
     to: str
     request: Any
@@ -135,7 +147,7 @@ class Copier:
     Attributes:
         transactional_id: of its own, the same for each of its processes.
         in_flight: the call that it waits for.
-        brokers: whom it takes for the coordinators, by role; -1: it does not know.
+        brokers: whom its producer takes for the coordinators, by role; -1: it does not know.
         stories: its transactions.
         is_closing: it begins no further transaction.
     """
@@ -172,6 +184,29 @@ class Copier:
     def take(self, result: Any) -> None:
         """Take the response that the copier waits for; None: it has given the request up."""
         self.in_flight, self._result = None, result
+
+    def give_up(self, *, forgets: bool) -> None:
+        """Wait no longer for a response.
+
+        Args:
+            forgets: whether the consumer or the producer, whichever has waited, looks for its coordinators again.
+        """
+        if forgets and self._ask is not None and self._ask.to == CONSUMER:
+            self.member.broker = -1
+        elif forgets:
+            self.brokers = dict.fromkeys(self.brokers, -1)
+        self.take(None)
+
+    def coordinator(self, role: str) -> int:
+        """Return whom its consumer or its producer takes for a coordinator; -1: it does not know."""
+        return self.member.broker if role == CONSUMER else self.brokers[role]
+
+    def found(self, role: str, broker_id: int) -> None:
+        """Take a broker for a coordinator; -1: look for it again."""
+        if role == CONSUMER:
+            self.member.broker = broker_id
+        else:
+            self.brokers[role] = broker_id
 
     def restart(self) -> None:
         """Begin a new process: it knows its transactional id and its instance id."""
@@ -230,8 +265,8 @@ class Copier:
                 seen.append(error)
             if error not in RETRIABLE:
                 return result, error
-            if error not in {E.CONCURRENT_TRANSACTIONS, E.UNSTABLE_OFFSET_COMMIT}:
-                self.brokers[to] = -1
+            if error in _MOVED if to == CONSUMER else error is not E.CONCURRENT_TRANSACTIONS:
+                self.found(to, -1)
 
     def _initialize(self, producer_id: int, epoch: int) -> Steps:
         request = InitProducerId(self.transactional_id, self._timeout_ms, producer_id, epoch)
@@ -253,7 +288,7 @@ class Copier:
             return next((error for error in errors if error is not E.NONE), E.NONE)
 
         request = OffsetFetch(GROUP, partitions, require_stable=True)
-        result, error = yield from self._retried("group", request, error_of)
+        result, error = yield from self._retried(CONSUMER, request, error_of)
         if error is not E.NONE:
             return None
         return {at.partition: max(0, result.offsets[at].offset) for at in partitions}

@@ -7,8 +7,9 @@ when it is committed and the group coordinator has taken it up (``TransactionSer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidegauge.control import NO_LEADER
@@ -56,7 +57,9 @@ from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorl
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Produce, Reader
 from tidegauge_proof.simulator.exactly_once.compacting import Batch, compacted
+from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
 from tidegauge_proof.simulator.exactly_once.network import Message, Network
+from tidegauge_proof.simulator.exactly_once.stable_offsets import StableOffsets, is_to_be_proven
 from tidegauge_proof.simulator.memory_broker import MemoryBroker, Reading
 from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.world import SimPartition, World
@@ -89,7 +92,10 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Internal:
-    """A request of a broker to another one, which fails when its connection breaks; ``end`` takes its one outcome."""
+    """A request of a broker to another one or to ZooKeeper, which fails when its connection breaks.
+
+    ``end`` takes its one outcome.
+    """
 
     words: str
     end: Callable[[Any], None]
@@ -108,16 +114,6 @@ class _Appended:
 
     incarnation: int
     done: Callable[[Sequence[ProduceResult]], None]
-
-
-class _Awaited:
-    """What the product's coroutines wait for: the response to a verification."""
-
-    def __init__(self, wanted: AddPartitionsToTxn) -> None:
-        self.wanted = wanted
-
-    def __await__(self) -> Generator[_Awaited, Errors, Errors]:
-        return (yield self)
 
 
 @dataclass(slots=True)
@@ -207,7 +203,7 @@ class Cluster:
     """See the module.
 
     Attributes:
-        in_flight: the brokers' requests to one another that have no outcome yet.
+        in_flight: the brokers' requests to one another, and to ZooKeeper, that have no outcome yet.
     """
 
     def __init__(self, world: World, checker: Any, dice: Dice, mode: str, timeout_ms: int) -> None:
@@ -216,6 +212,7 @@ class Cluster:
         self.dice = dice
         self.network = Network(mode, dice)
         self.in_flight: list[Internal] = []
+        self.stable_offsets = StableOffsets(self)
         self._producer_ids = 0
         self.transaction_settings = TransactionSettings(
             partitions=1,
@@ -264,10 +261,13 @@ class Cluster:
         for one in both:
             responses, one.responses = one.responses, []
             for response in responses:
-                if isinstance(response.call.request, TransactionMarker):
-                    response.call.done(response.result)
+                call, result = response.call, response.result
+                if isinstance(call.request, TransactionMarker):
+                    call.done(result)
+                elif is_to_be_proven(call.request, result):
+                    self.stable_offsets.give_out(response.process.broker, OFFSETS, result, partial(self._respond, call))
                 else:
-                    self._respond(response.call, response.result)
+                    self._respond(call, result)
         self.checker.look_at_data()
 
     def _respond(self, call: Call, result: Any) -> None:
@@ -321,7 +321,8 @@ class Cluster:
         item = ProducePartition(wanted.at, wanted.batch)
         request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, [item])
         verification = ProduceVerification(
-            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms), _verify
+            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
+            partial(self._verify, broker),
         )
         found = verification.of(request, wanted.transactional_id, supports_abortable_error=True)
         incarnation = broker.incarnation
@@ -338,24 +339,17 @@ class Cluster:
         if isinstance(found, Verified):
             go_on(found)
         else:
-            self._drive(broker, found, go_on)
+            drive(found, go_on)
 
-    def _drive(self, broker: MemoryBroker, coroutine: Coroutine[Any, Any, Any], go_on: Callable[[Any], None]) -> None:
-        """Run one of the product's coroutines, which asks a transaction coordinator at most once."""
-        try:
-            awaited = coroutine.send(None)
-        except StopIteration as ended:
-            go_on(ended.value)
-            return
-        wanted: AddPartitionsToTxn = awaited.wanted
-
-        def responded(errors: Errors) -> None:
-            try:
-                coroutine.send(errors)
-            except StopIteration as ended:
-                go_on(ended.value)
-
-        self._verify_at_coordinator(broker, wanted, responded)
+    async def _verify(
+        self,
+        broker: MemoryBroker,
+        wanted: AddPartitionsToTxn,
+        *,
+        supports_abortable_error: bool,  # noqa: ARG002 - as called
+    ) -> Errors:
+        errors: Errors = await Awaited(partial(self._verify_at_coordinator, broker, wanted))
+        return errors
 
     def _verify_at_coordinator(
         self, broker: MemoryBroker, wanted: AddPartitionsToTxn, responded: Callable[[Errors], None]
@@ -372,7 +366,7 @@ class Cluster:
             responded({at: known.get(error, error) for at, error in errors.items() if error is not E.NONE})
             self.settle()
 
-        internal = self._internal(f"verification by {broker.broker_id}", broker, end)
+        internal = self.internal(f"verification by {broker.broker_id}", broker, end)
         caller = Caller(wanted.transactional_id or "")
         call = Call(caller, wanted, internal.finish, lambda: not internal.is_over)
         self.ask_coordinator("transaction", state.leader, call, lose=lambda: internal.finish(None))
@@ -381,16 +375,18 @@ class Cluster:
         """Verify that the partition of offsets is in a transaction."""
         broker = process.broker
         verification = OffsetsVerification(
-            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms), _verify
+            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
+            partial(self._verify, broker),
         )
 
         def go_on(found: Any) -> None:
             if self.groups.processes.get(broker.broker_id) is process:
                 process.events.append(TransactionVerified(effect.verification_id, *found))
 
-        self._drive(broker, verification.verify(effect), go_on)
+        drive(verification.verify(effect), go_on)
 
-    def _internal(self, words: str, broker: MemoryBroker, end: Callable[[Any], None]) -> Internal:
+    def internal(self, words: str, broker: MemoryBroker, end: Callable[[Any], None]) -> Internal:
+        """Return a request of a broker that has no outcome yet; ``end`` takes it, None where its connection breaks."""
         incarnation = broker.incarnation
 
         def if_alive(result: Any) -> None:
@@ -428,7 +424,7 @@ class Cluster:
                 process.events.append(MarkersWritten(effect.request_id, errors))
                 self.settle()
 
-        internal = self._internal(f"markers of {process.broker.broker_id}", process.broker, end)
+        internal = self.internal(f"markers of {process.broker.broker_id}", process.broker, end)
 
         def arrive() -> None:
             if not self.world.is_up(effect.broker_id):
@@ -533,9 +529,6 @@ class Cluster:
     def step_timers(self) -> bool:
         """Run the timers of the coordinators that are due."""
         is_due = [one.step_timers() for one in (self.transactions, self.groups)]
+        is_due.append(self.stable_offsets.look_again())
         self.settle()
         return any(is_due)
-
-
-async def _verify(wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Errors:  # noqa: ARG001 - as called
-    return await _Awaited(wanted)

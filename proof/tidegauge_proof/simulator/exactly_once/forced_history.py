@@ -41,6 +41,8 @@ _REQUEST_TIMEOUT_MS = 3_000
 _PAST_SESSION_MS = SESSION_MS + 4_000
 _TURNS_AWAY = 60
 """How many things happen before a broker or a copier that was struck is back."""
+_TURNS_ISOLATED = 600
+"""As many are enough for producers to find the next coordinator, and to commit there."""
 _TURNS_AFTER, _TURNS_AT_MOST = 250, 1500
 """How many things happen between the last fault and the end; at most so many where no transaction is committed."""
 _LIMIT = 6_000
@@ -52,9 +54,11 @@ class Forced(NamedTuple):
     Attributes:
         step: its name; empty: at once, when the fault before has struck.
         fault: ``kill``; ``kill-silently``, which loses all messages on their way, too; ``bounce``, a kill and a start
-            within the session; ``pause``, until after the election. Of a copier ``restart``; ``pause``, until its
-            transaction has timed out; ``pause-past-session``, until its session as a member has. Of the network
-            ``hold``, which keeps the messages of a kind, and ``release``, which delivers them whoever still wants them.
+            within the session; ``pause``, until after the election; ``isolate``, which partitions it from ZooKeeper and
+            the other brokers, but not from its clients, until long after the election. Of a copier ``restart``;
+            ``pause``, until its transaction has timed out; ``pause-past-session``, until its session as a member has.
+            Of the network ``hold``, which keeps the messages of a kind, and ``release``, which delivers them whoever
+            still wants them.
             ``commit``, of the simple consumer's offset. Empty: nothing happens but that the step is reached.
         whom: ``transactions``, ``offsets`` or ``output``, whose leader it is; ``copier``; the kind of messages that are
             held, ``verification`` for a response to one; else empty.
@@ -108,6 +112,7 @@ class _Turns:
         self._struck_at = self._committed = 0
         self._returns: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._held: list[Message] = []
+        self._isolated: set[int] = set()
         self._beaten_ms: dict[str, int] = {}
         self._waiting: dict[str, tuple[object, int]] = {}
         self._in_flight: dict[Internal, int] = {}
@@ -176,16 +181,21 @@ class _Turns:
             messages, cluster.network.messages = cluster.network.messages, []
             for message in messages:
                 message.lose()
-        if forced.fault == "pause":
+        if forced.fault == "isolate":
+            others = [one for one in world.brokers if one != broker_id]
+            self._isolated.add(broker_id)
+            world.cut_links |= {(one, broker_id) for one in others} | {(broker_id, one) for one in others}
+        elif forced.fault == "pause":
             world.paused.add(broker_id)
         else:
             world.kill(broker_id)
-        self._hang_up(broker_id)
+        if forced.fault != "isolate":
+            self._hang_up(broker_id)
         if forced.fault == "bounce":
             world.start(broker_id)
         else:
             world.expire(broker_id)
-            back = self._turns + _TURNS_AWAY
+            back = self._turns + (_TURNS_ISOLATED if forced.fault == "isolate" else _TURNS_AWAY)
             self._returns.append((lambda: self._turns >= back, lambda: self._bring_back(broker_id)))
         if world.elected is None:
             world.elect(next(one for one in world.brokers if world.is_up(one) and one not in world.without_session))
@@ -193,7 +203,7 @@ class _Turns:
     def _hang_up(self, broker_id: int) -> None:
         """Let clients notice that their connections to a broker are closed."""
         for copier in self._stage.copiers:
-            if isinstance(copier.in_flight, Call) and broker_id in copier.brokers.values():
+            if isinstance(copier.in_flight, Call) and broker_id in {*copier.brokers.values(), copier.member.broker}:
                 copier.take(None)
             copier.brokers = {role: -1 if one == broker_id else one for role, one in copier.brokers.items()}
             if copier.member.broker == broker_id:
@@ -202,10 +212,12 @@ class _Turns:
 
     def _bring_back(self, broker_id: int) -> None:
         world = self._stage.world
-        if broker_id not in world.paused:
+        if not world.brokers[broker_id].is_running:
             world.start(broker_id)
         else:
             world.paused.discard(broker_id)
+            self._isolated.discard(broker_id)
+            world.cut_links.clear()
             if broker_id in world.controllers and broker_id != world.elected:
                 world.end_term(broker_id)
             world.register_again(broker_id)
@@ -269,7 +281,7 @@ class _Turns:
         before = world.inputs
         world.decide_all()
         for broker_id in world.brokers:
-            if world.is_up(broker_id):
+            if world.is_up(broker_id) and broker_id not in self._isolated:
                 world.deliver_all(broker_id)
                 while world.outbox[broker_id] and broker_id not in world.asking:
                     world.propose(broker_id, world.elected)
@@ -309,7 +321,7 @@ class _Turns:
     def _replicate(self, broker_id: int) -> str | None:
         """Let a follower fetch, where it lacks something, or knows of a lower high watermark than its leader."""
         world = self._stage.world
-        if not world.is_up(broker_id):
+        if not world.is_up(broker_id) or broker_id in self._isolated:
             return None
         before = world.inputs
         is_behind = any(self._is_behind(partition, broker_id) for partition in world.partitions)
@@ -344,8 +356,7 @@ class _Turns:
             if call is not copier.in_flight:
                 self._waiting[copier.name] = copier.in_flight, now_ms
             elif call is not None and not copier.is_paused and now_ms - since_ms >= _REQUEST_TIMEOUT_MS:
-                copier.take(None)
-                copier.brokers = dict.fromkeys(copier.brokers, -1)
+                copier.give_up(forgets=True)
             self._time_out_member(copier)
         in_flight = {one: self._in_flight.get(one, now_ms) for one in stage.cluster.in_flight}
         self._in_flight = in_flight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegauge_proof.simulator.exactly_once.forced_history import Forced
 from tidegauge_proof.simulator.exactly_once.forced_steps import FENCING, LOADING, STEPS
 
-FAULTS = ("kill", "kill-silently", "bounce", "pause")
+FAULTS = ("kill", "kill-silently", "bounce", "pause", "isolate")
 LEADERS = ("transactions", "offsets", "output")
 OF_COPIERS = ("restart", "pause")
 BEFORE_LOADS = ("PrepareCommit replicated", "some markers appended", "TxnOffsetCommit pending")

@@ -37,12 +37,14 @@ def copier_asks(stage: Stage, copier: Copier) -> str | None:
             lambda: copier.in_flight is call,
         )
         return f"{copier.name} writes to {ask.request.at} at {broker_id}"
-    if copier.brokers[ask.to] < 0:
-        copier.brokers[ask.to] = stage.cluster.leader_of(TRANSACTIONS if ask.to == "transaction" else OFFSETS)
+    coordinators = "transaction" if ask.to == "transaction" else "group"
+    if copier.coordinator(ask.to) < 0:
+        copier.found(ask.to, stage.cluster.leader_of(TRANSACTIONS if ask.to == "transaction" else OFFSETS))
+    broker_id = copier.coordinator(ask.to)
     sent = Call(copier, ask.request, lambda result: _take(copier, sent, result), lambda: copier.in_flight is sent)
     copier.in_flight = sent
-    stage.cluster.ask_coordinator(ask.to, copier.brokers[ask.to], sent)
-    return f"{copier.name} sends {type(ask.request).__name__} to {copier.brokers[ask.to]}"
+    stage.cluster.ask_coordinator(coordinators, broker_id, sent)
+    return f"{copier.name} sends {type(ask.request).__name__} to {broker_id}"
 
 
 def _take(copier: Copier, call: object, result: Any) -> None:
@@ -114,9 +116,7 @@ def copier_gives_up(stage: Stage) -> str | None:
         return f"{copier.name} gives up a request of its membership"
     if copier.in_flight is None:
         return None
-    copier.take(None)
-    if stage.dice.happens(0.5):
-        copier.brokers = dict.fromkeys(copier.brokers, -1)
+    copier.give_up(forgets=stage.dice.happens(0.5))
     return f"{copier.name} gives up"
 
 
