@@ -68,6 +68,17 @@ def test_a_coordinator_that_missed_anothers_epoch_begins_again():
     assert history.violation is None, str(history.violation)
 
 
+def test_a_decision_that_was_loaded_and_lost_tears_its_transaction():
+    """A flaw of 3.9 that is kept (docs/transactions.md): a load reads above the high watermark, and sends markers.
+
+    The decision was on two of three members of the ISR; the one that had led and the one that loaded it die.
+    """
+    violation = transaction_history_of(10_421_338, 1000).violation
+    assert violation is not None
+    assert violation.invariant == "T7"
+    assert "is read: [1, 1, 0]" in str(violation)
+
+
 def test_late_requests_tear_transactions_as_in_kafka():
     """The flaw of 3.9 (docs/transactions.md): with late requests T7 does not hold, and only with them."""
     found = (transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True).violation for seed in range(400))
