@@ -205,7 +205,12 @@ class Copiers:
     def write(self, count: int, go_on: Callable[[], bool] = lambda: False) -> None:
         """Write so many records to each partition, and more while ``go_on`` says so."""
         producer: Any = confluent_kafka.Producer(
-            {"bootstrap.servers": self._servers, "enable.idempotence": True, "log_level": 2}
+            {
+                "bootstrap.servers": self._servers,
+                "enable.idempotence": True,
+                "topic.metadata.propagation.max.ms": 3_600_000,  # brokers that have just started know of no topic
+                "log_level": 2,
+            }
         )
         failed: list[str] = []
 

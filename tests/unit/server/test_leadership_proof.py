@@ -131,7 +131,7 @@ async def test_a_leadership_that_ends_meanwhile_is_not_proven() -> None:
 
 
 async def test_who_does_not_lead_proves_nothing() -> None:
-    """And asks nobody."""
+    """And asks for no proof."""
     assert not await proof(Replicas(every(100), lambda _: None), partitioned).holds(AT)
 
 
