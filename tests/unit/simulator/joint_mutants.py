@@ -362,7 +362,7 @@ FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
     "a_coordinator_that_was_replaced_gives_out_stable_offsets": (
         0,
         (Forced("data acknowledged", "isolate", "offsets"),),
-        "T11",
+        "T14",
     ),
 }
 """By mutant: the seed and the faults of a history that breaks, and the invariant; the same history holds without it."""

@@ -6,7 +6,13 @@ The statements are T1 to T13 of proof/tidegauge_proof/simulator/exactly_once/joi
 from __future__ import annotations
 
 import pytest
-from tests.unit.simulator.joint_mutants import FORCED, FOUND, MUTANTS, QUICK
+from tests.unit.simulator.joint_mutants import (
+    FORCED,
+    FOUND,
+    MUTANTS,
+    QUICK,
+    a_coordinator_that_was_replaced_gives_out_stable_offsets,
+)
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import FetchedOffset, OffsetFetch, OffsetFetchResult, TxnOffsetCommit, TxnOffsetCommitResult
@@ -55,6 +61,16 @@ def test_a_commit_that_was_loaded_while_it_was_pending_counts_though_it_fails():
 def test_a_marker_that_is_sent_again_does_not_end_offsets_behind_it():
     """It is committed while the append of the next transaction's offsets is in flight; that one is aborted."""
     history = joint_history_of(10_100_062, STEPS, LATE_ENDS)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
+def test_a_high_watermark_that_falls_before_it_is_looked_at_is_known_to_the_checker(monkeypatch: pytest.MonkeyPatch):
+    """A process finds 9 in its checkpoint, and its leader's first response says 8: within one event of the history.
+
+    The transaction whose marker is at 8 was replicated by then. The seed is one of a coordinator that proves nothing.
+    """
+    a_coordinator_that_was_replaced_gives_out_stable_offsets(monkeypatch)
+    history = joint_history_of(115, STEPS)
     assert history.violation is None, f"step {history.steps}: {history.violation}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.groups import OFFSETS_TOPIC, OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import TransactionMarker, make_marker
@@ -58,7 +58,7 @@ from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Produce, Reader
 from tidegauge_proof.simulator.exactly_once.compacting import Batch, compacted
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
-from tidegauge_proof.simulator.exactly_once.network import Message, Network
+from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, Message, Network
 from tidegauge_proof.simulator.exactly_once.stable_offsets import StableOffsets, is_to_be_proven
 from tidegauge_proof.simulator.memory_broker import MemoryBroker, Reading
 from tidegauge_proof.simulator.memory_log import MemoryLog
@@ -265,10 +265,19 @@ class Cluster:
                 if isinstance(call.request, TransactionMarker):
                     call.done(result)
                 elif is_to_be_proven(call.request, result):
-                    self.stable_offsets.give_out(response.process.broker, OFFSETS, result, partial(self._respond, call))
+                    self._give_out(response.process.broker, call, result)
                 else:
                     self._respond(call, result)
         self.checker.look_at_data()
+
+    def _give_out(self, broker: MemoryBroker, call: Call, result: OffsetFetchResult) -> None:
+        committed = {} if self.network.mode == LATE_ENDS else self.checker.offsets.committed_positions()
+
+        def respond(proven: OffsetFetchResult) -> None:
+            self.checker.offsets.given_out(committed, proven)
+            self._respond(call, proven)
+
+        self.stable_offsets.give_out(broker, OFFSETS, result, respond)
 
     def _respond(self, call: Call, result: Any) -> None:
         words = f"{type(result).__name__} of {call.producer.transactional_id}: {result}"

@@ -142,11 +142,18 @@ class _Turns:
             self._note_strike()
             self._history.struck.append(forced)
             words = f"{words} | {forced.step}: {forced.fault} {forced.whom}"
-        elif self._returns and self._returns[0][0]():
-            self._returns.pop(0)[1]()
-            self._note_strike()
+        else:
+            self._return_one()
         cluster.settle()
         return words
+
+    def _return_one(self) -> None:
+        """Bring back a broker or a copier whose time has come."""
+        ready = next((one for one in self._returns if one[0]()), None)
+        if ready is not None:
+            self._returns.remove(ready)
+            ready[1]()
+            self._note_strike()
 
     # Faults
 

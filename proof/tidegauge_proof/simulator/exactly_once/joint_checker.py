@@ -12,16 +12,17 @@
 | T11 | what is committed of the output is the image of the input up to the committed positions, once and in order |
 | T12 | no producer's epoch writes after a marker of a newer one |
 | T13 | a request that got a definite error had no effect, and what was acknowledged has one |
+| T14 | stable offsets that a client gets are not older than what was committed when the coordinator looked them up |
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import TransactionCompletedResult
+from tidegauge.groups import OffsetFetchResult, TransactionCompletedResult
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
@@ -76,7 +77,7 @@ class JointChecker(TransactionChecker):
         self._seen: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._stable: dict[tuple[int, TopicPartition], tuple[int, int, int]] = {}
         self._known: dict[StoredReplica, tuple[object, ...]] = {}
-        self._highest: dict[tuple[int, TopicPartition], tuple[object, int]] = {}
+        self._highest: dict[StoredReplica, tuple[object, int, int]] = {}
         self._in_transactions: set[tuple[int, int, TopicPartition]] = set()
 
     # T3
@@ -110,7 +111,7 @@ class JointChecker(TransactionChecker):
         key = replica.broker_id, partition.at
         fold = self.folds[partition.at].of(log)
         expected = fold.last_stable_offset(
-            high_watermark, max(log.rebuilt_from, self._passed(key, since, high_watermark))
+            high_watermark, max(log.rebuilt_from, self._passed(replica, since, high_watermark))
         )
         if hosted.last_stable_offset != expected:
             raise Violation(
@@ -138,15 +139,21 @@ class JointChecker(TransactionChecker):
         if aborted != fold.aborted:
             raise Violation("T8", f".txnindex of {partition.at} on broker {replica.broker_id} has {aborted}")
 
-    def _passed(self, key: tuple[int, TopicPartition], since: tuple[object, ...], high_watermark: int) -> int:
+    def _passed(self, replica: StoredReplica, since: tuple[object, ...], high_watermark: int) -> int:
         """Return the highest high watermark of a replica since its process began or its log was last truncated.
+
+        A process begins with that of its checkpoint, which its leader's response may lower before it is looked at.
 
         A follower's falls when the new leader knows less (ReplicaFetcherThread.processPartitionData); transactions
         whose marker it had passed are not unreplicated again (ProducerStateManager.onHighWatermarkUpdated).
         """
-        before, highest = self._highest.get(key, (None, -1))
-        highest = max(highest, high_watermark) if before == since else high_watermark
-        self._highest[key] = (since, highest)
+        before, incarnation, highest = self._highest.get(replica, (None, -1, -1))
+        if incarnation != replica.incarnation:
+            highest = replica.checkpoint
+        elif before != since:
+            highest = high_watermark
+        highest = max(highest, high_watermark)
+        self._highest[replica] = since, replica.incarnation, highest
         return highest
 
     def _never_falls(
@@ -335,6 +342,18 @@ class OffsetsChecker:
 
     def loaded(self, process: Any, part: bytes) -> None:
         """Take in a part of the log that is handed to a load: the checker reads the whole log in the end."""
+
+    def given_out(self, committed: Mapping[int, int], result: OffsetFetchResult) -> None:
+        """Check stable offsets that a client gets, whoever led when they were looked up.
+
+        Args:
+            committed: the positions that were committed then, by partition of the input.
+            result: what the client gets.
+        """
+        for at, fetched in result.offsets.items():
+            position = committed.get(at.partition, -1) if at.topic == TOPIC else -1
+            if fetched.error is ErrorCode.NONE and fetched.offset < position:
+                raise Violation("T14", f"{fetched.offset} is given out as the stable offset of {at}, not {position}")
 
     def load_completed(self, process: Any) -> None:
         """Check a complete load: what it gave must be what the whole log says."""
