@@ -191,11 +191,16 @@ class Copier:
         Args:
             forgets: whether the consumer or the producer, whichever has waited, looks for its coordinators again.
         """
-        if forgets and self._ask is not None and self._ask.to == CONSUMER:
+        if forgets and self.asks == CONSUMER:
             self.member.broker = -1
         elif forgets:
             self.brokers = dict.fromkeys(self.brokers, -1)
         self.take(None)
+
+    @property
+    def asks(self) -> str:
+        """Whom the last request was for, by role; empty: there was none."""
+        return "" if self._ask is None else self._ask.to
 
     def coordinator(self, role: str) -> int:
         """Return whom its consumer or its producer takes for a coordinator; -1: it does not know."""

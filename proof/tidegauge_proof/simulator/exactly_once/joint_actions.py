@@ -120,6 +120,30 @@ def copier_gives_up(stage: Stage) -> str | None:
     return f"{copier.name} gives up"
 
 
+def copier_turns_away(stage: Stage) -> str | None:
+    """Have a copier's producer give up what it has asked of a coordinator that was replaced; its consumer stays."""
+    copier = stage.dice.choose(stage.copiers)
+    role = copier.asks
+    if copier.is_paused or not isinstance(copier.in_flight, Call) or role not in copier.brokers:
+        return None
+    at = TRANSACTIONS if role == "transaction" else OFFSETS
+    if copier.brokers[role] == stage.cluster.partitions[at].state_now.leader:
+        return None
+    copier.give_up(forgets=True)
+    return f"{copier.name}'s producer looks for another coordinator"
+
+
+def coordinator_is_isolated(stage: Stage) -> str | None:
+    """Partition the group coordinator from ZooKeeper and the other brokers, but not from its clients."""
+    world, broker_id = stage.world, stage.cluster.partitions[OFFSETS].state_now.leader
+    if broker_id not in world.brokers or broker_id in world.without_session or not world.is_up(broker_id):
+        return None
+    others = [one for one in world.brokers if one != broker_id]
+    world.cut_links |= {(one, broker_id) for one in others} | {(broker_id, one) for one in others}
+    world.expire(broker_id)
+    return f"broker {broker_id} is isolated"
+
+
 def copier_restarts(stage: Stage) -> str | None:
     """Kill a copier's process and start another one."""
     copier = stage.dice.choose(stage.copiers)
@@ -228,6 +252,8 @@ ACTIONS_HERE: tuple[tuple[Action, float], ...] = (
     (connection_breaks, 0.3),
     (simple_commit, 0.3),
     (copier_gives_up, 0.2),
+    (copier_turns_away, 0.6),
+    (coordinator_is_isolated, 0.06),
     (copier_restarts, 0.03),
     (copier_pauses, 0.12),
     (damage_output, 0.03),

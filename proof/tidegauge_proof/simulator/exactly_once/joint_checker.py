@@ -111,7 +111,7 @@ class JointChecker(TransactionChecker):
         key = replica.broker_id, partition.at
         fold = self.folds[partition.at].of(log)
         expected = fold.last_stable_offset(
-            high_watermark, max(log.rebuilt_from, self._passed(replica, since, high_watermark))
+            high_watermark, max(log.rebuilt_from, self.passed(replica, since, high_watermark))
         )
         if hosted.last_stable_offset != expected:
             raise Violation(
@@ -139,7 +139,7 @@ class JointChecker(TransactionChecker):
         if aborted != fold.aborted:
             raise Violation("T8", f".txnindex of {partition.at} on broker {replica.broker_id} has {aborted}")
 
-    def _passed(self, replica: StoredReplica, since: tuple[object, ...], high_watermark: int) -> int:
+    def passed(self, replica: StoredReplica, since: object, high_watermark: int) -> int:
         """Return the highest high watermark of a replica since its process began or its log was last truncated.
 
         A process begins with that of its checkpoint, which its leader's response may lower before it is looked at.
