@@ -208,8 +208,11 @@ def damage_output(stage: Stage) -> str | None:
 
 
 def brokers_catch_up(stage: Stage) -> str | None:
-    """Deliver what the controller has decided, and let every follower fetch, where links and processes allow."""
-    world = stage.world
+    """Deliver what the controller has decided, and let every follower fetch, where links and processes allow.
+
+    The checker looks after each of these events: one may truncate a log, and the next lower its high watermark.
+    """
+    world, look = stage.world, stage.cluster.checker.look_at_data
     if world.elected is None or world.elected in world.paused or world.elected not in world.controllers:
         return None
     world.decide_all()
@@ -219,14 +222,17 @@ def brokers_catch_up(stage: Stage) -> str | None:
         if leader not in world.paused and not world.is_cut(exchange.follower.broker_id, leader):
             traffic.requests.remove(exchange)
             world.arrive(exchange, wait_ms=0)
+            look()
     for exchange in [*traffic.responses]:
         follower = exchange.follower.broker_id
         if follower not in world.paused and not world.is_cut(follower, exchange.chosen.leader):
             traffic.responses.remove(exchange)
             world.deliver_response(exchange)
+            look()
     for broker_id in world.brokers:
         if world.is_up(broker_id) and not world.is_cut(world.elected or 0, broker_id):
             world.deliver_all(broker_id)
+            look()
             world.whole_round(broker_id)
             stage.cluster.settle()
     return "brokers catch up"
