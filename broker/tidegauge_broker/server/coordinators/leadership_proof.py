@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode
@@ -46,6 +46,11 @@ class Led(Protocol):
         ...
 
 
+def _as_task(work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
+    """Run in a task: a timeout needs one, and a request of a Kafka client has none."""
+    return asyncio.get_running_loop().create_task(work, name="leadership-proof")
+
+
 class LeadershipProof:
     """See the module.
 
@@ -57,6 +62,7 @@ class LeadershipProof:
         fetch_wait_ms: how long a fetch of a follower may be parked (``replica.fetch.wait.max.ms``).
         pause: waits a little between two looks at the followers.
         timeout: ends what is done within it after some seconds, with TimeoutError.
+        run: runs a proof.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class LeadershipProof:
         fetch_wait_ms: Callable[[], int],
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(_PAUSE_SECONDS),
         timeout: Callable[[float], AbstractAsyncContextManager[object]] = asyncio.timeout,
+        run: Callable[[Coroutine[Any, Any, bool]], Awaitable[bool]] = _as_task,
     ) -> None:
         self._broker_id = broker_id
         self._led = led
@@ -76,11 +83,11 @@ class LeadershipProof:
         self._fetch_wait_ms = fetch_wait_ms
         self._pause = pause
         self._timeout = timeout
+        self._run = run
 
     async def holds(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
-        work = self._holds(topic_partition)  # a timeout needs a task, and a request of a Kafka client has none
-        return await asyncio.get_running_loop().create_task(work, name=f"proof-{topic_partition}")
+        return await self._run(self._holds(topic_partition))
 
     async def _holds(self, topic_partition: TopicPartition) -> bool:
         epoch = self._led.led_epoch(topic_partition)

@@ -75,6 +75,7 @@ class StableOffsets:
             lambda: _FETCH_WAIT_MS,
             partial(self._pause, broker),
             nullcontext,
+            lambda work: work,
         )
 
         def respond_if(is_proven: bool) -> None:
