@@ -1,7 +1,7 @@
 """A group coordinator that was replaced and does not know it gives out no stable offsets (KIP-447).
 
-Its clients reach it, and it reaches no other broker. Kafka's gives them what it has, which the next coordinator's commits
-have overtaken, and a client that copies exactly once copies records twice.
+Its clients reach it, and it reaches no other broker. Kafka's gives them what it has, which the next coordinator's
+commits have overtaken, and a client that copies exactly once copies records twice.
 """
 
 from __future__ import annotations

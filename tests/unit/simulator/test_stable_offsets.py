@@ -109,7 +109,7 @@ def test_without_zookeeper_followers_prove_the_leadership(stage: Stage):
     assert [result.error for result in results] == [NONE]
 
 
-def test_a_leader_that_nobody_follows_does_not_respond_with_offsets(stage: Stage):
+def test_a_leader_without_followers_does_not_respond_with_offsets(stage: Stage):
     """Its process may be paused before it has looked for the last time; it looks again when it goes on."""
     leader = _leader(stage)
     stage.world.without_session.add(leader)
