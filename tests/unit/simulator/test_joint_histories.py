@@ -162,7 +162,7 @@ def test_histories_hold_and_do_something(mode):
     """Kills meet transaction coordinators in the middle of everything that they can be in the middle of."""
     committed = aborted = copied = reads = loads = 0
     died_with: set[str] = set()
-    for seed in range(60):
+    for seed in (*range(60), 142):  # in the last a broker dies while its transaction coordinator loads
         history = joint_history_of(seed, STEPS, mode)
         assert history.violation is None, f"seed {seed}, step {history.steps}: {history.violation}"
         committed += history.committed
