@@ -43,7 +43,7 @@ _TURNS_AWAY = 60
 """How many things happen before a broker or a copier that was struck is back."""
 _TURNS_ISOLATED = 600
 """As many are enough for producers to find the next coordinator, and to commit there."""
-_TURNS_AFTER, _TURNS_AT_MOST = 250, 1500
+_TURNS_AFTER, _TURNS_AT_MOST = 250, 3000
 """How many things happen between the last fault and the end; at most so many where no transaction is committed."""
 _LIMIT = 6_000
 
