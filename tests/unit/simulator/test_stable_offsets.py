@@ -63,6 +63,14 @@ def _deliver(stage: Stage) -> None:
     stage.cluster.settle()
 
 
+def _fetch_without_zookeeper(stage: Stage) -> list[Any]:
+    """Fetch stable offsets of a leader without a session, whose read has failed."""
+    stage.world.without_session.add(_leader(stage))
+    results = _fetch(stage)
+    _deliver(stage)
+    return results
+
+
 def _pass_time(stage: Stage, ms: int) -> None:
     stage.world.pass_time(ms)
     stage.cluster.step_timers()
@@ -97,9 +105,7 @@ def test_a_leader_that_is_replaced_before_the_read_does_not_respond_with_offsets
 
 
 def test_without_zookeeper_followers_prove_the_leadership(stage: Stage):
-    stage.world.without_session.add(_leader(stage))
-    results = _fetch(stage)
-    _deliver(stage)
+    results = _fetch_without_zookeeper(stage)
     for _ in range(2):
         assert not stage.cluster.network.messages
         _pass_time(stage, 100)
@@ -112,9 +118,7 @@ def test_without_zookeeper_followers_prove_the_leadership(stage: Stage):
 def test_a_leader_without_followers_does_not_respond_with_offsets(stage: Stage):
     """Its process may be paused before it has looked for the last time; it looks again when it goes on."""
     leader = _leader(stage)
-    stage.world.without_session.add(leader)
-    results = _fetch(stage)
-    _deliver(stage)
+    results = _fetch_without_zookeeper(stage)
     stage.world.paused.add(leader)
     _pass_time(stage, 2_000)
     assert not stage.cluster.network.messages
@@ -125,9 +129,7 @@ def test_a_leader_without_followers_does_not_respond_with_offsets(stage: Stage):
 
 
 def test_a_process_that_dies_meanwhile_does_not_respond(stage: Stage):
-    stage.world.without_session.add(_leader(stage))
-    results = _fetch(stage)
-    _deliver(stage)
+    results = _fetch_without_zookeeper(stage)
     stage.world.kill(_leader(stage))
     stage.world.start(_leader(stage))
     _pass_time(stage, 2_000)

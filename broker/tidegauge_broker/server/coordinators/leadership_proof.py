@@ -21,17 +21,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import OffsetFetch, OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode
 from tidegauge_controller.zookeeper import NoNode, ZooKeeperError
 
 ZOOKEEPER_SECONDS = 0.5
-"""So long a response of ZooKeeper is waited for."""
+"""Limit of the wait for a response of ZooKeeper."""
 _FETCHES = 2
 """Rule 2."""
 _ROUNDS_WAITED = 3
 """Two fetches are parked at most, and there is the way between them."""
 _PAUSE_SECONDS = 0.01
+
+
+def needs_proof(request: object, result: object) -> bool:
+    """Return whether a coordinator's result is given out only where its broker is proven to lead: stable offsets."""
+    return (
+        isinstance(request, OffsetFetch)
+        and isinstance(result, OffsetFetchResult)
+        and request.require_stable
+        and result.error is ErrorCode.NONE
+    )
 
 
 class Led(Protocol):

@@ -579,8 +579,7 @@ class ReplicaManager:
 
     def leads(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker leads the partition."""
-        partition = self.core.partition(topic_partition)
-        return partition is not None and partition.leader_role is not None
+        return self.core.led_epoch(topic_partition) is not None
 
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
         """Return how large the logs are, and where; replicas without a log are left out."""

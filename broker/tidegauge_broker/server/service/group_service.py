@@ -54,6 +54,7 @@ from tidegauge.groups import (
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.leadership_proof import needs_proof
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.transaction_service import TransactionService
@@ -177,7 +178,7 @@ class GroupService:
     async def fetch_offsets(self, request: OffsetFetch) -> OffsetFetchResult:
         """Return committed offsets; rule 3."""
         result = await self.ask(request)
-        if not request.require_stable or request.group_id is None or result.error is not ErrorCode.NONE:
+        if request.group_id is None or not needs_proof(request, result):
             return result
         is_proven = await self._still_leads(self.partition_of(request.group_id))  # so the result was the latest
         return result if is_proven else OffsetFetchResult(ErrorCode.NOT_COORDINATOR)

@@ -50,6 +50,7 @@ from tidegauge_broker.replica.messages import (
     ProduceRequest,
     ProduceResult,
 )
+from tidegauge_broker.server.coordinators.leadership_proof import needs_proof
 from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification, Verified
 from tidegauge_client.isolation import Aborted, without_aborted
 from tidegauge_client.records import decode_batches
@@ -59,7 +60,7 @@ from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Prod
 from tidegauge_proof.simulator.exactly_once.compacting import Batch, compacted
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
 from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, Message, Network
-from tidegauge_proof.simulator.exactly_once.stable_offsets import StableOffsets, is_to_be_proven
+from tidegauge_proof.simulator.exactly_once.stable_offsets import StableOffsets
 from tidegauge_proof.simulator.memory_broker import MemoryBroker, Reading
 from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.world import SimPartition, World
@@ -264,7 +265,7 @@ class Cluster:
                 call, result = response.call, response.result
                 if isinstance(call.request, TransactionMarker):
                     call.done(result)
-                elif is_to_be_proven(call.request, result):
+                elif needs_proof(call.request, result):
                     self._give_out(response.process.broker, call, result)
                 else:
                     self._respond(call, result)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import OffsetFetch, OffsetFetchResult
+from tidegauge.groups import OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
@@ -36,16 +36,6 @@ class _Look:
     broker: MemoryBroker
     incarnation: int
     go_on: Callable[[Any], None]
-
-
-def is_to_be_proven(request: object, result: object) -> bool:
-    """Return whether a coordinator's result is given out to those alone whose broker leads; rule 3 of GroupService."""
-    return (
-        isinstance(request, OffsetFetch)
-        and isinstance(result, OffsetFetchResult)
-        and request.require_stable
-        and result.error is ErrorCode.NONE
-    )
 
 
 class StableOffsets:
