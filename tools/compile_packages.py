@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "proto")]
 
 from compiled_wheel import write_wheel  # noqa: E402 - beside this file
-from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, write_out  # noqa: E402 - beside this file
+from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, value_names, write_out  # noqa: E402 - beside this file
 
 from tidegauge import __version__, machine_code  # noqa: E402 - of this checkout
 
@@ -300,11 +300,12 @@ def _copy(directory: Path) -> None:
     for package in PACKAGES:
         source = ROOT / package
         shutil.copytree(source, directory / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    modules = [path for package in PACKAGES for path in sorted((directory / Path(package).name).rglob("*.py"))]
+    values = value_names([path.read_text(encoding="utf-8") for path in modules])
     for path in _modules(directory):
-        values = path.relative_to(directory).as_posix() in VALUES
-        path.write_text(
-            write_out(path.read_text(encoding="utf-8"), TUPLES, BASES, holds_values=values), encoding="utf-8"
-        )
+        source, holds_values = path.read_text(encoding="utf-8"), path.relative_to(directory).as_posix() in VALUES
+        written = write_out(source, TUPLES, BASES, values=values, holds_values=holds_values)
+        path.write_text(written, encoding="utf-8")
     (directory / f"{SUPPORT_MODULE}.py").write_text(SUPPORT_SOURCE, encoding="utf-8")
 
 

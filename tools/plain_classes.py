@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SUPPORT_MODULE = "tidegauge_written_out"
@@ -70,11 +71,63 @@ class _Field:
     compares: bool
 
 
+def value_names(sources: Iterable[str]) -> frozenset[str]:
+    """Return the names that stand for values and for nothing else, by what the modules of these sources define.
+
+    From a value no path leads to an object that could refer back to it. Values are numbers, text, bytes, containers of
+    values, enumerations, NamedTuples and dataclasses whose fields are values, and aliases of these. A name that any
+    module gives to something else is left out, and so is a class that may hold itself.
+    """
+    parts: dict[str, set[str]] = {}
+    for source in sources:
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                parts.setdefault(node.name, set()).update(_parts(node))
+            elif (alias := _alias(node)) is not None:
+                parts.setdefault(alias[0], set()).update(alias[1])
+    values = _VALUES
+    while more := {name for name in parts.keys() - values if parts[name] <= values}:
+        values |= more
+    return values
+
+
+def _parts(node: ast.ClassDef) -> set[str]:
+    """Return the names in the annotations of a class that may be one of values; a name that never is, for others."""
+    bases = {ast.unparse(base) for base in node.bases}
+    if bases & _ENUMERATIONS:
+        return set()
+    is_data = "NamedTuple" in bases or any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    return _parts_of(node) if is_data else {_ANYTHING}
+
+
+def _alias(node: ast.stmt) -> tuple[str, set[str]] | None:
+    """Return the name and the parts of a type alias: a union, or a container of named types."""
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias" and node.value is not None:
+        return ast.unparse(node.target), _names(node.value)
+    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.BinOp, ast.Subscript)) and len(node.targets) == 1:
+        return ast.unparse(node.targets[0]), _names(node.value)
+    return None
+
+
+def _names(node: ast.expr) -> set[str]:
+    """Return the names in an annotation, also where it is a string; of ``a.b`` the last."""
+    return set(re.findall(r"(?<![\w.])(?:\w+\.)*([A-Za-z_]\w*)(?![\w.])", ast.unparse(node)))
+
+
+_ANYTHING = "object"
+_ENUMERATIONS = frozenset({"Enum", "IntEnum", "StrEnum", "IntFlag"})
+_VALUES = frozenset(
+    {"int", "str", "bytes", "bytearray", "memoryview", "bool", "float", "None", "Path", "tuple", "frozenset", "list"}
+    | {"dict", "set", "Sequence", "Mapping", "Collection", "Iterable", "Union", "Final", "Literal"}
+)
+
+
 def write_out(
     source: str,
     tuples: frozenset[str] = frozenset(),
     bases: frozenset[str] = frozenset(),
     *,
+    values: frozenset[str] = _VALUES,
     holds_values: bool = False,
 ) -> str:
     """Return the source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
@@ -83,8 +136,9 @@ def write_out(
         source: of the module.
         tuples: which NamedTuples are to be plain classes, too.
         bases: which classes have subclasses that are not compiled.
-        holds_values: whether all these classes hold values only, as the frozen ones do: such objects are part of no
-            cycle of references, so the garbage collector need not know of them.
+        values: what stands for values (``value_names``). Objects of a frozen class whose fields are values are part of
+            no cycle of references, so the garbage collector need not know of them.
+        holds_values: whether that is so of all these classes, frozen or not, if their fields are values.
     """
     lines = source.splitlines()
     tree = ast.parse(source)
@@ -107,7 +161,7 @@ def write_out(
             _blank(lines, decorator)
         if node.bases:
             lines[node.lineno - 1] = f"class {node.name}:"
-        if holds_values or options.get("frozen"):
+        if (holds_values or options.get("frozen")) and _parts_of(node) <= values:
             lines[node.lineno - 1] = f"@_attr(acyclic=True, free_list_len=1)\n{lines[node.lineno - 1]}"
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.module == "dataclasses":
@@ -118,6 +172,12 @@ def write_out(
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
             lines[statement.lineno - 1] += _IMPORTS
     return "\n".join(lines) + "\n"
+
+
+def _parts_of(node: ast.ClassDef) -> set[str]:
+    """Return the names in the annotations of its fields."""
+    statements = [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    return {name for statement in statements for name in _names(statement.annotation)} - {"ClassVar"}
 
 
 def _check_handlers(tree: ast.Module) -> None:

@@ -221,25 +221,11 @@ class Copiers:
                 values.append(b"%d-%06d" % (partition, len(values)))
                 where = {"topic": self.source, "partition": partition, "value": values[-1].decode()}
                 on_delivery = partial(written, self.history.invoke("send", **where))
-                self._produce(producer, values[-1], partition, on_delivery)
+                producer.produce(self.source, values[-1], partition=partition, on_delivery=on_delivery)
             self._pace(producer, is_first=count > 0)
         left = producer.flush(LIMIT_SECONDS)
         assert left == 0, f"{left} records were neither acknowledged nor failed in {LIMIT_SECONDS} s"
         assert failed == [], f"{len(failed)} of {sum(map(len, self.written))} records failed: {sorted(set(failed))}"
-
-    def _produce(self, producer: Any, value: bytes, partition: int, on_delivery: Callable[[Any, Any], None]) -> None:
-        """Hand a record over, as soon as librdkafka knows of the topic: brokers that have just started do not."""
-        end = time.monotonic() + LIMIT_SECONDS
-        while True:
-            try:
-                producer.produce(self.source, value, partition=partition, on_delivery=on_delivery)
-            except confluent_kafka.KafkaException as problem:
-                is_unknown = problem.args[0].code() == confluent_kafka.KafkaError._UNKNOWN_TOPIC
-                if not is_unknown or time.monotonic() > end:
-                    raise
-                producer.poll(0.1)
-            else:
-                return
 
     def _pace(self, producer: Any, *, is_first: bool) -> None:
         """Serve the producer's callbacks, until the next record may be written."""

@@ -4,11 +4,13 @@ The order is Kafka's and matters: dead replicas leave the ISRs (step 7) before l
 death of a broker that was both controller and leader costs a partition two leader epochs.
 Source: KafkaController.onControllerFailover. The watches of step 2 are set by the shell.
 
-One step is not Kafka's: a broker that registered after a partition's state was written is not the incarnation that the
-state refers to. The previous controller would have handled that as a bounce, had it lived; so does this one. Kafka
-takes the broker for the former incarnation: it leads on in the same epoch, with a log that may have lost what was not
-flushed, and writes other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so
-here, too.
+Two steps are not Kafka's. The first UpdateMetadata has all partitions, where Kafka's has none: a broker that has just
+started knows no topic, and to clients that it serves from this request on a topic that it does not know does not exist.
+
+And a broker that registered after a partition's state was written is not the incarnation that the state refers to.
+The previous controller would have handled that as a bounce, had it lived; so does this one. Kafka takes the broker for
+the former incarnation: it leads on in the same epoch, with a log that may have lost what was not flushed, and writes
+other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so here, too.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from read_deletions(context)
     if not context.settings.trusts_restarted_brokers:
         yield from _handle_restarts(context, written_at)
-    yield metadata_for(context, context.live_or_shutting_down)
+    yield metadata_for(context, context.live_or_shutting_down, context.partitions_with_leaders())
     yield from start_replicas(context)
     initialise_partitions(context)
     yield from trigger_online(context)

@@ -179,6 +179,28 @@ def test_a_seed_is_the_same_history_of_coordinators_compiled(directory: Path):
     assert compiled["digests"] == interpreted["digests"]
 
 
+LEFT = """
+import gc, json, sys
+from collections import Counter
+from tidegauge_proof.simulator import coordinator_search, search
+
+for world, requests, steps, seeds in json.loads(sys.argv[1]):
+    for seed in range(seeds):
+        coordinator_search.CoordinatorPlan(world, 0, 1, steps, requests).history(seed)
+gc.collect()
+left = Counter(type(one).__name__ for one in gc.get_objects())
+print(json.dumps({"compiled": search.IS_COMPILED, "worlds": left["World"], "brokers": left["MemoryBroker"]}))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_nothing_of_a_compiled_history_is_left(directory: Path):
+    """A search of millions of histories has to fit into memory: each is freed, cycles and all."""
+    left = reported(str(directory), "on", LEFT, SEARCHES_OF_COORDINATORS)
+    assert left == {"compiled": True, "worlds": 0, "brokers": 0}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(

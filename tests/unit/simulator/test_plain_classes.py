@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, CannotWriteOut, write_out
+from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, CannotWriteOut, value_names, write_out
 
 SOURCE = '''"""A module."""
 
@@ -163,3 +163,68 @@ def test_a_class_with_interpreted_subclasses_says_so():
     source = "from __future__ import annotations\n\n\nclass Base:\n    pass\n"
     assert "@_attr(allow_interpreted_subclasses=True)\nclass Base:" in write_out(source, bases=frozenset({"Base"}))
     assert "allow_interpreted_subclasses" not in write_out(source)
+
+
+KINDS = """from __future__ import annotations
+
+
+class Cluster:
+    pass
+
+
+class Kind(Enum):
+    ONE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    kind: Kind
+    sizes: tuple[int, ...] | None = None
+
+
+Either: TypeAlias = Plain | int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    plain: Sequence[Either]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    then: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Indirect:
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    below: tuple[Nested, ...]
+"""
+
+
+def test_only_what_can_be_part_of_no_cycle_is_kept_from_the_garbage_collector():
+    """A cycle through an object that the collector does not know is never freed, and all that hangs on it."""
+    text = write_out(KINDS, values=value_names([KINDS]))
+    mark = "@_attr(acyclic=True, free_list_len=1)\nclass "
+    assert {name for name in ("Plain", "Holder") if f"{mark}{name}:" in text} == {"Plain", "Holder"}
+    assert text.count(mark) == 2
+
+
+def test_a_name_with_two_meanings_counts_as_a_value_if_both_are():
+    other = KINDS + "\n\nclass Plain:\n    pass\n"
+    assert {"Plain", "Holder", "Either"}.isdisjoint(value_names([KINDS, other]))
+    assert {"Plain", "Holder", "Either"} <= value_names([KINDS, KINDS])
