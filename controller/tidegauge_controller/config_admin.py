@@ -1,9 +1,11 @@
-"""Dynamic settings in ZooKeeper: ``/config/<type>/<name>`` is written, then a notification for all brokers.
+"""Dynamic settings in ZooKeeper: ``/config/<type>/<name>`` is written, with a notification for all brokers.
 
 As in Kafka any broker writes them, whether it is the controller or not, without a check of the controller epoch; the
 write is one transaction with a check that ``/controller`` has not changed since it was read, if it exists. The znode is
 written expecting the version that was read, where Kafka writes unconditionally: of two concurrent alterations neither
-is lost. The notification is written under ``/config/changes``; it only names the entity, brokers read the rest.
+is lost. The notification under ``/config/changes`` is part of the transaction, where Kafka writes it afterwards: a client
+whose connection closes in between, or a broker that dies, leaves no settings of which no broker hears. It only names the
+entity, brokers read the rest.
 Source: AdminZkClient.changeEntityConfig, KafkaZkClient.setOrCreateEntityConfigs.
 """
 
@@ -45,10 +47,11 @@ class ConfigAdmin:
         return decode_config(data)
 
     async def alter(self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> int:
-        """Write what ``change`` makes of the settings, and notify all brokers; return the notification's number.
+        """Write what ``change`` makes of the settings, with the notification of all brokers; return its number.
 
         Raises:
             TidegaugeError: what ``change`` rejects; nothing was written.
+            ZooKeeperError: ZooKeeper did not take it.
         """
         path = f"{CONFIG}/{entity}"
         while True:
@@ -69,10 +72,11 @@ class ConfigAdmin:
             if controller is not None:
                 operations.append(CheckVersion(CONTROLLER, controller.version))
             operations.append(CreateNode(path, wanted) if version is None else SetNode(path, wanted, version))
+            operations.append(CreateNode(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequence=True))
             try:
-                await self._zookeeper.multi(operations)
-            except MultiFailed:
+                results = await self._zookeeper.multi(operations)
+            except MultiFailed as failure:
+                if isinstance(failure.error, NoNode) and isinstance(operations[failure.index], CreateNode):
+                    raise failure.error from None  # its parent is missing
                 continue  # another writer was faster: read again
-            break
-        made = await self._zookeeper.create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequence=True)
-        return change_number(made)
+            return change_number(str(results[-1]))

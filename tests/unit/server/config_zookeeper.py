@@ -52,7 +52,7 @@ class FakeZooKeeper:
             raise NoNode(path)
         del self.nodes[path]
 
-    async def multi(self, operations) -> list[None]:
+    async def multi(self, operations) -> list[str | None]:
         if self.before_multi is not None:
             self.before_multi()
         for index, operation in enumerate(operations):
@@ -60,15 +60,26 @@ class FakeZooKeeper:
             if isinstance(operation, CreateNode):
                 if there is not None:
                     raise MultiFailed(index, NodeExists(operation.path))
+                if operation.sequence and operation.path.rpartition("/")[0] not in self.nodes:
+                    raise MultiFailed(index, NoNode(operation.path))
             elif there is None:
                 raise MultiFailed(index, NoNode(operation.path))
             elif operation.version not in {-1, there[1].version}:
                 raise MultiFailed(index, BadVersion(operation.path))
-        for operation in operations:
-            if not isinstance(operation, CheckVersion):
-                assert isinstance(operation, CreateNode | SetNode)
-                self.put(operation.path, operation.data)
-        return [None] * len(operations)
+        results = [self._carry_out(operation) for operation in operations]
+        self.fire()
+        return results
+
+    def _carry_out(self, operation) -> str | None:
+        if isinstance(operation, CheckVersion):
+            return None
+        assert isinstance(operation, CreateNode | SetNode)
+        path = operation.path
+        if isinstance(operation, CreateNode) and operation.sequence:
+            path = f"{path}{self._sequence:010d}"
+            self._sequence += 1
+        self.put(path, operation.data)
+        return path if isinstance(operation, CreateNode) else None
 
     def on_session(self, listener) -> None:
         self._listeners.append(listener)

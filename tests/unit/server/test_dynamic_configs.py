@@ -12,6 +12,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BrokerSettings, parse_broker_settings
 from tidegauge_broker.server.configs.config_changes import EXPIRATION_MS
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_controller.config_admin import ConfigAdmin
+from tidegauge_controller.zookeeper import NoNode
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -271,6 +273,48 @@ async def test_of_two_alterations_at_once_neither_is_lost(zookeeper, brokers):
     zookeeper.before_multi = other
     await brokers[0].configs.alter_topic("t", {"segment.ms": "9"}, [])
     assert payload(zookeeper, "/config/topics/t")["config"] == {"retention.ms": "5", "segment.ms": "9"}
+
+
+class SilentAfter:
+    """A ZooKeeper that carries out every request, and does not respond from one of them on."""
+
+    def __init__(self, zookeeper, responses: int) -> None:
+        self._zookeeper = zookeeper
+        self._responses = responses
+
+    def __getattr__(self, name):
+        request = getattr(self._zookeeper, name)
+
+        async def carried_out(*arguments, **named):
+            result = await request(*arguments, **named)
+            self._responses -= 1
+            if self._responses < 0:
+                await asyncio.get_running_loop().create_future()
+            return result
+
+        return carried_out
+
+
+@pytest.mark.parametrize("responses", range(5))
+async def test_an_alteration_whose_client_leaves_is_notified_or_not_written(zookeeper, brokers, responses):
+    """The handler is cancelled where it waits: no broker would hear of settings without a notification."""
+    admin = ConfigAdmin(SilentAfter(zookeeper, responses))
+    task = asyncio.get_running_loop().create_task(admin.alter("topics/t", lambda _: {MIN_ISR: "2"}))
+    await settle()
+    task.cancel()
+    await asyncio.wait([task])
+    is_written = "/config/topics/t" in zookeeper.nodes
+    assert is_written is bool(await zookeeper.children("/config/changes"))
+    await settle()
+    assert [broker.topics for broker in brokers] == [{"t": 2} if is_written else {}] * 2
+
+
+async def test_an_alteration_that_has_no_place_for_its_notification_is_not_written(zookeeper):
+    """It ends with the error of ZooKeeper, and is not tried for ever."""
+    del zookeeper.nodes["/config/changes"]
+    with pytest.raises(NoNode):
+        await ConfigAdmin(zookeeper).alter("topics/t", lambda _: {MIN_ISR: "2"})
+    assert "/config/topics/t" not in zookeeper.nodes
 
 
 async def test_a_controller_that_changes_meanwhile_makes_the_write_look_again(zookeeper, brokers):
