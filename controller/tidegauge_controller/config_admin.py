@@ -3,9 +3,9 @@
 As in Kafka any broker writes them, whether it is the controller or not, without a check of the controller epoch; the
 write is one transaction with a check that ``/controller`` has not changed since it was read, if it exists. The znode is
 written expecting the version that was read, where Kafka writes unconditionally: of two concurrent alterations neither
-is lost. The notification under ``/config/changes`` is part of the transaction, where Kafka writes it afterwards: a client
-whose connection closes in between, or a broker that dies, leaves no settings of which no broker hears. It only names the
-entity, brokers read the rest.
+is lost. The notification under ``/config/changes`` is part of the transaction, where Kafka writes it afterwards: a
+client whose connection closes in between, or a broker that dies, leaves no settings of which no broker hears. It only
+names the entity, brokers read the rest.
 Source: AdminZkClient.changeEntityConfig, KafkaZkClient.setOrCreateEntityConfigs.
 """
 
@@ -25,7 +25,14 @@ from tidegauge.znodes import (
     encode_config_change,
 )
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, Operation, SetNode
-from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper
+from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, ZooKeeper, ZooKeeperError
+
+
+def _has_raced(operation: Operation, error: ZooKeeperError) -> bool:
+    """Return whether an operation failed because of a write between the read and it, so that it is worth repeating."""
+    if isinstance(operation, CreateNode):
+        return isinstance(error, NodeExists)  # with NoNode it is the parent that is missing
+    return isinstance(error, BadVersion | NoNode)
 
 
 class ConfigAdmin:
@@ -76,7 +83,7 @@ class ConfigAdmin:
             try:
                 results = await self._zookeeper.multi(operations)
             except MultiFailed as failure:
-                if isinstance(failure.error, NoNode) and isinstance(operations[failure.index], CreateNode):
-                    raise failure.error from None  # its parent is missing
-                continue  # another writer was faster: read again
+                if _has_raced(operations[failure.index], failure.error):
+                    continue  # another writer was faster: read again
+                raise failure.error from None
             return change_number(str(results[-1]))

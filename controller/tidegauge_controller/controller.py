@@ -66,7 +66,7 @@ from tidegauge_controller.decisions.steps import (
 from tidegauge_controller.driver import Driver
 from tidegauge_controller.stop_at import response_step, switch_of
 from tidegauge_controller.term import Term
-from tidegauge_controller.topic_admin import MetadataView, TopicAdmin
+from tidegauge_controller.topic_admin import NOT_CONTROLLER, MetadataView, TopicAdmin
 from tidegauge_controller.zookeeper import (
     Closed,
     MultiFailed,
@@ -80,7 +80,6 @@ from tidegauge_controller.zookeeper import (
 
 LOG = logging.getLogger(__name__)
 FIRST_REBALANCE_SECONDS = 5.0
-NOT_CONTROLLER = "This is not the correct controller for this cluster."
 _WATCHED_CHILDREN = {
     BROKER_IDS: "BrokerChange",
     BROKER_TOPICS: "TopicChange",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -40,8 +41,18 @@ from tidegauge_controller.decisions.topics import (
     plan_new_partitions,
 )
 from tidegauge_controller.stop_at import StopAt
-from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, ZooKeeper
+from tidegauge_controller.zookeeper import (
+    BadVersion,
+    Closed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    ZooKeeper,
+    ZooKeeperError,
+)
 
+LOG = logging.getLogger(__name__)
+NOT_CONTROLLER = "This is not the correct controller for this cluster."
 TIMED_OUT = "The request timed out."
 LEAST_WRITING_MS = 10_000
 """How long the topics of a request are written at least, so that a short timeout ends only the wait, as in Kafka."""
@@ -61,6 +72,19 @@ class MetadataView(Protocol):
     async def wait_changed(self, timeout_ms: int, /) -> None:
         """Return at the next change, or when the timeout has passed."""
         ...
+
+
+def _refused(topic: str, problem: TidegaugeError | ZooKeeperError) -> TopicOutcome:
+    """Return what became of a topic; the others of its request go on.
+
+    Without its session a broker is no controller, and a client asks the next one; what it asks again may be there.
+    """
+    if isinstance(problem, TidegaugeError):
+        return TopicOutcome(topic, problem.code, problem.message)
+    LOG.warning("Topic %s could not be changed: %r", topic, problem)
+    if isinstance(problem, SessionExpired | Closed):
+        return TopicOutcome(topic, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER)
+    return TopicOutcome(topic, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper did not take the change: {problem}")
 
 
 def _node(topic: str, data: bytes) -> TopicNode:
@@ -111,8 +135,8 @@ class TopicAdmin:
                 continue
             try:
                 topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
-            except TidegaugeError as refusal:
-                outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
+            except (TidegaugeError, ZooKeeperError) as refusal:
+                outcomes.append(_refused(topic.name, refusal))
             else:
                 outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
                 partitions[topic.name] = created
@@ -196,8 +220,8 @@ class TopicAdmin:
                 continue
             try:
                 added = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
-            except TidegaugeError as refusal:
-                outcomes.append(TopicOutcome(topic.name, refusal.code, refusal.message))
+            except (TidegaugeError, ZooKeeperError) as refusal:
+                outcomes.append(_refused(topic.name, refusal))
             else:
                 partitions[topic.name] = added
                 outcomes.append(TopicOutcome(topic.name))
@@ -247,8 +271,8 @@ class TopicAdmin:
                 continue
             try:
                 await self._mark(name, mutate)
-            except TidegaugeError as refusal:
-                outcomes.append(TopicOutcome(name, refusal.code, refusal.message))
+            except (TidegaugeError, ZooKeeperError) as refusal:
+                outcomes.append(_refused(name, refusal))
             else:
                 outcomes.append(TopicOutcome(name))
         marked = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE]

@@ -75,6 +75,10 @@ class NodeExists(ZooKeeperError):
     """The znode exists."""
 
 
+class BadPath(ZooKeeperError):
+    """A path that is none, such as one with a name of ``..``; ZooKeeper was not asked."""
+
+
 class BadVersion(ZooKeeperError):
     """The znode has another version than expected."""
 
@@ -112,6 +116,7 @@ _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     (NotEmptyError, NotEmpty),
     (SessionExpiredError, SessionExpired),
     (ConnectionClosedError, Closed),
+    (ValueError, BadPath),
 )
 
 
@@ -382,12 +387,20 @@ class ZooKeeper:
                 future: asyncio.Future[Any] = self._loop.create_future()
                 self._in_flight.add(future)
                 try:
-                    start().rawlink(partial(self._responded, future))
+                    self._started(start).rawlink(partial(self._responded, future))
                     return await future
                 except ConnectionLoss:
                     await asyncio.sleep(0)  # let the notification of the lost connection arrive before looking at it
                 finally:
                     self._in_flight.discard(future)
+
+    @staticmethod
+    def _started(start: Callable[[], Any]) -> Any:
+        """Hand a request to kazoo, which normalizes its paths."""
+        try:
+            return start()
+        except ValueError as problem:
+            raise BadPath(str(problem)) from None
 
     def _responded(self, future: asyncio.Future[Any], result: Any) -> None:
         """Handle a response on kazoo's completion thread."""

@@ -1,9 +1,12 @@
-"""Numbers and names as Kafka's Java writes them, where they stand in znodes and in errors."""
+"""Numbers and names as Kafka's Java writes and reads them, where they stand in znodes, settings and errors."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote, unquote
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_ANY = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 
 
@@ -33,6 +36,29 @@ def _scientific(value: float) -> str:
         if float(text) == value:
             return text
     return f"{value:.17e}"
+
+
+def java_int(text: str) -> int:
+    """Return the number that ``Integer.parseInt`` reads, of any size; Python also reads ``1_000`` and `` 1 ``.
+
+    Raises:
+        ValueError: it is no number to Java.
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def java_double(text: str) -> float:
+    """Return the number that ``Double.parseDouble`` reads, without surrounding space; hexadecimal ones are not read.
+
+    Raises:
+        ValueError: it is no number to Java, such as ``1_000`` and ``inf``.
+    """
+    found = _ANY.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return float(found[1])
 
 
 def sanitized(name: str) -> str:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sysconfig
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_program
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode
 from tidegauge_controller.zookeeper import (
+    BadPath,
     BadVersion,
     MultiFailed,
     NodeExists,
@@ -110,6 +111,24 @@ async def test_requests_and_their_refusals(zookeeper: ZooKeeper) -> None:
     assert await zookeeper.children(path) == ["n_0000000000"]
     await zookeeper.delete_recursively(path)
     assert await zookeeper.exists(path) is None
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_name_that_no_znode_can_have_is_an_error_of_zookeepers(zookeeper: ZooKeeper, name: str) -> None:
+    """A client may call a user so; kazoo raises ValueError, which no caller expects."""
+    path = f"/{name}/below"
+    requests: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: zookeeper.get(path),
+        lambda: zookeeper.exists(path),
+        lambda: zookeeper.children(path),
+        lambda: zookeeper.create(path, b""),
+        lambda: zookeeper.set(path, b""),
+        lambda: zookeeper.delete(path),
+        lambda: zookeeper.multi([SetNode(path, b"")]),
+    )
+    for request in requests:
+        with pytest.raises(BadPath):
+            await request()
 
 
 async def test_a_transaction_does_all_or_nothing_and_says_what_failed(zookeeper: ZooKeeper) -> None:

@@ -78,6 +78,43 @@ KNOWN: tuple[Known, ...] = (
     Known("AlterConfigs a resource twice", "Kafka never responds; a client must not wait for ever", "no response"),
     Known("ElectLeaders of an unknown kind", "Kafka fails with an unexpected error", ".*-1.*", ".*42.*"),
     Known("IncrementalAlterConfigs unknown operation", "Kafka fails with an unexpected error", ".*-1.*", ".*42.*"),
+    Known(
+        r"Fetch (max_bytes|partition_max_bytes)=-1",
+        "a limit below 0 is 0; Kafka fails with an unexpected error",
+        r".*-1, \(-1, -1, -1\).*",
+    ),
+    Known(
+        "ListOffsets v9 at isolation level 9",
+        "a level that is unknown reads all; Kafka fails with an unexpected error",
+        ".*error_code=-1.*",
+        ".*error_code=0.*",
+    ),
+    Known("OffsetForLeaderEpoch epoch -2", "no log has an epoch below 0", ".*leader_epoch=-2, end_offset=0.*"),
+    Known("CreateTopics a partition assigned twice", "Kafka takes the last of several assignments", ours=r".*39.*"),
+    Known(
+        r"CreatePartitions of topic name '(\.\.)?'|IncrementalAlterConfigs no settings of 2/'\.\.'",
+        "a name that no topic can have is that of no topic; Kafka gives an error of its path in ZooKeeper",
+        ours=".*does not exist.*",
+    ),
+    Known(
+        r"AlterUserScramCredentials of \.{1,2}",
+        "each user is altered for itself; Kafka fails them all",
+        r".*-1.*-1.*",
+        r".*-1.*'?beside.*0.*",
+    ),
+    Known(
+        "OffsetFetch edge: of no groups|AddPartitionsToTxn v4 of nothing",
+        "Kafka never responds; a client must not wait for ever",
+        "no response",
+        r"\{error_code=0\}",
+    ),
+    Known("ControlledShutdown of an unknown broker", "Kafka fails with an unexpected error", ".*-1.*", ".*8.*"),
+    Known(
+        "AllocateProducerIds of an unknown broker",
+        "a broker that is not registered has an epoch of the past, as one that has registered again",
+        ".*102.*",
+        ".*77.*",
+    ),
     Known("topic setting min.cleanable.dirty.ratio=NaN", "NaN is no ratio", ours=".*40.*"),
     Known(
         r"broker setting (ssl\..*|sasl\.(jaas\.config|mechanism\..*)|max\.connections.*)"

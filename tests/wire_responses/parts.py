@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.wire_responses import admin, formats, framing, groups, records, security, settings, transactions
+from tests.wire_responses import (
+    admin,
+    admin_edges,
+    edges,
+    formats,
+    framing,
+    group_edges,
+    groups,
+    records,
+    security,
+    settings,
+    transactions,
+)
 from tests.wire_responses.probe import Facts, Probe
 
 SETTINGS = {
@@ -46,6 +58,9 @@ PARTS: Sequence[Callable[[Probe], None]] = (
     security.users,
     groups.groups,
     transactions.transactions,
+    edges.records,
+    admin_edges.admin,
+    group_edges.groups,
 )
 
 

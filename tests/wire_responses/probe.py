@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ CLOSED = "closed"
 SILENT = "no response"
 CLIENT_ID = "probe"
 KEYS = {api.name: key for key, api in APIS.items()}
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""The random part of a member's id."""
 WORDS: Mapping[str, Callable[[Any], Any]] = {
     "topic_id": lambda value: "ID" if any(value) else "none",
     "host": lambda value: "HOST" if value else "",
@@ -32,8 +35,8 @@ WORDS: Mapping[str, Callable[[Any], Any]] = {
     "cluster_id": lambda value: "ID" if value else value,
     "session_id": lambda value: "SESSION" if value else 0,
     "producer_id": lambda value: "ID" if value >= 0 else value,
-    "member_id": lambda value: f"{CLIENT_ID}-ID" if value.startswith(f"{CLIENT_ID}-") else value,
-    "leader": lambda value: f"{CLIENT_ID}-ID" if str(value).startswith(f"{CLIENT_ID}-") else value,
+    "member_id": lambda value: UUID.sub("ID", value),
+    "leader": lambda value: UUID.sub("ID", str(value)),
     "total_bytes": lambda value: "BYTES" if value > 0 else value,
     "usable_bytes": lambda value: "BYTES" if value > 0 else value,
     "node_id": lambda value: "NODE" if value >= 0 else value,

@@ -10,7 +10,24 @@ from tests.wire_responses.records import TOPIC
 
 TOPIC_KIND, BROKER_KIND, LOGGER_KIND, CLIENT_METRICS_KIND, GROUP_KIND = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-VALUES = ("", "x", "true", "-2", "-1", "0", "1", "13", "14", "1.5", " 7 ", "2147483647", "2147483648", "9" * 19)
+VALUES = (
+    "",
+    "x",
+    "true",
+    "-2",
+    "-1",
+    "0",
+    "1",
+    "13",
+    "14",
+    "1.5",
+    " 7 ",
+    "2147483647",
+    "2147483648",
+    "9" * 19,
+    "1_0",
+    "+1",
+)
 """Tried as the value of every topic setting."""
 WORDS = {
     "cleanup.policy": ("compact", "delete", "compact,delete", "delete,delete", "none", "Compact"),
@@ -22,7 +39,7 @@ WORDS = {
     "compression.lz4.level": ("0", "1", "17", "18"),
     "compression.zstd.level": ("-131072", "-131073", "22", "23"),
     "segment.bytes": ("13", "14"),
-    "min.cleanable.dirty.ratio": ("-0.1", "0.5", "1", "1.1", "NaN"),
+    "min.cleanable.dirty.ratio": ("-0.1", "0.5", "1", "1.1", "NaN", ".5", "5e-1", "0.5f", "0_1.0", "inf"),
     "unclean.leader.election.enable": ("TRUE", "yes", "false"),
 }
 """Further values of settings that have words or bounds of their own."""

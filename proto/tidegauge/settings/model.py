@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.java_text import double_text
+from tidegauge.java_text import double_text, java_double, java_int
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -91,7 +91,7 @@ class Setting:
         except ValueError:
             raise self._refusal(given if self.kind == "bool" else text, self._not_of_its_type()) from None
         if self.kind in {"int", "float"} and not self._in_range(value):
-            raise self._refusal(double_text(value) if self.kind == "float" else text, self._out_of_range(value))
+            raise self._refusal(double_text(value) if self.kind == "float" else str(value), self._out_of_range(value))
         if self.illegal is not None and re.fullmatch(self.illegal[0], text):
             raise self._refusal(text, self.illegal[1].format(text))
         if self.choices:
@@ -130,11 +130,11 @@ class Setting:
 
     def _convert(self, text: str) -> Any:
         if self.kind == "int":
-            number = int(text)
+            number = java_int(text)
             largest = LONG_MAX if self.type_name == "LONG" else INT_MAX
             return number if -largest - 1 <= number <= largest else self._no(text)
         if self.kind == "float":
-            return float(text)
+            return java_double(text)
         if self.kind == "bool":
             return {"true": True, "false": False}[text.lower()] if text.lower() in {"true", "false"} else self._no(text)
         if self.kind == "list":

@@ -25,7 +25,7 @@ from tidegauge_controller.decisions.steps import ZnodeStat
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_controller.stop_at import STEPS
 from tidegauge_controller.topic_admin import TopicAdmin
-from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode
+from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, SessionExpired, ZooKeeperError
 
 NONE = ErrorCode.NONE
 
@@ -130,6 +130,52 @@ async def test_settings_come_first_then_the_topic_and_the_time_is_over_before_it
     node = stage.topic("orders")
     assert (len(node.assignment), {len(replicas) for replicas in node.assignment.values()}) == (2, {3})
     assert node.topic_id == outcome.topic_id
+
+
+class Refusing:
+    """A session with ZooKeeper in which requests about a topic fail; what asks for a whole list does not."""
+
+    def __init__(self, session: Any, topic: str, problem: Exception) -> None:
+        self._session = session
+        self._topic = topic
+        self._problem = problem
+
+    def __getattr__(self, name: str) -> Any:
+        request = getattr(self._session, name)
+
+        async def asked(path: str, *arguments: Any, **named: Any) -> Any:
+            if path.endswith(f"/{self._topic}"):
+                raise self._problem
+            return await request(path, *arguments, **named)
+
+        return asked
+
+
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [
+        (ZooKeeperError("MarshallingError"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (SessionExpired("the session ended"), ErrorCode.NOT_CONTROLLER),
+    ],
+)
+async def test_a_topic_that_zookeeper_does_not_take_has_an_error_of_its_own(
+    problem: Exception, error: ErrorCode
+) -> None:
+    """The request goes on with the others, and each has a result; a broker without a session is no controller."""
+    names = ("a", "bad", "c")
+    stage = Stage()
+    for name in names:
+        await stage.create(NewTopic(name))
+    existing = stage.session
+    empty = Stage()
+    empty.session = empty.admin._zookeeper = Refusing(empty.session, "bad", problem)
+    created = await empty.admin.create(empty.term.context, [NewTopic(name) for name in names], timeout_ms=0)
+    assert [one.error for one in created] == [ErrorCode.REQUEST_TIMED_OUT, error, ErrorCode.REQUEST_TIMED_OUT]
+    stage.admin._zookeeper = Refusing(existing, "bad", problem)
+    grown = await stage.admin.add_partitions(stage.term.context, [NewPartitions(name, 2) for name in names], 0)
+    assert [one.error for one in grown] == [ErrorCode.REQUEST_TIMED_OUT, error, ErrorCode.REQUEST_TIMED_OUT]
+    deleted = await stage.admin.delete(names, timeout_ms=0)
+    assert [one.error for one in deleted] == [ErrorCode.REQUEST_TIMED_OUT, error, ErrorCode.REQUEST_TIMED_OUT]
 
 
 @pytest.mark.parametrize("lost_responses", [0, 1])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.java_text import desanitized, double_text, sanitized
+from tidegauge.java_text import desanitized, double_text, java_double, java_int, sanitized
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,26 @@ def test_a_number_is_read_back_as_it_was(value: float) -> None:
 def test_a_name_is_encoded_as_sanitizer_does(name: str, path: str) -> None:
     assert sanitized(name) == path
     assert desanitized(path) == name
+
+
+@pytest.mark.parametrize("text", ["1_000", " 1", "1 ", "", "+", "1.0", "0x1", "\u0661"])
+def test_what_python_alone_reads_is_no_whole_number(text: str) -> None:
+    """Integer.parseInt, Long.parseLong: a setting of ``1_000`` would not be read by an Apache Kafka broker."""
+    with pytest.raises(ValueError, match=r"^"):
+        java_int(text)
+
+
+@pytest.mark.parametrize("text", ["1_0.5", "inf", "nan", "infinity", "", ".", "e1", "1,5"])
+def test_what_python_alone_reads_is_no_number(text: str) -> None:
+    """Double.parseDouble."""
+    with pytest.raises(ValueError, match=r"^"):
+        java_double(text)
+
+
+def test_numbers_that_java_reads() -> None:
+    """With a sign, and doubles with the suffixes of Java's literals."""
+    assert [java_int(text) for text in ("7", "+7", "-7", "007")] == [7, 7, -7, 7]
+    assert [java_double(text) for text in ("0.5", ".5", "5.", "5e-1", "-0.5d", "1F", "-Infinity")] == [
+        *(0.5, 0.5, 5.0, 0.5, -0.5, 1.0, float("-inf")),
+    ]
+    assert str(java_double("NaN")) == "nan"

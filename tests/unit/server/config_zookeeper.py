@@ -6,7 +6,7 @@ import asyncio
 
 from tidegauge.znodes import CONFIG_CHANGES
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode, ZnodeStat
-from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, SessionState
+from tidegauge_controller.zookeeper import BadPath, BadVersion, MultiFailed, NodeExists, NoNode, SessionState
 
 
 class FakeZooKeeper:
@@ -26,7 +26,13 @@ class FakeZooKeeper:
         version = self.nodes[path][1].version + 1 if path in self.nodes else 0
         self.nodes[path] = (data, ZnodeStat(1, 1, version, 0, self.now_ms))
 
+    @staticmethod
+    def _check(path: str) -> None:
+        if {".", ".."} & set(path.split("/")):
+            raise BadPath(path)
+
     async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        self._check(path)
         if path not in self.nodes:
             raise NoNode(path)
         return self.nodes[path]
@@ -38,6 +44,7 @@ class FakeZooKeeper:
         return sorted(name.rpartition("/")[2] for name in self.nodes if name.rpartition("/")[0] == path)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False) -> str:
+        self._check(path)
         if sequence:
             path = f"{path}{self._sequence:010d}"
             self._sequence += 1

@@ -176,6 +176,18 @@ async def test_one_fault_refuses_all_of_a_user_and_no_other(zookeeper: FakeZooKe
     assert list(await ScramUsers(zookeeper).describe([])) == ["good"]
 
 
+async def test_a_user_that_no_znode_can_be_named_after_leaves_others_as_they_are(zookeeper: FakeZooKeeper) -> None:
+    """Kafka gives UNKNOWN_SERVER_ERROR, to all users of the request if it alters credentials."""
+    users = ScramUsers(zookeeper)
+    outcomes = await users.alter([], [upsertion(".."), upsertion("good")])
+    assert {user: outcome.error.name for user, outcome in outcomes.items()} == {
+        "..": "UNKNOWN_SERVER_ERROR",
+        "good": "NONE",
+    }
+    described = await users.describe(["..", "good"])
+    assert [outcome.error.name for outcome in described.values()] == ["UNKNOWN_SERVER_ERROR", "NONE"]
+
+
 async def test_credentials_and_quotas_of_a_user_share_a_znode(zookeeper: FakeZooKeeper) -> None:
     users, quotas = ScramUsers(zookeeper), ClientQuotas(zookeeper)
     await users.alter([], [upsertion("a"), upsertion("a", 2)])

@@ -36,6 +36,7 @@ from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
 from tidegauge_controller.decisions.context import Assignment
+from tidegauge_controller.zookeeper import BadPath, SessionExpired
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 ID_BYTES = bytes(15) + b"\x02"
@@ -180,6 +181,35 @@ async def test_quotas_are_altered_one_by_one() -> None:
     ]
     assert [call[1] for call in quotas.calls] == [({"user": "a"}, {"k": 1.0}), ({"user": None}, {"bad": None})]
     assert all(call[2] == {"validate_only": True} for call in quotas.calls)
+
+
+async def test_quotas_that_zookeeper_does_not_take_leave_the_other_entries_of_the_request() -> None:
+    """Their error is UNKNOWN_SERVER_ERROR, as in Kafka; a connection that closes would not say which were altered."""
+
+    async def alter(entity: dict[str, str | None], _changes: object, **_: object) -> None:
+        if entity == {"user": ".."}:
+            raise BadPath("/config/users/..")
+
+    entries = [
+        {"entity": [{"entity_type": "user", "entity_name": name}], "ops": [{"key": "k", "value": 1.0}]}
+        for name in ("a", "..", "b")
+    ]
+    service = FakeService(configs=SimpleNamespace(quotas=FakeService(alter=alter)))
+    response = await ask(service, "AlterClientQuotas", 1, message("AlterClientQuotas", entries=entries))
+    assert [one.error_code for one in response.entries] == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+
+
+@pytest.mark.parametrize("name", ["DescribeClientQuotas", "DescribeUserScramCredentials"])
+async def test_what_zookeeper_does_not_say_is_an_error_of_the_response(name: str) -> None:
+    """The connection stays; Kafka's error is UNKNOWN_SERVER_ERROR."""
+
+    async def describe(*_: object, **__: object) -> None:
+        raise SessionExpired("the session ended")
+
+    described = FakeService(describe=describe)
+    service = FakeService(configs=SimpleNamespace(quotas=described, users=described))
+    response = await ask(service, name, 0, message(name))
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_credentials_are_altered_by_the_controller_alone() -> None:

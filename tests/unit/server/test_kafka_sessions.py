@@ -98,7 +98,12 @@ def test_a_session_without_partitions_is_closed() -> None:
     assert opened(sessions.open(session.id, 1, {}, [A], uses_ids=False, now_ms=0)).session is None
     assert len(sessions) == 0
     empty = opened(sessions.open(0, 0, {}, (), uses_ids=False, now_ms=0))
-    assert empty.session is None, "a full fetch of nothing opens none either"
+    assert empty.session is not None, "a full fetch of nothing opens one (FullFetchContext)"
+    assert opened(sessions.open(empty.session.id, 1, {}, (), uses_ids=False, now_ms=0)).session is None
+    session = session_of(sessions, A)
+    wanted = asked(B)
+    both = opened(sessions.open(session.id, 1, wanted, [A, B], uses_ids=False, now_ms=0))
+    assert (both.session, both.partitions) == (None, wanted), "what is named is responded to all the same"
 
 
 def test_the_epoch_after_the_largest_is_1() -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.java_text import java_int
 from tidegauge.partition import topic_name_problem
 from tidegauge.settings import (
     BROKER_SETTINGS,
@@ -278,7 +279,7 @@ class DynamicConfigs:
 
     def _check_own_name(self, name: str, *, what: str, expected: str) -> None:
         try:
-            is_own = int(name) == self._broker_id
+            is_own = java_int(name) == self._broker_id
         except ValueError:
             message = f"{what} id must be an integer, but it is: {name}"
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, message) from None

@@ -33,6 +33,7 @@ MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MAX_ITERATIONS = 16_384
 _ITERATIONS = re.compile(r"(?:^|,)iterations=([0-9]{1,9})(?![0-9])")
 _NO_NAME = "Username must not be empty"
+_UNEXPECTED = "The server experienced an unexpected error when processing the request."
 
 
 class Upsertion(NamedTuple):
@@ -127,7 +128,11 @@ class ScramUsers:
             return Outcome(ErrorCode.DUPLICATE_RESOURCE, message)
         if not name:
             return Outcome(ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME)
-        iterations = await self._iterations(name)
+        try:
+            iterations = await self._iterations(name)
+        except ZooKeeperError as problem:
+            LOG.warning("The credentials of user %s could not be read: %r", name, problem)
+            return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
         if not iterations:
             message = f"Attempt to describe a user credential that does not exist: {name}"
             return Outcome(ErrorCode.RESOURCE_NOT_FOUND, message)

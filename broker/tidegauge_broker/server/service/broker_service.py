@@ -27,6 +27,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import SettingView, Values
+from tidegauge.znodes import MalformedZnode
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -66,6 +67,7 @@ from tidegauge_broker.server.service.transaction_service import TransactionServi
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.controller import Controller
 from tidegauge_controller.decisions.context import Assignment
+from tidegauge_controller.zookeeper import ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.service")
 
@@ -469,6 +471,8 @@ class BrokerService:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
         except TidegaugeError as problem:
             return AlteredConfigs(problem.code, problem.message)
+        except (MalformedZnode, ZooKeeperError) as problem:
+            return AlteredConfigs(ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings could not be read: {problem}")
         return AlteredConfigs(change_number=number)
 
     async def describe_configs(self, resource_type: int, name: str) -> DescribedConfigs:
@@ -486,6 +490,8 @@ class BrokerService:
                     return DescribedConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
         except TidegaugeError as problem:
             return DescribedConfigs(problem.code, problem.message)
+        except ZooKeeperError as problem:
+            return DescribedConfigs(ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings could not be read: {problem}")
         return DescribedConfigs(entries=views, applied_change=self.configs.applied_change)
 
     # Requests of the controller

@@ -170,7 +170,7 @@ class FetchSessionCache:
         """Return what a request is about, or the request's error."""
         if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._sessions.pop(session_id, None)
-            if session_epoch == FINAL_EPOCH or not asked:
+            if session_epoch == FINAL_EPOCH:
                 return Opened(None, asked)
             session = self._new_session(len(asked), uses_ids=uses_ids, now_ms=now_ms, is_privileged=is_privileged)
             if session is not None:
@@ -186,7 +186,7 @@ class FetchSessionCache:
         session.update(asked, forgotten)
         if not session.partitions:
             del self._sessions[session_id]
-            return Opened(None, {})
+            return Opened(None, asked)  # what the request both names and forgets (FetchManager.newContext)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         # The least recently used session stands first.
         self._sessions[session_id] = self._sessions.pop(session_id)

@@ -42,7 +42,7 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
     if described.error in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
-    if described.error is not ErrorCode.NONE:
+    if described.error is not ErrorCode.NONE and resource.resource_type == ConfigResourceType.TOPIC:
         return described.error, described.message
     before = dynamic_values(described.entries, resource.resource_type, resource.resource_name)
     altered = await context.service.alter_configs(

@@ -7,6 +7,7 @@ Source: ``KafkaApis.handleDescribeClientQuotasRequest`` and ``handleAlterClientQ
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -25,7 +26,9 @@ from tidegauge.kafka.messages.describe_client_quotas import (
 )
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_controller.zookeeper import ZooKeeperError
 
+LOG = logging.getLogger("tidegauge.configs")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
@@ -37,6 +40,9 @@ async def describe(request: DescribeClientQuotasRequest, context: Context) -> De
     except TidegaugeError as problem:
         message = None if problem.code is ErrorCode.UNKNOWN_SERVER_ERROR else problem.message
         return DescribeClientQuotasResponse(0, problem.code, message, None)
+    except ZooKeeperError as problem:
+        LOG.warning("Quotas could not be described: %r", problem)
+        return DescribeClientQuotasResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR, None, None)
     return DescribeClientQuotasResponse(error_message="", entries=[_entry(one) for one in found])
 
 
@@ -84,6 +90,9 @@ async def alter(request: AlterClientQuotasRequest, context: Context) -> AlterCli
             results[key] = (ErrorCode.NONE, "")
         except TidegaugeError as problem:
             results[key] = (problem.code, problem.message)
+        except ZooKeeperError as problem:
+            LOG.warning("The quotas of %s could not be altered: %r", entity, problem)
+            results[key] = (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(

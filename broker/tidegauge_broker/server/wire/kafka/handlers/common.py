@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
@@ -20,6 +21,9 @@ TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 """All operations of a topic and of the cluster as bits of ``AclOperation``: all are allowed without an authorizer."""
 
+_NO_EPOCH = -1
+"""``RecordBatch.NO_PARTITION_LEADER_EPOCH``."""
+
 NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
 """Kafka's sentence for NOT_CONTROLLER, where a response has it."""
 
@@ -33,8 +37,22 @@ def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:
 
 
 def known_epoch(epoch: int) -> int | None:
-    """Return an epoch, None where the client knows none: it is then not checked."""
+    """Return an epoch of a Fetch, None where the client knows none: it is then not checked."""
     return None if epoch < 0 else epoch
+
+
+def checked_epoch(epoch: int) -> int | None:
+    """Return an epoch of ListOffsets or OffsetForLeaderEpoch, where -1 alone is none (RequestUtils.getLeaderEpoch)."""
+    return None if epoch == _NO_EPOCH else epoch
+
+
+def named_once(topics: Iterable[Any]) -> dict[str, list[int]]:
+    """Return the partitions that a request names, each once, by topic; a topic without partitions is not named."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        for item in topic.partitions:
+            named.setdefault(topic.name, {})[item.partition_index] = None
+    return {name: list(partitions) for name, partitions in named.items()}
 
 
 def mutate_of(context: Context, first_strict: int) -> Mutate:

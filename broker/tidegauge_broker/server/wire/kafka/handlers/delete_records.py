@@ -1,5 +1,6 @@
 """DeleteRecords (21), versions 0-2: raise log start offsets; -1 is the high watermark.
 
+Of a partition that is named twice the last offset counts, and it has one result.
 The response comes when all live replicas have followed, or with REQUEST_TIMED_OUT.
 Source: ``KafkaApis.handleDeleteRecordsRequest``, ``ReplicaManager.deleteRecords``.
 """
@@ -15,6 +16,7 @@ from tidegauge.kafka.messages.delete_records import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import DeleteRecordsResult, RecordsToDelete
+from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _HIGH_WATERMARK = -1
@@ -23,7 +25,7 @@ _HIGH_WATERMARK = -1
 async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete the records below offsets."""
     results: dict[TopicPartition, DeleteRecordsResult] = {}
-    wanted: list[RecordsToDelete] = []
+    wanted: dict[TopicPartition, RecordsToDelete] = {}
     for topic in request.topics:
         for item in topic.partitions:
             at = TopicPartition(topic.name, item.partition_index)
@@ -32,16 +34,13 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
             elif item.offset < _HIGH_WATERMARK:
                 results[at] = DeleteRecordsResult(at, ErrorCode.OFFSET_OUT_OF_RANGE, low_watermark=-1)
             else:
-                wanted.append(RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset))
-    found = await context.service.delete_records(wanted, request.timeout_ms)
+                wanted[at] = RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset)
+    found = await context.service.delete_records(list(wanted.values()), request.timeout_ms)
     results |= {result.topic_partition: result for result in found}
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                topic.name,
-                [_result(results[TopicPartition(topic.name, item.partition_index)]) for item in topic.partitions],
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(name, [_result(results[TopicPartition(name, at)]) for at in partitions])
+            for name, partitions in named_once(request.topics).items()
         ]
     )
 

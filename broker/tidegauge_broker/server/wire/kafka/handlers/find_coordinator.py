@@ -19,7 +19,7 @@ def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinator
     """Return the coordinators."""
     if context.version >= _FIRST_WITH_SEVERAL_KEYS:
         return FindCoordinatorResponse(
-            coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
+            coordinators=[_of_several(_coordinator(key, request.key_type, context)) for key in request.coordinator_keys]
         )
     found = _coordinator(request.key, request.key_type, context)
     message = "NONE" if found.error_code == ErrorCode.NONE else found.error_message
@@ -33,3 +33,10 @@ def _coordinator(key: str, key_type: int, context: Context) -> Coordinator:
     at = found.endpoint
     node_id, host, port = _NO_NODE if at is None else (at.broker_id, at.host, at.port)
     return Coordinator(key, node_id, host, port, found.error, found.message)
+
+
+def _of_several(found: Coordinator) -> Coordinator:
+    """Return a coordinator as versions with several keys have it: that there is none yet needs no sentence."""
+    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        found.error_message = ""
+    return found

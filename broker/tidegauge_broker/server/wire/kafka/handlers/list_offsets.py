@@ -24,7 +24,7 @@ from tidegauge.kafka.messages.list_offsets import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import OffsetLookup
-from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, known_epoch
+from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, checked_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -64,7 +64,7 @@ def _partition(
     if version == 0:
         return _old_style(at, item, context, request.replica_id)
     timestamp = EARLIEST if item.timestamp in {EARLIEST_LOCAL, LATEST_TIERED} else item.timestamp
-    epoch = known_epoch(item.current_leader_epoch)
+    epoch = checked_epoch(item.current_leader_epoch)
     reads_committed = request.isolation_level == READ_COMMITTED
     lookup = OffsetLookup(at, timestamp, epoch, request.replica_id, reads_committed)
     result, found_ms = context.service.list_offset(lookup)

@@ -20,6 +20,7 @@ from tidegauge.kafka.messages.offset_commit import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _OF_ZOOKEEPER = 0
@@ -63,7 +64,7 @@ def _offset(at: TopicPartition, one: OffsetCommitRequestPartition, version: int)
 
 
 def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResponse:
-    """Return a response with an error for each partition of the request.
+    """Return a response with an error for each partition of the request, also of one that is named twice.
 
     Args:
         request: names the partitions.
@@ -72,14 +73,8 @@ def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResp
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                topic.name,
-                [
-                    OffsetCommitResponsePartition(
-                        one.partition_index, error_of(TopicPartition(topic.name, one.partition_index))
-                    )
-                    for one in topic.partitions
-                ],
+                name, [OffsetCommitResponsePartition(at, error_of(TopicPartition(name, at))) for at in partitions]
             )
-            for topic in request.topics
+            for name, partitions in named_once(request.topics).items()
         ]
     )

@@ -17,7 +17,7 @@ from tidegauge.kafka.messages.offset_for_leader_epoch import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import EpochLookup
-from tidegauge_broker.server.wire.kafka.handlers.common import known_epoch
+from tidegauge_broker.server.wire.kafka.handlers.common import checked_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -35,7 +35,7 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
 
 def _partition(topic: str, item: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
     lookup = EpochLookup(
-        TopicPartition(topic, item.partition), item.leader_epoch, known_epoch(item.current_leader_epoch)
+        TopicPartition(topic, item.partition), item.leader_epoch, checked_epoch(item.current_leader_epoch)
     )
     result = context.service.offset_for_leader_epoch(lookup)
     if result.error is not ErrorCode.NONE:

@@ -7,6 +7,8 @@ Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``handleAlterUs
 
 from __future__ import annotations
 
+import logging
+
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -21,13 +23,20 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
 )
 from tidegauge_broker.server.configs.scram_users import Deletion, Upsertion
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_controller.zookeeper import ZooKeeperError
+
+LOG = logging.getLogger("tidegauge.configs")
 
 
 async def describe(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:
     """Return mechanism and iterations of each user."""
-    found = await context.service.configs.users.describe([user.name for user in request.users or ()])
+    try:
+        found = await context.service.configs.users.describe([user.name for user in request.users or ()])
+    except ZooKeeperError as problem:
+        LOG.warning("SCRAM credentials could not be described: %r", problem)
+        return DescribeUserScramCredentialsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     return DescribeUserScramCredentialsResponse(
         error_message="",
         results=[

@@ -18,6 +18,7 @@ from tidegauge.kafka.messages.txn_offset_commit import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _FIRST_WITH_LOAD = 2
@@ -57,14 +58,12 @@ async def _commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffse
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                topic.name,
+                name,
                 [
-                    TxnOffsetCommitResponsePartition(
-                        one.partition_index, result.partitions[TopicPartition(topic.name, one.partition_index)]
-                    )
-                    for one in topic.partitions
+                    TxnOffsetCommitResponsePartition(at, result.partitions[TopicPartition(name, at)])
+                    for at in partitions
                 ],
             )
-            for topic in request.topics
+            for name, partitions in named_once(request.topics).items()
         ]
     )
