@@ -50,7 +50,7 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
-from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
+from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof, SharedProofs
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
@@ -324,7 +324,11 @@ class BrokerProcess:
             lambda: settings.integer("replica.fetch.wait.max.ms"),
         )
         groups = GroupService(
-            self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proof.holds
+            self._group_runner,
+            self._transactions,
+            self._metadata,
+            self._auto_topics.create,
+            SharedProofs(proof.holds).holds,
         )
         log = [RequestLog()] if settings.flag("request.log.enable") else []
         self._service = BrokerService(

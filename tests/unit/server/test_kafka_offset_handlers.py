@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from kafka_service import FakeService, ask, versions
 from tests.wire_responses.probe import message
 
 from tidegauge.errors import ErrorCode
+from tidegauge.groups import OffsetFetch, OffsetFetchResult
 from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEnd, EpochEndResult, OffsetResult
 
 
@@ -129,3 +131,25 @@ async def test_records_are_deleted_partition_by_partition(version: int) -> None:
     response = await ask(FakeService(delete_records=delete, knows=returning(True)), "DeleteRecords", version, request)
     found = sorted((p.partition_index, p.error_code, p.low_watermark) for t in response.topics for p in t.partitions)
     assert found == [(0, 0, 4), (1, 6, -1), (2, 1, -1)]
+
+
+async def test_the_offsets_of_several_groups_are_fetched_side_by_side() -> None:
+    """A proof of leadership may take two seconds; the response to a request over many groups takes no longer."""
+    waiting: dict[str, asyncio.Future[OffsetFetchResult]] = {}
+
+    async def fetch_offsets(request: OffsetFetch) -> OffsetFetchResult:
+        assert request.group_id is not None
+        waiting[request.group_id] = asyncio.get_running_loop().create_future()
+        return await waiting[request.group_id]
+
+    service = FakeService(groups=FakeService(fetch_offsets=fetch_offsets))
+    names = ("a", "b", "c")
+    wanted = message("OffsetFetch", groups=[{"group_id": name, "topics": []} for name in names], require_stable=True)
+    response = asyncio.ensure_future(ask(service, "OffsetFetch", 8, wanted))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert list(waiting) == list(names)
+    for name in reversed(names):
+        waiting[name].set_result(OffsetFetchResult(ErrorCode.NOT_COORDINATOR if name == "b" else ErrorCode.NONE))
+    found = (await response).groups
+    assert [(one.group_id, one.error_code) for one in found] == [("a", 0), ("b", 16), ("c", 0)]

@@ -11,7 +11,7 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode
 from tidegauge_broker.server.coordinators import leadership_proof
-from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
+from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof, SharedProofs
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_controller.zookeeper import NoNode, SessionExpired
 
@@ -152,3 +152,87 @@ async def test_a_request_of_a_kafka_client_begins_without_a_task() -> None:
 
     asyncio.get_running_loop().call_soon(handle)
     assert await (await rest)
+
+
+class Proofs:
+    """Proofs that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[TopicPartition, asyncio.Future[bool]]] = []
+
+    async def prove(self, topic_partition: TopicPartition) -> bool:
+        end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.begun.append((topic_partition, end))
+        return await end
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_requests_share_the_proof_that_begins_after_them() -> None:
+    """Rule 4: a proof that was in progress when a request came says nothing of the time after it."""
+    proofs = Proofs()
+    shared = SharedProofs(proofs.prove)
+    first = [asyncio.ensure_future(shared.holds(AT)) for _ in range(3)]
+    await settle()
+    assert len(proofs.begun) == 1
+    second = [asyncio.ensure_future(shared.holds(AT)) for _ in range(1_000)]
+    await settle()
+    assert len(proofs.begun) == 1, "it waits for its turn"
+    proofs.begun[0][1].set_result(True)
+    assert await asyncio.gather(*first) == [True] * 3
+    await settle()
+    assert len(proofs.begun) == 2
+    third = asyncio.ensure_future(shared.holds(AT))
+    proofs.begun[1][1].set_result(False)
+    assert await asyncio.gather(*second) == [False] * 1_000
+    await settle()
+    proofs.begun[2][1].set_result(True)
+    assert await third
+    assert not shared._running
+    assert not shared._following
+
+
+async def test_partitions_are_proven_side_by_side() -> None:
+    """A proof that waits for followers holds up its own partition alone."""
+    proofs = Proofs()
+    shared = SharedProofs(proofs.prove)
+    other = TopicPartition("__consumer_offsets", 2)
+    asked = [asyncio.ensure_future(shared.holds(at)) for at in (AT, other)]
+    await settle()
+    assert [at for at, _ in proofs.begun] == [AT, other]
+    proofs.begun[1][1].set_result(True)
+    assert await asked[1]
+    assert not asked[0].done()
+    proofs.begun[0][1].set_result(True)
+    assert await asked[0]
+
+
+async def test_a_client_that_leaves_takes_no_proof_from_others() -> None:
+    """Its handler is cancelled; so it is when it was the only one, and the next request has a proof of its own."""
+    proofs = Proofs()
+    shared = SharedProofs(proofs.prove)
+    leaver, other = (asyncio.ensure_future(shared.holds(AT)) for _ in range(2))
+    await settle()
+    leaver.cancel()
+    await settle()
+    proofs.begun[0][1].set_result(True)
+    assert await other
+
+
+async def test_a_proof_that_fails_ends_no_other() -> None:
+    """A defect is that of the requests that share it."""
+    proofs = Proofs()
+    shared = SharedProofs(proofs.prove)
+    failed = asyncio.ensure_future(shared.holds(AT))
+    await settle()
+    following = asyncio.ensure_future(shared.holds(AT))
+    await settle()
+    proofs.begun[0][1].set_exception(RuntimeError("defect"))
+    with pytest.raises(RuntimeError, match="defect"):
+        await failed
+    await settle()
+    proofs.begun[1][1].set_result(True)
+    assert await following

@@ -9,6 +9,7 @@ Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,9 +44,13 @@ def handle(request: OffsetFetchRequest, context: Context) -> Any:
 
 
 async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    asked = [
+        _fetch(group.group_id, group.topics, context, require_stable=request.require_stable) for group in request.groups
+    ]
+    # Together, because proofs of leadership wait; of one group without a task.
+    results = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
     found = []
-    for group in request.groups:
-        result = await _fetch(group.group_id, group.topics, context, require_stable=request.require_stable)
+    for group, result in zip(request.groups, results, strict=True):
         by_topic = _by_topic(result, OffsetFetchResponsePartitions)
         topics = [OffsetFetchResponseTopics(name, partitions) for name, partitions in by_topic.items()]
         found.append(OffsetFetchResponseGroup(group.group_id, topics, result.error))
