@@ -2,13 +2,16 @@
 
 A request that does not arrive is sent again every 100 ms until it does or the broker is removed; everything that is
 still queued is dropped with the broker. So a broker gets the requests of one controller in the order in which they were
-decided. A broker that advertises another address gets the next request, or the next attempt, there.
+decided. Nothing but that ends a queue: a defect in a link is an attempt that failed, one in what is called with a
+response concerns that response alone (``ShutdownableThread`` goes on likewise). A broker that advertises another address
+gets the next request, or the next attempt, there.
 Source: ControllerChannelManager, RequestSendThread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -67,16 +70,18 @@ class _Sender:
             while True:
                 request = await self._queue.get()
                 response = await self._deliver(request)
-                if response.error is not ErrorCode.NONE:
-                    LOG.warning(
-                        "Broker %d rejected %s: %s",
-                        self._endpoint.broker_id,
-                        type(request).__name__,
-                        response.error.name,
-                    )
-                self._responded(self._endpoint.broker_id, request, response)
+                self._take(request, response)
         finally:
             await self._close_link()
+
+    def _take(self, request: ControlRequest, response: PartitionsResponse) -> None:
+        broker_id, name = self._endpoint.broker_id, type(request).__name__
+        if response.error is not ErrorCode.NONE:
+            LOG.warning("Broker %d rejected %s: %s", broker_id, name, response.error.name)
+        try:
+            self._responded(broker_id, request, response)
+        except Exception:
+            LOG.exception("The response of broker %d to %s could not be taken, which is a defect", broker_id, name)
 
     async def _current_link(self) -> ControlLink:
         if self._linked_to != self._endpoint:
@@ -105,7 +110,17 @@ class _Sender:
                         problem,
                     )
                     is_logged = True
-                await asyncio.sleep(RETRY_BACKOFF_SECONDS)
+            except Exception:
+                if not is_logged:
+                    LOG.exception(
+                        "Sending %s to broker %d failed, which is a defect; it is tried again",
+                        type(request).__name__,
+                        self._endpoint.broker_id,
+                    )
+                    is_logged = True
+                with contextlib.suppress(Exception):
+                    await self._close_link()
+            await asyncio.sleep(RETRY_BACKOFF_SECONDS)
 
 
 class Channels:

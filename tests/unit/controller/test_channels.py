@@ -35,12 +35,15 @@ class Wire:
         self.responded: list[tuple[int, int]] = []
         self.down: set[str] = set()
         self.refused = 0
+        self.defects: list[Exception] = []
         self.closed: list[str] = []
         self.hold = asyncio.Event()
         self.hold.set()
         self.in_flight = 0
 
     async def call(self, address: str, message: ControlRequest) -> PartitionsResponse:
+        if self.defects:
+            raise self.defects.pop()
         if address in self.down:
             self.refused += 1
             await asyncio.sleep(0)
@@ -167,3 +170,38 @@ async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wir
     queues.clear()
     queues.send(7, request(4))
     assert wire.sent == [("127.0.0.1:1", 3)]
+
+
+async def test_a_defect_of_a_link_is_an_attempt_that_failed(queues: Channels, wire: Wire) -> None:
+    """A broker to which nothing more is sent would neither lead nor follow until another controller is elected."""
+    wire.defects += [ValueError("no address"), UnicodeError("label too long")]
+    queues.add(AT_7)
+    queues.send(7, request(1))
+    queues.send(7, request(2))
+
+    async def all_are_acknowledged() -> bool:
+        return wire.responded == [(7, 1), (7, 2)]
+
+    await until_async(all_are_acknowledged)
+    assert wire.closed == [AT_7.address] * 2, "the next attempt has a link of its own"
+
+
+async def test_a_response_that_cannot_be_taken_ends_no_queue(wire: Wire) -> None:
+    """It concerns that response alone."""
+    taken = []
+
+    def take(_broker_id: int, message: ControlRequest, _response: PartitionsResponse) -> None:
+        taken.append(message.header.broker_epoch)
+        if len(taken) == 1:
+            raise RuntimeError("defect")
+
+    queues = Channels(take, lambda endpoint: Link(wire, endpoint.address))
+    queues.add(AT_7)
+    queues.send(7, request(1))
+    queues.send(7, request(2))
+
+    async def both_are_taken() -> bool:
+        return taken == [1, 2]
+
+    await until_async(both_are_taken)
+    await queues.close()

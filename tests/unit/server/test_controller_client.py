@@ -172,6 +172,27 @@ async def test_one_request_is_in_flight_and_what_comes_meanwhile_goes_in_the_nex
     await manager.close()
 
 
+async def test_a_defect_leaves_no_proposal_without_a_verdict() -> None:
+    """A partition whose proposal has no verdict would never again change its ISR; the core decides again."""
+    client, reported = Client(), []
+    manager = AlterPartitionManager(client, lambda asked, verdict: reported.append((asked, verdict.error)))  # type: ignore[arg-type]  # as far as it is asked
+    first, second = proposal(A), proposal(B)
+    manager.propose(first)
+    await client.is_asked(1)
+    manager.propose(second)
+    client.responses[0].set_exception(KeyError("a topic that the response does not name"))
+    await client.is_asked(2)
+    assert reported == [(first, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    client.responses[1].set_result({B: IsrVerdict(B, NONE)})
+
+    async def all_reported() -> bool:
+        return len(reported) == 2
+
+    await until_async(all_reported)
+    assert reported[1] == (second, NONE)
+    await manager.close()
+
+
 async def test_ids_come_from_blocks_and_the_next_is_asked_for_before_the_last_is_used_up() -> None:
     client = Client()
     client.blocks = [(ErrorCode.NOT_CONTROLLER, 0, 0), (NONE, 1000, 10), (NONE, 5000, 10)]

@@ -18,6 +18,7 @@ from tidegauge.groups import (
     OffsetFetchResult,
     OffsetToCommit,
     Protocol,
+    TxnOffsetCommit,
 )
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
@@ -201,3 +202,17 @@ async def test_parked_requests_are_completed_when_the_leadership_is_lost(world: 
     result = future.result()
     assert isinstance(result, JoinGroupResult)
     assert result.error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_verification_that_fails_unexpectedly_is_an_error_of_its_request(world: Any) -> None:
+    """A request without an outcome would wait for its client's timeout, and the guard of its group with it."""
+    runner, _ = world
+    await elected(runner)
+
+    async def verify(_effect: object) -> Any:
+        raise RuntimeError("defect")
+
+    runner.verify = verify
+    response = runner.request(TxnOffsetCommit("id", "g", 1, 0, (OffsetToCommit(ORDERS, 5),)))
+    await turns()
+    assert (await response).partitions == {ORDERS: ErrorCode.UNKNOWN_SERVER_ERROR}

@@ -8,6 +8,7 @@ Source: GroupCoordinator, GroupMetadataManager.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ from tidegauge_broker.server.coordinators.runner import AnyEvent, CoordinatorRun
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
+LOG = logging.getLogger("tidegauge.coordinators")
 _MS_PER_MINUTE = 60_000
 
 Verify = Callable[[VerifyTransaction], Awaitable[tuple[ErrorCode, VerificationGuard | None]]]
@@ -117,7 +119,13 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         self._in_background(self._verified(effect), f"verify-{effect.transactional_id}")
 
     async def _verified(self, effect: VerifyTransaction) -> None:
-        error, guard = await self.verify(effect)
+        """Verify, and report exactly one outcome."""
+        error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+        guard: VerificationGuard | None = None
+        try:
+            error, guard = await self.verify(effect)
+        except Exception:
+            LOG.exception("Verifying %s failed, which is a defect", effect.transactional_id)
         self._put(TransactionVerified(effect.verification_id, error, guard))
 
     def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:

@@ -163,7 +163,7 @@ class AlterPartitionManager:
                 newest = {proposal.topic_partition: proposal for proposal in self._waiting}
                 self._waiting.clear()
                 proposals = list(newest.values())
-                verdicts = await self._client.alter_partition(proposals)
+                verdicts = await self._verdicts(proposals)
                 if any(verdict.error is not ErrorCode.NONE for verdict in verdicts.values()):
                     await asyncio.sleep(RETRY_SECONDS)  # the core may propose the same again
                 for proposal in proposals:
@@ -171,6 +171,15 @@ class AlterPartitionManager:
                     self._apply_verdict(proposal, verdicts.get(proposal.topic_partition, unknown))
         finally:
             self._task = None
+
+    async def _verdicts(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
+        """Return the verdicts; none after a defect: a proposal without one would bar its partition's ISR for ever."""
+        try:
+            return await self._client.alter_partition(proposals)
+        except Exception:
+            LOG.exception("A proposal of in-sync replicas failed, which is a defect; it is decided again")
+            await asyncio.sleep(RETRY_SECONDS)
+            return {}
 
     async def close(self) -> None:
         """Cancel the request in flight."""
