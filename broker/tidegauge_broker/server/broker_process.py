@@ -316,19 +316,11 @@ class BrokerProcess:
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
-        proof = LeadershipProof(
-            identity.broker_id,
-            core,
-            self._partition_state,
-            self._now_ms,
-            lambda: settings.integer("replica.fetch.wait.max.ms"),
-        )
+        fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")
+        proof = LeadershipProof(identity.broker_id, core, self._partition_state, self._now_ms, fetch_wait_ms)
+        proofs = SharedProofs(proof.holds)
         groups = GroupService(
-            self._group_runner,
-            self._transactions,
-            self._metadata,
-            self._auto_topics.create,
-            SharedProofs(proof.holds).holds,
+            self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proofs.holds
         )
         log = [RequestLog()] if settings.flag("request.log.enable") else []
         self._service = BrokerService(
