@@ -6,7 +6,8 @@ Rules, each held by a test:
   session can slip into the new one.
 - A request that meets a connection loss is sent again after the reconnect, for ever; every other response, an expired
   session included, goes to the caller (KafkaZkClient.retryRequestsUntilConnected). A create sent twice may meet its own
-  first success.
+  first success. A write above ``LARGEST_REQUEST_BYTES`` is sent once: a server that takes no more closes the
+  connection, and would close each one after it, so that nothing else of the session got through (Kafka sends it again).
 - At most ``in_flight`` requests are with kazoo at a time (``zookeeper.max.in.flight.requests``); kazoo wakes its thread
   through a socket pair whose sends block when some hundreds are pending.
 - kazoo forgets raw watches at each disconnect even if the session survives. ``Watch`` arms itself again after each
@@ -53,6 +54,8 @@ from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, Delet
 
 LOG = logging.getLogger(__name__)
 _EXPIRY_HANDSHAKE_SECONDS = 10.0
+LARGEST_REQUEST_BYTES = 0xFFFFF
+"""What a server takes by default (``jute.maxbuffer``)."""
 
 
 class SessionState(Enum):
@@ -89,6 +92,10 @@ class NotEmpty(ZooKeeperError):
 
 class SessionExpired(ZooKeeperError):
     """The session ended before the response came."""
+
+
+class TooLarge(ZooKeeperError):
+    """ZooKeeper closed the connection at a write of more than ``LARGEST_REQUEST_BYTES``."""
 
 
 class Closed(ZooKeeperError):
@@ -129,6 +136,11 @@ def _translate(problem: BaseException) -> ZooKeeperError:
 
 def _stat(stat: Any) -> ZnodeStat:
     return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.ctime)
+
+
+def _size_bytes(path: str, data: bytes | None) -> int:
+    """Return what of a write grows: the rest of a request has some tens of bytes."""
+    return len(path) + len(data or b"")
 
 
 def split_chroot(connect: str) -> tuple[str, str]:
@@ -374,8 +386,8 @@ class ZooKeeper:
 
     # Requests
 
-    async def _request(self, start: Callable[[], Any]) -> Any:
-        """Send a request until its response is other than connection loss."""
+    async def _request(self, start: Callable[[], Any], size_bytes: int = 0) -> Any:
+        """Send a request until its response is other than connection loss; a large write once."""
         expiries = self._expiries
         async with self._slots:
             while True:
@@ -390,6 +402,11 @@ class ZooKeeper:
                     self._started(start).rawlink(partial(self._responded, future))
                     return await future
                 except ConnectionLoss:
+                    if size_bytes > LARGEST_REQUEST_BYTES:
+                        raise TooLarge(
+                            f"the connection was lost at a write of {size_bytes} bytes; ZooKeeper's jute.maxbuffer is "
+                            f"{LARGEST_REQUEST_BYTES} by default"
+                        ) from None
                     await asyncio.sleep(0)  # let the notification of the lost connection arrive before looking at it
                 finally:
                     self._in_flight.discard(future)
@@ -442,12 +459,18 @@ class ZooKeeper:
     async def create(self, path: str, data: bytes | None, *, ephemeral: bool = False, sequence: bool = False) -> str:
         """Create a znode and return its path; raises NodeExists, NoNode (no parent)."""
         value: Any = data  # kazoo's type hints do not allow a znode without data
-        made = await self._request(lambda: self._kazoo.create_async(self._real(path), value, None, ephemeral, sequence))
+        made = await self._request(
+            lambda: self._kazoo.create_async(self._real(path), value, None, ephemeral, sequence),
+            _size_bytes(path, data),
+        )
         return self._shown(str(made))
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
         """Set a znode's data; raises NoNode, BadVersion."""
-        return _stat(await self._request(lambda: self._kazoo.set_async(self._real(path), data, version)))
+        written = await self._request(
+            lambda: self._kazoo.set_async(self._real(path), data, version), _size_bytes(path, data)
+        )
+        return _stat(written)
 
     async def delete(self, path: str, version: int = -1) -> None:
         """Delete a znode; raises NoNode, BadVersion, NotEmpty."""
@@ -484,7 +507,8 @@ class ZooKeeper:
                 self._add(transaction, operation)
             return transaction.commit_async()
 
-        responses = await self._request(start)
+        size_bytes = sum(_size_bytes(one.path, getattr(one, "data", None)) for one in operations)
+        responses = await self._request(start, size_bytes)
         for index, response in enumerate(responses):
             # Operations before the failed one are rolled back, those after it were not tried.
             if isinstance(response, Exception) and not isinstance(response, RolledBackError | RuntimeInconsistency):

@@ -17,12 +17,14 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_program
 from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode
 from tidegauge_controller.zookeeper import (
+    LARGEST_REQUEST_BYTES,
     BadPath,
     BadVersion,
     MultiFailed,
     NodeExists,
     NoNode,
     SessionState,
+    TooLarge,
     ZooKeeper,
 )
 
@@ -129,6 +131,26 @@ async def test_a_name_that_no_znode_can_have_is_an_error_of_zookeepers(zookeeper
     for request in requests:
         with pytest.raises(BadPath):
             await request()
+
+
+async def test_a_write_that_is_too_large_for_the_server_holds_up_no_other_request(zookeeper: ZooKeeper) -> None:
+    """The server closes the connection at it; sent again and again it would keep the session from everything else."""
+    path = unique("large")
+    large = b"x" * (LARGEST_REQUEST_BYTES + 1)
+    await zookeeper.create(path, b"")
+    writes: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: zookeeper.create(f"{path}/n", large),
+        lambda: zookeeper.set(path, large),
+        lambda: zookeeper.multi([SetNode(path, large)]),
+    )
+    for write in writes:
+        with pytest.raises(TooLarge, match="maxbuffer"):
+            await write()
+        assert (await zookeeper.get(path))[0] == b""
+    fits = b"x" * (LARGEST_REQUEST_BYTES - 1_000)
+    await zookeeper.set(path, fits)
+    assert (await zookeeper.get(path))[0] == fits
+    await zookeeper.delete(path)
 
 
 async def test_a_transaction_does_all_or_nothing_and_says_what_failed(zookeeper: ZooKeeper) -> None:
