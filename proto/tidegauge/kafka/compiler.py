@@ -52,6 +52,7 @@ class Codec(NamedTuple):
     min_bytes: int
 
 
+_TOO_MANY = "an array of %d items, more than the message holds or than a message may have"
 _items_left = [0]
 
 
@@ -256,7 +257,7 @@ class Compiler:
 
     def _read_items(self, wire: Wire, target: str, indent: str) -> list[str]:
         item = _item_of(wire)
-        bound = f"{indent}if n*{self._min_bytes_of(item)}>len(b)-o or n>left[0]:reject('%d items'%n)"
+        bound = f"{indent}if n*{self._min_bytes_of(item)}>len(b)-o or n>left[0]:reject({_TOO_MANY!r}%n)"
         lines = [bound, f"{indent}left[0]-=n"]
         if item.kind in FIXED and item.kind != "uuid":
             character = FIXED[item.kind]

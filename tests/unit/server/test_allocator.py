@@ -51,6 +51,14 @@ def test_a_response_of_17_mb_reuses_the_memory_of_the_one_before() -> None:
     assert kept * 10 < without
 
 
-def test_what_the_environment_says_of_the_allocator_stands() -> None:
-    _, returned = _run("keep", _environment(MALLOC_TRIM_THRESHOLD_="131072"))
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MALLOC_TRIM_THRESHOLD_", "131072"),
+        ("MALLOC_MMAP_THRESHOLD_", "131072"),
+        ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=131072"),
+    ],
+)
+def test_what_the_environment_says_of_the_allocator_stands(name: str, value: str) -> None:
+    _, returned = _run("keep", _environment(**{name: value}))
     assert returned == "False"
