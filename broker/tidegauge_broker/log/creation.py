@@ -8,11 +8,13 @@ Rules:
     1. A new log is its directory, its first segment with two indexes, an empty leader-epoch-checkpoint and
        partition.metadata, which is synced (PartitionMetadataFile).
     2. The log directory is synced once for all, at the end: no log is reported before.
-    3. After the first refusal of a disk its log directory is offline, and none of its further logs is tried.
+    3. After the first refusal of a disk its log directory is offline, and none of its further logs is tried. What
+       fails otherwise, such as a half-made directory with unreadable files, concerns its log alone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log, make_log
 
+_logger = logging.getLogger(__name__)
 _THREADS = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -103,6 +106,11 @@ class Creation:
             return build_log(place, self._now_ms)
         except StorageError as error:
             self.refused[place.wanted.topic_partition] = error
+            return None
+        except Exception as problem:
+            at = place.wanted.topic_partition
+            _logger.exception("The log of %s can't be created; the other logs are", at)
+            self.refused[at] = StorageError(f"The log of {at} can't be created: {problem!r}")
             return None
 
 

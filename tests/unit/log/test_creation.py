@@ -24,6 +24,7 @@ class WatchedDisk(Disk):
     def __init__(self) -> None:
         self.synced: list[Path] = []
         self.bad = "nothing"
+        self.defective = "nothing"
 
     def sync_directory(self, path: Path) -> None:
         self.synced.append(path)
@@ -31,6 +32,8 @@ class WatchedDisk(Disk):
     def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         if self.bad in str(path):
             raise OSError(errno.EIO, "Input/output error")
+        if self.defective in str(path):
+            raise ValueError("defect")
         super().replace(path, data, sync=sync)
 
 
@@ -101,6 +104,21 @@ def test_they_are_spread_over_the_directories(tmp_path: Path):
     shelf = Shelf(tmp_path / "one", tmp_path / "two")
     shelf.manager.adopt(shelf.create(MANY))
     assert {len(list(directory.glob("many-*"))) for directory in shelf.directories} == {len(MANY) // 2}
+
+
+def test_a_log_that_fails_by_itself_leaves_the_others_to_be_made(shelf: Shelf):
+    """One partition would keep the broker from every other one of a LeaderAndIsr, which is sent again for ever."""
+    (disk,) = shelf.disks.values()
+    disk.defective = f"{MANY[3]}/"
+    creation = shelf.create(MANY)
+    assert list(creation.refused) == [MANY[3]]
+    assert "defect" in creation.refused[MANY[3]].message
+    shelf.manager.adopt(creation)
+    assert set(shelf.manager.logs) == set(MANY) - {MANY[3]}
+    assert not shelf.manager.offline_directories, "the disk has refused nothing"
+    disk.defective = "nothing"
+    shelf.manager.adopt(shelf.create(MANY))
+    assert set(shelf.manager.logs) == set(MANY), "it is completed at the next request"
 
 
 def test_a_log_that_exists_is_left_alone_and_a_half_made_directory_is_completed(shelf: Shelf):

@@ -15,6 +15,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import parse_listeners
 from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
+from tidegauge_broker.server.registration import registration
 from tidegauge_broker.server.registration.registration import Registration
 from tidegauge_controller.decisions.steps import CreateNode, Operation, SetNode, ZnodeStat
 from tidegauge_controller.zookeeper import MultiFailed, NodeExists, NoNode, SessionState
@@ -201,6 +202,26 @@ async def test_a_broker_of_the_same_id_at_another_address_is_refused(tree: Tree)
         await made.register()
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert tree.node(0).listeners == HERE.listeners
+
+
+async def test_a_registration_that_fails_in_a_new_session_is_tried_again(
+    tree: Tree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker without its znode serves its clients and is in no metadata; in Kafka it stays so."""
+    monkeypatch.setattr(registration, "RETRY_SECONDS", 0)
+    made, epochs = registration_of(tree)
+    await made.register()
+    made.keep(Candidate())
+    tree.expire()
+    tree.put(MOVED, OTHER_SESSION)  # another broker was faster; what it wrote is unreadable
+    tree.nodes[broker_path(0)] = b"rubbish", tree.nodes[broker_path(0)][1]
+    await _until(lambda: "out of the cluster and tries to register again" in caplog.text)
+    await _turns()
+    assert caplog.text.count("tries to register again") == 1, "it says the same once"
+    tree.remove(0)
+    await _until(lambda: len(epochs) == 2)
+    assert tree.node(0).listeners == HERE.listeners
+    await made.close()
 
 
 async def _turns() -> None:

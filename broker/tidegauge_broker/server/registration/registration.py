@@ -43,10 +43,13 @@ from tidegauge_controller.zookeeper import (
     SessionExpired,
     SessionState,
     ZooKeeper,
+    ZooKeeperError,
 )
 
 LOG = logging.getLogger("tidegauge.registration")
 _EXPIRY_ALLOWANCE = 1.5
+RETRY_SECONDS = 1.0
+"""Pause between two attempts to register in a new session."""
 """Multiple of the session timeout within which ZooKeeper has expired a session that is not kept alive."""
 
 
@@ -150,12 +153,29 @@ class Registration:
             self._renewal = asyncio.get_running_loop().create_task(self._renew(), name="registration")
 
     async def _renew(self) -> None:
-        try:
-            await self.register()
-            if self._candidate is not None:
-                await self._candidate.session_restored()
-        except (SessionExpired, Closed):
-            LOG.info("The session ended during the registration; the next one will repeat it")
+        """Register in a new session, and again until it succeeds: a broker without a znode is out of the cluster."""
+        logged = ""
+        while True:
+            try:
+                await self.register()
+                if self._candidate is not None:
+                    await self._candidate.session_restored()
+            except (SessionExpired, Closed):
+                LOG.info("The session ended during the registration; the next one will repeat it")
+            except Exception as problem:
+                text = problem.message if isinstance(problem, TidegaugeError) else repr(problem)
+                if text != logged:
+                    logged = text
+                    is_known = isinstance(problem, TidegaugeError | ZooKeeperError)
+                    LOG.error(  # noqa: TRY400 - what is known says it all
+                        "Broker %d is out of the cluster and tries to register again: %s",
+                        self._node.broker_id,
+                        text,
+                        exc_info=None if is_known else problem,
+                    )
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            return
 
     async def register(self) -> None:
         """Create the znode, once that of an older session is deleted.
