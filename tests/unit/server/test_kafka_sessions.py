@@ -173,3 +173,13 @@ def test_what_a_session_fetches_can_be_looked_up_without_a_request() -> None:
     session = session_of(sessions, A, B)
     assert list(sessions.standing(session.id)) == [A, B]
     assert list(sessions.standing(session.id + 1)) == []
+
+
+def test_a_partition_that_was_forgotten_while_a_fetch_waited_is_in_its_response_all_the_same() -> None:
+    """A second connection may go on with a session whose fetch waits at the first one; Kafka has a lock for each."""
+    sessions = cache()
+    session = session_of(sessions, A, B)
+    opened(sessions.open(session.id, 1, {}, (), uses_ids=False, now_ms=0))  # waits
+    opened(sessions.open(session.id, 2, {}, [A], uses_ids=False, now_ms=0))
+    assert session.has_news(A, result(A), b"records")
+    assert list(session.partitions) == [B]

@@ -119,7 +119,7 @@ class FetchSession:
         changed = self.sent.get(place) != offsets
         if changed:
             self.sent[place] = offsets
-        if records:
+        if records and place in self.partitions:  # another request may have made the session forget it meanwhile
             self.partitions[place] = self.partitions.pop(place)
             if self.standing is not None:
                 self.standing.fetch.move_to_the_end(result.topic_partition)
