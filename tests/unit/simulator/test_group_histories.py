@@ -45,7 +45,7 @@ def test_histories_hold_and_do_something():
 
 
 def test_a_timer_that_expires_as_the_faults_end_runs_before_durations_are_looked_at():
-    """The step that heals passes five seconds: the wait for a SyncGroup was over before, and no step had run its timer."""
+    """The healing step passes five seconds: the wait for a SyncGroup was over before, and no step had run its timer."""
     assert group_history_of(10_521_101, STEPS).violation is None
 
 
