@@ -1,8 +1,8 @@
 """Rebuild the groups of a partition from its log, which is read to the LEO.
 
-Contract: what is loaded depends on the records alone. A record that was never committed may count: it is in the log, so
-every later leader sees it too. A rebalance that was in progress is forgotten: the last generation that was written is
-Stable again, each member with the protocol that was chosen.
+Contract: what is loaded depends on the records alone. A record that was never committed may count, though a later
+leader may lack it (docs/groups.md, docs/transactions.md). A rebalance that was in progress is forgotten: the last
+generation that was written is Stable again, each member with the protocol that was chosen.
 Source: GroupMetadataManager (doLoadGroupsAndOffsets, readGroupMessageValue), GroupMetadata.loadGroup.
 """
 

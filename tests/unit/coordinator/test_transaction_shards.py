@@ -194,6 +194,8 @@ def test_kafka_9307_a_new_election_replaces_what_an_old_one_left():
     assert (harness.state(), harness.pending()) == (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
     harness.release()
     assert harness.error(token) is E.NOT_COORDINATOR
+    assert harness.sent == [], "the loaded decision waits for a record of its own"
+    harness.release()
     assert len(harness.sent) == 1
 
 
@@ -246,6 +248,8 @@ def test_nothing_is_sent_for_a_decision_of_a_former_leadership():
     harness.holds = harness.holds_markers = True
     harness.send_end()
     harness.reload()
+    harness.release()
+    assert harness.markers_sent() == []
     harness.release()
     assert [marker[3] for marker in harness.markers_sent()] == [2]
 

@@ -19,9 +19,11 @@ from tidegauge_broker.coordinator import shard as shard_module
 from tidegauge_broker.coordinator import transactional_commits as commits_module
 from tidegauge_broker.coordinator.transaction import adding as adding_module
 from tidegauge_broker.coordinator.transaction import markers as markers_module
-from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_broker.coordinator.transaction.ending import Ending
 from tidegauge_broker.coordinator.transaction.initializing import Initializing
+from tidegauge_broker.coordinator.transaction.resuming import Resuming
+from tidegauge_broker.coordinator.transaction.states import DECIDED
+from tidegauge_broker.coordinator.transaction.storing import Owned
 from tidegauge_broker.coordinator.transaction.transaction import Transaction
 from tidegauge_broker.log import cleaned_transactions as cleaned_module
 from tidegauge_broker.log import compaction as compaction_module
@@ -193,7 +195,16 @@ def markers_are_sent_before_the_decision_is_committed(patch: pytest.MonkeyPatch)
 
 
 def decided_transactions_are_not_resumed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TransactionCoordinator, "_resume", _nothing)
+    patch.setattr(Resuming, "resume", _nothing)
+
+
+def loaded_decisions_are_taken_for_committed(patch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Resuming, shard) -> None:
+        for transaction in shard.transactions.values():
+            if transaction.state in DECIDED:
+                self._markers.complete(Owned(shard, transaction))
+
+    patch.setattr(Resuming, "resume", hasty)
 
 
 def failed_markers_count_as_written(patch: pytest.MonkeyPatch) -> None:
@@ -297,6 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
     offsets_of_a_completed_transaction_stay_pending,
     markers_are_sent_before_the_decision_is_committed,
     decided_transactions_are_not_resumed,
+    loaded_decisions_are_taken_for_committed,
     failed_markers_count_as_written,
     partitions_without_leader_count_as_deleted,
     a_new_producer_keeps_the_epoch,
@@ -333,6 +345,14 @@ QUICK = {
 """Found within a quarter of a second each."""
 FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
     "decided_transactions_are_not_resumed": (0, (Forced("PrepareCommit replicated", "kill", "transactions"),), "Load"),
+    "loaded_decisions_are_taken_for_committed": (
+        0,
+        (
+            Forced("PrepareCommit replicated", "kill", "transactions"),
+            Forced("load of transactions begun", "kill", "output"),
+        ),
+        "T4",
+    ),
     "a_new_producer_inherits_the_transaction": (
         44,
         (Forced("AddOffsetsToTxn acknowledged", "restart", "copier"),),

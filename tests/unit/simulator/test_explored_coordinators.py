@@ -51,7 +51,7 @@ def _hold(result: Exploration, states: int, transitions: int) -> None:
 SMALL: list[tuple[str, dict[str, int], int, int]] = [
     (GROUP, {}, 377, 709),
     (GROUP, {"commits": 1}, 2297, 4935),
-    (TRANSACTION, {"producers": 1, "crashes": 1}, 6023, 17099),
+    (TRANSACTION, {"producers": 1, "crashes": 1}, 5897, 16355),
 ]
 """Bounds, with how many states and transitions there are."""
 
@@ -158,6 +158,8 @@ SEEN: list[tuple[Any, dict[str, int], set[str]]] = [
     (of_transactions.commits_what_was_aborted, {}, {"T2"}),
     (of_transactions.responds_twice, {}, {"Once"}),
     (of_transactions.sends_no_markers_after_a_load, {"crashes": 1}, {"Load"}),
+    (of_transactions.sends_the_markers_of_loaded_decisions_at_once, {"crashes": 1}, {"T4"}),
+    (of_transactions.takes_a_refused_decision_for_committed, {"crashes": 1, "failures": 1}, {"T4"}),
     (of_transactions.forgets_partitions_in_a_load, {"crashes": 1}, {"Load"}),
     (of_transactions.verifies_everything, {}, {"Fence"}),
     (of_transactions.does_not_check_the_producer, {}, {"Fence"}),

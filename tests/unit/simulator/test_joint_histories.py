@@ -221,6 +221,7 @@ def test_without_a_rule_the_search_finds_it(mutant, monkeypatch: pytest.MonkeyPa
 
 FAST = {
     "decided_transactions_are_not_resumed",
+    "loaded_decisions_are_taken_for_committed",
     "a_new_producer_inherits_the_transaction",
     "an_old_coordinator_may_write_markers",
     "a_load_forgets_whose_offsets_are_pending",

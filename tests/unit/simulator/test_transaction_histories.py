@@ -15,12 +15,14 @@ from tidegauge_broker.coordinator.transaction import initializing as initializin
 from tidegauge_broker.coordinator.transaction import markers as markers_module
 from tidegauge_broker.coordinator.transaction import shard as shard_module
 from tidegauge_broker.coordinator.transaction.adding import Adding
-from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_broker.coordinator.transaction.ending import Ending
 from tidegauge_broker.coordinator.transaction.initializing import Initializing
 from tidegauge_broker.coordinator.transaction.markers import Completion, Markers
-from tidegauge_broker.coordinator.transaction.storing import Store
+from tidegauge_broker.coordinator.transaction.resuming import Resuming
+from tidegauge_broker.coordinator.transaction.states import DECIDED
+from tidegauge_broker.coordinator.transaction.storing import Owned, Store
 from tidegauge_broker.coordinator.transaction.transaction import Transaction
+from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
 from tidegauge_proof.simulator.transactions.transaction_history import transaction_history_of
 
 STEPS = 1000
@@ -68,11 +70,24 @@ def test_a_coordinator_that_missed_anothers_epoch_begins_again():
     assert history.violation is None, str(history.violation)
 
 
-def test_a_decision_that_was_loaded_and_lost_tears_its_transaction():
-    """A flaw of 3.9 that is kept (docs/transactions.md): a load reads above the high watermark, and sends markers.
+def test_a_decision_that_was_loaded_and_lost_leaves_its_transaction_whole():
+    """A flaw of 3.9 that is cured (docs/transactions.md): a load reads above the high watermark, and sends markers.
 
     The decision was on two of three members of the ISR; the one that had led and the one that loaded it die.
     """
+    history = transaction_history_of(10_421_338, 1000)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
+def test_a_decision_that_was_loaded_and_lost_tears_its_transaction_where_its_markers_are_sent_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The same history by Kafka's rule: T4 notices when the markers leave, and without T4 readers see a part."""
+    sends_the_markers_of_loaded_decisions_at_once(monkeypatch)
+    violation = transaction_history_of(10_421_338, 1000).violation
+    assert violation is not None
+    assert violation.invariant == "T4"
+    monkeypatch.setattr(TransactionChecker, "marking", _nothing)
     violation = transaction_history_of(10_421_338, 1000).violation
     assert violation is not None
     assert violation.invariant == "T7"
@@ -122,7 +137,28 @@ def marks_before_the_decision_is_committed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def sends_no_markers_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionCoordinator, "_resume", _nothing)
+    monkeypatch.setattr(Resuming, "resume", _nothing)
+
+
+def sends_the_markers_of_loaded_decisions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Resuming, shard: shard_module.TransactionShard) -> None:
+        for transaction in shard.transactions.values():
+            if transaction.state in DECIDED:
+                self._markers.complete(Owned(shard, transaction))
+
+    monkeypatch.setattr(Resuming, "resume", hasty)
+
+
+def takes_a_refused_decision_for_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(self: Resuming, loaded, _error: ErrorCode) -> None:
+        for completion in loaded.completions:
+            self._markers.begin(completion)
+
+    monkeypatch.setattr(Resuming, "_repeat", careless)
+
+
+def does_not_repeat_a_refused_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resuming, "_repeat", _nothing)
 
 
 def completes_without_waiting_for_markers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +314,9 @@ MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     responds_before_the_decision_is_committed,
     marks_before_the_decision_is_committed,
     sends_no_markers_after_a_load,
+    sends_the_markers_of_loaded_decisions_at_once,
+    takes_a_refused_decision_for_committed,
+    does_not_repeat_a_refused_decision,
     completes_without_waiting_for_markers,
     takes_failed_markers_for_written,
     takes_lost_markers_for_written,

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn and AddOffsetsToTxn, and the verification that partitions are in a transaction (KIP-890).
 
-Partitions that a transaction has already are not written again, but for the first time after a load: what was loaded
-may not be committed, and is lost if the next leader lacks it. Their records would then lie in a transaction that no
-coordinator knows, and readers of committed records would wait there for ever. Kafka 3.9 writes nothing.
+Partitions that a transaction has already are not written again, but while nothing is committed yet since a load: what
+was loaded may not be committed, and is lost if the next leader lacks it. Their records would then lie in a transaction
+that no coordinator knows, and readers of committed records would wait there for ever. Kafka 3.9 writes nothing.
 Source: TransactionCoordinator (handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction).
 """
 
@@ -69,7 +69,7 @@ class Adding:
             respond(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif (
             transaction.state is ONGOING
-            and transaction.is_committed
+            and owned.shard.is_committed
             and transaction.partitions.keys() >= set(partitions)
         ):
             respond(ErrorCode.NONE)

@@ -40,8 +40,8 @@ from tidegauge_broker.coordinator.transaction.ending import Ending
 from tidegauge_broker.coordinator.transaction.expiring import Expiring
 from tidegauge_broker.coordinator.transaction.initializing import Initializing
 from tidegauge_broker.coordinator.transaction.markers import Markers
+from tidegauge_broker.coordinator.transaction.resuming import Resuming
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
-from tidegauge_broker.coordinator.transaction.states import DECIDED
 from tidegauge_broker.coordinator.transaction.storing import Owned, Store
 from tidegauge_broker.coordinator.views import TransactionCounters, TransactionGauges, TransactionView
 
@@ -57,6 +57,7 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         super().__init__(runtime, self._led)
         self._markers = Markers(runtime)
         self._store = self._markers.store = Store(self._runtime, self._led)
+        self._resuming = Resuming(self._runtime, self._markers)
         self._ending = Ending(self._runtime, self._store, self._markers)
         self._initializing = Initializing(self._runtime, self._store, self._ending)
         self._adding = Adding(self._runtime, self._store)
@@ -121,13 +122,9 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
     # Leadership, outcomes and timers
 
     def _new_shard(self, partition: int, leader_epoch: int, since_ms: int) -> TransactionShard:
-        return TransactionShard(self._runtime, self._resume, self._markers.drop, partition, leader_epoch, since_ms)
-
-    def _resume(self, shard: TransactionShard) -> None:
-        """Send the markers of transactions again that were decided under an earlier leader."""
-        for transaction in shard.transactions.values():
-            if transaction.state in DECIDED:
-                self._markers.complete(Owned(shard, transaction))
+        return TransactionShard(
+            self._runtime, self._resuming.resume, self._markers.drop, partition, leader_epoch, since_ms
+        )
 
     def _on_shut_down(self, _event: ShutDown) -> None:
         """Stop: the ids are forgotten, so that their requests get NOT_COORDINATOR."""

@@ -1,9 +1,10 @@
 """Has the markers of decided transactions written, and completes the transactions.
 
-Contract: a transaction comes here when the record of its decision is committed. Each of its partitions gets the marker,
-or has been deleted; after the last one the record of the completion is written, once. What fails is repeated without
-end, with the partition's leader looked up again, until the marker is written, the partition is deleted, or another
-coordinator or a newer epoch owns the transaction. A failure of one partition holds up no other transaction.
+Contract: markers are sent of a transaction when the record of its decision is committed. Each of its partitions gets
+the marker, or has been deleted; after the last one the record of the completion is written, once. What fails is
+repeated without end, with the partition's leader looked up again, until the marker is written, the partition is
+deleted, or another coordinator or a newer epoch owns the transaction. A failure of one partition holds up no other
+transaction.
 
 Deviations from Kafka, none of which another broker or a client can see: a marker that failed is repeated after
 ``RETRY_BACKOFF_MS`` (Kafka: at once, at the pace of the network), and where Kafka's broker exits on an error that no
@@ -120,10 +121,19 @@ class Markers:
 
     def complete(self, owned: Owned) -> None:
         """Have the markers of a transaction written whose decision is committed (addTxnMarkersToSend)."""
+        self.begin(self.prepare(owned))
+
+    def prepare(self, owned: Owned) -> Completion:
+        """Set the completion of a decided transaction pending; nothing is sent before ``begin``."""
         completion = Completion(owned, owned.transaction.prepare_completion(self._runtime.now_ms))
         self._completions[completion.transactional_id] = completion
-        if owned.transaction.partitions:
-            self._look_up([_Entry(completion, tuple(owned.transaction.partitions))])
+        return completion
+
+    def begin(self, completion: Completion) -> None:
+        """Have the markers of a prepared completion written: the decision is committed."""
+        partitions = tuple(completion.owned.transaction.partitions)
+        if partitions:
+            self._look_up([_Entry(completion, partitions)])
         else:
             self._write_completion_if_due(completion)
 

@@ -27,6 +27,10 @@ class TransactionShard(LedPartition):
     Args:
         on_loaded: called when the partition is served.
         on_unloaded: called when it is served no longer; its requests get NOT_COORDINATOR.
+
+    Attributes:
+        is_committed: a record is committed that was written after the load, and so is all that was loaded. The log is
+            loaded to its LEO, so that before that another leader may lack what was loaded.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class TransactionShard(LedPartition):
         self._on_loaded = on_loaded
         self._on_unloaded = on_unloaded
         self.transactions: dict[str, Transaction] = {}
+        self.is_committed = False
         super().__init__(runtime, partition, leader_epoch, since_ms, SHARD_TRANSITIONS)
 
     def replay(self, batches: Buffer) -> None:

@@ -101,6 +101,7 @@ class Store:
         transaction = owned.transaction
         old = transaction.state
         transaction.complete(change)
+        owned.shard.is_committed = True
         self._runtime.note(
             "transaction",
             transaction.transactional_id,

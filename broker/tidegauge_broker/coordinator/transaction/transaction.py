@@ -58,8 +58,6 @@ class Transaction:
         start_ms: when the first partition was added; -1 before any transaction, kept after its end.
         has_failed_epoch_fence: the epoch was raised to abort a transaction, but the record could not be written: the
             next attempt uses the same epoch (KAFKA-9666).
-        is_committed: a record of it is committed in this leadership, and so is all that was loaded of it. The log is
-            loaded up to its LEO, so that before that another leader may lack what was loaded.
     """
 
     def __init__(self, transactional_id: str, producer_id: int, timeout_ms: int, update_ms: int) -> None:
@@ -75,7 +73,6 @@ class Transaction:
         self.start_ms = NO_TIMESTAMP_MS
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
-        self.is_committed = False
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -87,6 +84,20 @@ class Transaction:
         return self.pending_state is None and self.state is ONGOING and self.start_ms + self.timeout_ms < now_ms
 
     # Changes
+
+    def as_loaded(self) -> Change:
+        """Return what the record says that this was loaded from, to be written once more: it changes nothing."""
+        return Change(
+            self.state,
+            self.producer_id,
+            self.producer_epoch,
+            self.last_producer_id,
+            self.last_producer_epoch,
+            self.timeout_ms,
+            tuple(self.partitions),
+            self.start_ms,
+            self.update_ms,
+        )
 
     def prepare_epoch_fence(self) -> Change:
         """Prepare an Ongoing transaction's abort with an epoch that the producer does not have."""
@@ -214,7 +225,6 @@ class Transaction:
         self.update_ms = change.update_ms
         self.pending_state = None
         self.state = change.state
-        self.is_committed = True
 
     def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Take out a partition that has its marker, or that was deleted."""

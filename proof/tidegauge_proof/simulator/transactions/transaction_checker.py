@@ -5,7 +5,7 @@
 | T1 | an id changes as the table of its states allows; the epoch of a producer id never falls in a process |
 | T2 | a marker says what the last record of its transactional id in the coordinator's log has decided |
 | T3 | a transaction is complete only when every partition of its decision has the marker |
-| T4 | no marker is sent before the record of the decision is committed, or was loaded (up to the LEO) |
+| T4 | no marker is sent before the record of the decision is committed, whether it was written here or loaded |
 | T5 | no record of a transaction is in a partition that no committed record has in the producer's transaction |
 | T7 | a committed transaction's records are read, all and once; an aborted one's are not (without late requests) |
 | T10 | at rest every transaction is complete, and readers of committed records reach the end of every partition |
@@ -128,7 +128,7 @@ class TransactionChecker:
         """Check markers that leave a coordinator."""
         log = process.log
         records = read_log(log.read(0, log.log_end_offset, _EVERYTHING))
-        durable = max(len(self._partition.committed), process.read_to)
+        durable = len(self._partition.committed)
         for one in effect.markers:
             self.markers += 1
             of_producer = [record for record in records if record[2].producer_id == one.marker.producer_id]
