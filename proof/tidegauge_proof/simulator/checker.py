@@ -142,6 +142,12 @@ class Checker:
         self._check_committed(broker, high_watermark)
         self.check_isr()
 
+    def was_committed(self, broker: StoredReplica, high_watermark: int) -> None:
+        """Take in what a replica had committed when it responded, if the same event has taken it offline since."""
+        if broker.is_offline:
+            self._check_committed(broker, high_watermark)
+            self.check_isr()
+
     def leadership_changed(self, broker: StoredReplica, change: LeadershipChanged) -> None:
         """Take in that a broker's coordinators were notified; its state is looked at afterwards."""
         epoch, broker_id = change.leader_epoch, broker.broker_id

@@ -112,7 +112,9 @@ class MemoryMetadata:
 class Reported:
     """What a broker's core responded and asked for, until the driver takes it.
 
-    ``has_failures`` says that replicas are offline and the controller must be notified.
+    ``has_failures`` says that replicas are offline and the controller must be notified. ``committed`` has the high
+    watermarks of partitions when appends to them were reported as committed, while a disk is about to fail: the same
+    step may take the replica offline, after which the core shows none.
     """
 
     produced: list[tuple[object, Sequence[ProduceResult]]] = field(default_factory=list)
@@ -120,6 +122,7 @@ class Reported:
     proposals: list[IsrProposal] = field(default_factory=list)
     leaderships: list[LeadershipChanged] = field(default_factory=list)
     has_failures: bool = False
+    committed: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
 
 class MemoryBroker:
@@ -437,6 +440,8 @@ class MemoryBroker:
                 assert result.base_offset < self.replicas[at].log.log_end_offset, (
                     f"I8: {at} is responded to, not written"
                 )
+                if self.failing:
+                    self.reported.committed[at] = self.core.hosted.by_name[at].high_watermark
         self.reported.produced.append((token, results))
 
     def respond_to_fetch(self, token: object, response: FetchResults) -> None:

@@ -302,6 +302,11 @@ class World:
                     self.coordinators.leadership_changed(broker, change)
             reported.leaderships = []
         broker_id = broker.broker_id
+        if reported.committed:
+            for at, high_watermark in reported.committed.items():
+                partition = self._by_name[at]
+                partition.checker.was_committed(partition.brokers[broker_id], high_watermark)
+            reported.committed = {}
         for checker, replicas in self._checked:
             checker.look_at(replicas[broker_id])
         if reported.produced:

@@ -177,6 +177,10 @@ def a_coordinator_that_was_replaced_gives_out_stable_offsets(patch: pytest.Monke
     patch.setattr(LeadershipProof, "holds", is_assumed)
 
 
+def a_marker_ends_offsets_behind_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(offsets_module.AppendingOffset, "outcome", lambda self, _: next(iter(self.markers.values()), None))
+
+
 def offsets_of_a_completed_transaction_stay_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shard_module.Shard, "complete_transaction", _nothing)
 
@@ -305,6 +309,7 @@ MUTANTS: tuple[Mutant, ...] = (
     members_of_old_generations_commit,
     unstable_offsets_are_given_out,
     a_coordinator_that_was_replaced_gives_out_stable_offsets,
+    a_marker_ends_offsets_behind_it,
     offsets_of_a_completed_transaction_stay_pending,
     markers_are_sent_before_the_decision_is_committed,
     decided_transactions_are_not_resumed,
@@ -369,6 +374,15 @@ FORCED: Mapping[str, tuple[int, tuple[Forced, ...], str]] = {
         "T11",
     ),
     "a_load_forgets_whose_offsets_are_pending": (0, (Forced("markers sent", "bounce", "offsets"),), "T9"),
+    "a_marker_ends_offsets_behind_it": (
+        11,
+        (
+            Forced("markers sent", "hold", "markers of offsets"),
+            Forced("CompleteCommit replicated", "", ""),
+            Forced("AddOffsetsToTxn acknowledged", "release", ""),
+        ),
+        "T11",
+    ),
     "the_marker_decides_the_order_of_commits": (5, (Forced("TxnOffsetCommit pending", "commit", ""),), "T9"),
     "members_of_old_generations_commit": (
         2,

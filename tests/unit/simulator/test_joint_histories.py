@@ -53,6 +53,12 @@ def test_a_commit_that_was_loaded_while_it_was_pending_counts_though_it_fails():
     assert history.violation is None, f"step {history.steps}: {history.violation}"
 
 
+def test_a_commit_whose_leader_went_offline_in_the_event_that_committed_it_counts():
+    """One LeaderAndIsr commits it, responds, and then meets a log directory that fails."""
+    history = joint_history_of(10_450_005, STEPS)
+    assert history.violation is None, f"step {history.steps}: {history.violation}"
+
+
 def test_a_marker_that_is_sent_again_does_not_end_offsets_behind_it():
     """It is committed while the append of the next transaction's offsets is in flight; that one is aborted."""
     history = joint_history_of(10_100_062, STEPS, LATE_ENDS)
@@ -225,6 +231,7 @@ FAST = {
     "a_new_producer_inherits_the_transaction",
     "an_old_coordinator_may_write_markers",
     "a_load_forgets_whose_offsets_are_pending",
+    "a_marker_ends_offsets_behind_it",
     "the_marker_decides_the_order_of_commits",
     "a_coordinator_that_was_replaced_gives_out_stable_offsets",
 }

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
@@ -111,6 +111,26 @@ def test_a_broker_that_asked_to_shut_down_and_never_heard_goes_in_the_end():
     heal(world)
     assert set(world.state_now.isr) == {1, 2, 3}
     assert world.unheard == set()
+
+
+def test_what_was_acknowledged_before_its_directory_failed_in_the_same_event_is_committed():
+    """One LeaderAndIsr commits a record of the first partition, and fails to write the epochs of the third.
+
+    The replica is offline before it can be looked at. Seed 10,450,005 of consume, transform, produce called the
+    acknowledged record not committed.
+    """
+    checkers = [Checker(1) for _ in range(3)]
+    world = World((1, 2), CoreSettings(replica_lag_time_max_ms=2000), TopicRules(), *checkers)
+    first, _, third = world.partitions
+    world.produce(1, ACKS_ALL, 1, timeout_ms=10_000)
+    world.kill(2)
+    world.expire(2)
+    world.decide_all()
+    world.fail_directory(1, 0, writes_left=2)
+    world.deliver_all(1)
+    assert first.brokers[1].is_offline
+    assert third.brokers[1].is_offline
+    assert len(first.checker.committed) == 1
 
 
 @pytest.mark.parametrize(("power", "begin"), [(MUST_SURVIVE, 40), (MAY_LOSE, 5)])

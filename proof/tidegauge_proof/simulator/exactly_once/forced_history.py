@@ -61,7 +61,8 @@ class Forced(NamedTuple):
             still wants them.
             ``commit``, of the simple consumer's offset. Empty: nothing happens but that the step is reached.
         whom: ``transactions``, ``offsets`` or ``output``, whose leader it is; ``copier``; the kind of messages that are
-            held, ``verification`` for a response to one; else empty.
+            held, ``verification`` for a response to one, ``markers of offsets`` for WriteTxnMarkers to the leader of
+            __consumer_offsets; else empty.
     """
 
     step: str
@@ -176,8 +177,16 @@ class _Turns:
 
     def _hold(self, kind: str) -> None:
         network = self._stage.cluster.network
-        wanted = "AddPartitionsToTxnResult" if kind == "verification" else ""
-        is_wanted = [one.words.startswith(wanted) if wanted else one.kind == kind for one in network.messages]
+        leader_of_offsets = self._stage.cluster.partitions[OFFSETS].state_now.leader
+
+        def is_one(message: Message) -> bool:
+            if kind == "verification":
+                return message.words.startswith("AddPartitionsToTxnResult")
+            if kind == "markers of offsets":
+                return message.kind == "WriteTxnMarkers" and message.words.endswith(f"to {leader_of_offsets}")
+            return message.kind == kind
+
+        is_wanted = [is_one(message) for message in network.messages]
         self._held += [one for one, is_one in zip(network.messages, is_wanted, strict=True) if is_one]
         network.messages = [one for one, is_one in zip(network.messages, is_wanted, strict=True) if not is_one]
 
