@@ -39,6 +39,7 @@ from tidegauge_proof.simulator.exactly_once.clients import (
     DEFINITE,
     INPUT_RECORDS,
     OUTPUTS,
+    SIMPLE_GROUP,
     Copier,
     Reader,
     Story,
@@ -370,7 +371,7 @@ class OffsetsChecker:
     def _compare(self, process: Any, data: bytes, how: str) -> None:
         expected = folded_offsets(data, self._failed.get(process.broker.broker_id, ()))
         found: dict[tuple[str, TopicPartition], int] = {}
-        for group_id in {group_id for group_id, _ in expected} | {GROUP}:
+        for group_id in (GROUP, SIMPLE_GROUP):
             view = process.coordinator.group_view(group_id)
             if view is not None:
                 found |= {(group_id, at): one.offset for at, one in view.offsets.items()}
