@@ -42,7 +42,7 @@ class Offsets:
         return self.cluster.partitions[OFFSETS].state_now
 
     def goes_on(self) -> None:
-        """Everybody decides, follows and responds, without time passing, until nothing is left to do."""
+        """Controller, leaders and followers do what they can, without time passing, until nothing is left to do."""
         world = self.world
         for _ in range(8):
             running = [broker_id for broker_id in world.brokers if world.is_up(broker_id)]
@@ -111,7 +111,7 @@ def sent_again_in_the_same_millisecond() -> Offsets:
 def loaded_while_it_was_pending() -> Offsets:
     """Broker 3 misses an epoch of broker 2's, so that it loads its log again with a commit in flight.
 
-    A preferred election has 2 lead; the request that says so is lost with the controller, and 2 dies. Nobody fetches
+    A preferred election has 2 lead; the request that says so is lost with the controller, and 2 dies. No follower fetches
     until the append of the commit has timed out.
     """
     offsets = Offsets()

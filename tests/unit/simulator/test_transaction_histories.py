@@ -150,7 +150,7 @@ def sends_the_markers_of_loaded_decisions_at_once(monkeypatch: pytest.MonkeyPatc
 
 
 def takes_a_refused_decision_for_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(self: Resuming, loaded, _error: ErrorCode) -> None:
+    def careless(self: Resuming, loaded, *_: ErrorCode) -> None:
         for completion in loaded.completions:
             self._markers.begin(completion)
 

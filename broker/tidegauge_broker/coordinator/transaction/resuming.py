@@ -68,9 +68,9 @@ class Resuming:
         smallest = min(decided, key=lambda transaction: len(transaction.partitions))
         decision = smallest.as_loaded()
         completions = [self._markers.prepare(Owned(shard, transaction)) for transaction in decided]
-        self._confirm(_Loaded(shard, smallest.transactional_id, decision, completions))
+        self._confirm(_Loaded(shard, smallest.transactional_id, decision, completions), ErrorCode.NONE)
 
-    def _confirm(self, loaded: _Loaded) -> None:
+    def _confirm(self, loaded: _Loaded, last_error: ErrorCode) -> None:
         if loaded.shard.state is not ShardState.ACTIVE:
             return
 
@@ -82,7 +82,7 @@ class Resuming:
                 for completion in loaded.completions:
                     self._markers.begin(completion)
             else:
-                self._repeat(loaded, error)
+                self._repeat(loaded, error, last_error)
 
         self._runtime.append(
             loaded.shard.partition,
@@ -92,12 +92,14 @@ class Resuming:
             timeout_ms=self._runtime.settings.request_timeout_ms,
         )
 
-    def _repeat(self, loaded: _Loaded, error: ErrorCode) -> None:
-        self._runtime.log(
-            f"Not available to append a loaded decision of {TRANSACTION_TOPIC}-{loaded.shard.partition} again, of "
-            f"{loaded.transactional_id}: {error.name}; retry appending, the markers of {len(loaded.completions)} "
-            "transactions wait for it",
-            "info" if error in _PASSING else "error",
-        )
+    def _repeat(self, loaded: _Loaded, error: ErrorCode, last_error: ErrorCode) -> None:
+        """Write the decision again a while later; an error is logged once, however often it comes in a row."""
+        if error is not last_error:
+            self._runtime.log(
+                f"Not available to append a loaded decision of {TRANSACTION_TOPIC}-{loaded.shard.partition} again, of "
+                f"{loaded.transactional_id}: {error.name}; retry appending, the markers of {len(loaded.completions)} "
+                "transactions wait for it",
+                "info" if error in _PASSING else "error",
+            )
         at_ms = self._runtime.now_ms + RETRY_BACKOFF_MS
-        self._runtime.timers.start(at_ms, "DecisionRetry", partial(self._confirm, loaded))
+        self._runtime.timers.start(at_ms, "DecisionRetry", partial(self._confirm, loaded, error))
