@@ -111,8 +111,8 @@ def sent_again_in_the_same_millisecond() -> Offsets:
 def loaded_while_it_was_pending() -> Offsets:
     """Broker 3 misses an epoch of broker 2's, so that it loads its log again with a commit in flight.
 
-    A preferred election has 2 lead; the request that says so is lost with the controller, and 2 dies. No follower fetches
-    until the append of the commit has timed out.
+    A preferred election has 2 lead; the request that says so is lost with the controller, and 2 dies. No follower
+    fetches until the append of the commit has timed out.
     """
     offsets = Offsets()
     world = offsets.world
