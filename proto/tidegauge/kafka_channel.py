@@ -147,11 +147,15 @@ class KafkaChannel:
         Raises:
             TidegaugeError: the module lists the codes.
         """
-        connection: KafkaConnection | None = None
+        now = asyncio.get_running_loop().time()
+        deadline = now + timeout_seconds
+        connection = self._ready(now)
         try:
-            async with asyncio.timeout(timeout_seconds):
-                connection = await self._connected()
-                return await connection.send(key, self._version(key, at_least, at_most), message, truncation_rule)
+            if connection is None:
+                async with asyncio.timeout_at(deadline):
+                    connection = await self._connected()
+            version = self._version(key, at_least, at_most)
+            return await connection.send(key, version, message, truncation_rule, deadline)
         except TimeoutError:
             why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
             if connection is not None:
@@ -183,18 +187,21 @@ class KafkaChannel:
             )
         return version
 
+    def _ready(self, now: float) -> KafkaConnection | None:
+        """Return the connection if it is open and its session lasts; else ``_connected`` has to be awaited."""
+        connection = self._connection
+        if connection is None or connection.is_closed or self._connecting is not None or self._must_renew(now):
+            return None
+        return connection
+
     async def _connected(self) -> KafkaConnection:
-        """Return an open connection whose session lasts; several callers wait for the same attempt."""
-        loop = asyncio.get_running_loop()
+        """Return a connection that is made, or authenticated again; several callers wait for the same attempt."""
         if self._connecting is None:
             current = self._connection
-            is_open = current is not None and not current.is_closed
-            if current is not None and is_open and not self._must_renew(loop.time()):
-                return current
             if self._is_closed:
                 raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the channel was closed")
-            attempt = self._renew(current) if current is not None and is_open else self._connect()
-            self._connecting = loop.create_task(attempt, name=f"connect-{self.address}")
+            attempt = self._connect() if current is None or current.is_closed else self._renew(current)
+            self._connecting = asyncio.get_running_loop().create_task(attempt, name=f"connect-{self.address}")
             self._connecting.add_done_callback(self._ended)
         connecting = self._connecting
         try:

@@ -5,12 +5,14 @@ response whose correlation id is not that of the oldest request ends the connect
 in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a buffer of
 its own, so the record batches of a Fetch are views of the bytes that the socket delivered. Where there is a logical
 clock, it goes with each request, and is advanced by each response before anything acts on it.
+One timer watches the deadlines of all requests in flight: it is set again when it fires, not with each request.
 Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
 from collections import deque
 from typing import Any, NamedTuple, cast
@@ -34,6 +36,7 @@ class _InFlight(NamedTuple):
     version: int
     correlation_id: int
     response: asyncio.Future[Any]
+    deadline: float
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -54,6 +57,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._large: memoryview | None = None
         self._why_closed: TidegaugeError | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -65,7 +69,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Number of requests that wait for their response."""
         return len(self._in_flight)
 
-    def send(self, key: int, version: int, message: Any, truncation_rule: str = "") -> asyncio.Future[Any]:
+    def send(
+        self, key: int, version: int, message: Any, truncation_rule: str = "", deadline: float = math.inf
+    ) -> asyncio.Future[Any]:
         """Send a request; return the future of its response's message.
 
         Args:
@@ -73,6 +79,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             version: of the request.
             message: of the API's request class.
             truncation_rule: goes along as a tag (``header_tags``); empty: it does not.
+            deadline: when the future fails with TimeoutError, in seconds of the event loop's clock. The caller must
+                close the connection then: a response that comes later would be taken for that of a later request.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
@@ -84,9 +92,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         tags = Tags(0 if self._clock is None else self._clock.value, truncation_rule)
         frame = request_frame(key, version, correlation_id, self._client_id, message, tags)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._in_flight.append(_InFlight(key, version, correlation_id, response))
+        self._in_flight.append(_InFlight(key, version, correlation_id, response, deadline))
+        if self._timer is None or deadline < self._timer.when():
+            self._watch(deadline)
         self._transport.writelines(frame)
         return response
+
+    def _watch(self, deadline: float) -> None:
+        """Let the timer fire at a deadline, which is the next."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if deadline == math.inf else asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Fail the requests whose deadline has passed, and watch the next deadline."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        waiting = [one for one in self._in_flight if not one.response.done()]
+        for one in waiting:
+            if one.deadline <= now:
+                one.response.set_exception(TimeoutError())
+        self._watch(min((one.deadline for one in waiting if one.deadline > now), default=math.inf))
 
     def close(self, why: str = "the connection was closed by this side") -> None:
         """Close the connection at once; requests in flight fail with the reason."""
@@ -164,6 +190,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._why_closed is not None:
             return
         self._why_closed = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, why)
+        self._watch(math.inf)
         while self._in_flight:
             response = self._in_flight.popleft().response
             if not response.done():

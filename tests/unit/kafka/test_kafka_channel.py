@@ -142,6 +142,54 @@ async def test_no_response_in_time_closes_the_connection() -> None:
     assert len(peer.connections) > 1
 
 
+async def test_the_earliest_deadline_is_watched_whichever_request_came_first() -> None:
+    """InFlightRequests.nodesWithTimedOutRequests; what else is in flight loses its connection."""
+    peer = MemoryPeer({HEARTBEAT: silent})
+    channel = channel_to(peer)
+    patient = asyncio.ensure_future(beat(channel, 1))
+    await peer.until(lambda: peer.requests)
+    with pytest.raises(TidegaugeError) as caught:
+        await channel.request(HEARTBEAT, HeartbeatRequest("g", 2, "m"), 0)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(TidegaugeError, match="did not respond") as caught:
+        await patient
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+async def test_the_deadline_of_a_caller_that_gave_up_does_not_close_the_connection() -> None:
+    peer = MemoryPeer({HEARTBEAT: echo})
+    channel = channel_to(peer)
+    await beat(channel, 1)
+    problems: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    peer.handlers[HEARTBEAT] = silent
+    given_up = asyncio.ensure_future(channel.request(HEARTBEAT, HeartbeatRequest("g", 2, "m"), 0))
+    await asyncio.sleep(0)  # it is sent
+    given_up.cancel()
+    await peer.until(lambda: len(peer.requests) == 2)
+    await asyncio.sleep(0)  # the deadline has passed
+    assert (peer.transports[0].is_aborted, problems) == (False, [])
+
+
+async def test_requests_that_follow_each_other_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower sends a Fetch for each record: a timer for each would cost as much as the request's encoding."""
+    peer = MemoryPeer({HEARTBEAT: echo})
+    channel = channel_to(peer)
+    await beat(channel, 0)
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+
+    def counted(when: float, *arguments: Any, **named: Any) -> asyncio.TimerHandle:
+        timers.append(when)
+        return call_at(when, *arguments, **named)
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    for one in range(50):
+        await beat(channel, one)
+    assert timers == []
+
+
 async def test_a_connection_that_breaks_fails_what_is_in_flight_and_the_next_request_connects() -> None:
     """InFlightRequests.clearAll: whatever had been sent has an unknown outcome."""
     peer = MemoryPeer({HEARTBEAT: silent})
