@@ -16,6 +16,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, ProduceRequest, ProduceResult
 from tidegauge_broker.server.metrics.meters import Meters
 from tidegauge_broker.server.service.broker_service import FetchResponse
@@ -45,6 +46,7 @@ class MeteredRequests:
         self._measured: dict[str, Callable[..., Any]] = {
             "produce": self._produce,
             "fetch": self._fetch,
+            "begin_follower_fetch": self._begin_follower_fetch,
             "withhold": self._withhold,
             "for_old_client": self._for_old_client,
             "update_metadata": self._update_metadata,
@@ -91,10 +93,30 @@ class MeteredRequests:
     async def _fetch(self, call: Callable[..., Any], caller: Caller, request: FetchRequest) -> FetchResponse:
         """Read; a follower's bytes are counted apart from consumers'."""
         begin = time.monotonic()
-        is_consumer = request.replica_id == CONSUMER
         response: FetchResponse = await call(caller, request)
+        self._fetched(begin, response.partitions, is_consumer=request.replica_id == CONSUMER)
+        return response
+
+    def _begin_follower_fetch(
+        self, call: Callable[..., asyncio.Future[FetchResults]], *arguments: Any
+    ) -> asyncio.Future[FetchResults]:
+        """Read for a follower; timed until there is a response."""
+        begin = time.monotonic()
+        future = call(*arguments)
+        if future.done():
+            self._fetched(begin, future.result(), is_consumer=False)
+        else:
+            future.add_done_callback(partial(self._follower_fetched, begin))
+        return future
+
+    def _follower_fetched(self, begin: float, future: asyncio.Future[FetchResults]) -> None:
+        if not future.cancelled():
+            self._fetched(begin, future.result(), is_consumer=False)
+
+    def _fetched(self, begin: float, results: FetchResults, *, is_consumer: bool) -> None:
+        """Count a fetch and its bytes."""
         failed = False
-        for result, records in response.partitions:
+        for result, records in results:
             counter = self._meters.topic(result.topic_partition.topic)
             counter["bytesout" if is_consumer else "replicationbytesout"] += len(records)
             counter["totalfetchrequests"] += is_consumer
@@ -102,7 +124,6 @@ class MeteredRequests:
                 failed = True
                 counter["failedfetchrequests"] += is_consumer
         self._took("FetchConsumer" if is_consumer else "FetchFollower", begin, failed=failed)
-        return response
 
     def _withhold(self, call: Callable[[FetchResponse], None], response: FetchResponse) -> None:
         """Count the bytes no longer: they are not sent, and no page was made meanwhile (``BytesOutPerSec``)."""

@@ -18,7 +18,7 @@ from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.effects import Effect, LeadershipChanged, LogLine, Note
 from tidegauge_broker.replica.messages import DeleteRecordsResult, ProduceResult
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_broker.server.replication.fetch_token import FetchToken
+from tidegauge_broker.server.replication.request_token import FetchToken
 
 LOG = logging.getLogger("tidegauge.replica")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

@@ -77,7 +77,7 @@ from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
-from tidegauge_broker.server.replication.fetch_token import FetchToken, ResponseRoom
+from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 
 LOG = logging.getLogger("tidegauge.replica")
@@ -205,13 +205,12 @@ class ReplicaManager:
         with what all requests of this turn append.
         """
         loop = asyncio.get_running_loop()
-        token: asyncio.Future[Sequence[ProduceResult]] = loop.create_future()
+        token = ProduceToken(loop=loop)
+        token.forget = self._forget
         self._step(self._append, request, token)
         if self.core.has_fetches_to_wake and not self._wakes_fetches:
             self._wakes_fetches = True
             loop.call_soon(self._wake_fetches)
-        if not token.done():  # each callback of a future takes a turn of the event loop
-            token.add_done_callback(self._forget_if_cancelled)
         return token
 
     def _append(self, request: ProduceRequest, token: object, now_ms: int) -> Sequence[Effect]:
@@ -222,38 +221,44 @@ class ReplicaManager:
         if not self._closed:
             self._execute(self._decided(lambda: self.core.wake_fetches(self._now_ms())))
 
-    def _forget_if_cancelled(self, token: asyncio.Future[Sequence[ProduceResult]]) -> None:
-        if token.cancelled():
-            self.core.cancel(token)
+    def begin_fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> asyncio.Future[FetchResults]:
+        """Read now, or as soon as there is enough to read; the future is done then, mostly already when this returns.
 
-    async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchResults:
-        """Read now, or as soon as there is enough to read.
+        Cancel it when its caller no longer waits.
 
         Args:
             request: of a consumer or a follower.
             room: the memory that the response may take; it holds the response's bytes afterwards.
         """
-        token = FetchToken()
+        token = FetchToken(loop=asyncio.get_running_loop())
         token.room = room
+        token.forget = self._forget
         self._step(self.core.fetch, request, token)
-        if token.done():  # as mostly: the records are in the log
-            return token.result() if request.replica_id == CONSUMER else self._sent(request, token.result())
-        try:
-            results = await token
-        except asyncio.CancelledError:
-            self.core.cancel(token)
-            if room is not None:
-                room.release()
-            raise
-        return self._sent(request, results)
-
-    def _sent(self, request: FetchRequest, results: FetchResults) -> FetchResults:
-        """Count what a throttled follower is sent; return the results."""
         if request.replica_id != CONSUMER and self.core.fetches.quota.is_limited:
-            for result, records in results:
-                if records:
-                    self.core.note_sent(result.topic_partition, len(records), self._now_ms())
-        return results
+            token.add_done_callback(self._note_sent)
+        return token
+
+    async def fetch(self, request: FetchRequest, room: ResponseRoom | None = None) -> FetchResults:
+        """Do what ``begin_fetch`` does, and return the results."""
+        token = self.begin_fetch(request, room)
+        if token.done():  # as mostly: the records are in the log
+            return token.result()
+        try:
+            return await token
+        except asyncio.CancelledError:
+            if room is not None:
+                room.release()  # the response may have come just before
+            raise
+
+    def _forget(self, token: object) -> None:
+        """Take a request out of the purgatory: its caller waits no longer."""
+        self.core.cancel(token)
+
+    def _note_sent(self, token: asyncio.Future[FetchResults]) -> None:
+        """Count what a throttled follower is sent."""
+        for result, records in () if token.cancelled() else token.result():
+            if records:
+                self.core.note_sent(result.topic_partition, len(records), self._now_ms())
 
     def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments begin, as version 0 of ListOffsets has it; see ``old_style_offsets``."""

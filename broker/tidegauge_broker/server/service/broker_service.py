@@ -221,6 +221,19 @@ class BrokerService:
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
 
+    def begin_follower_fetch(
+        self, caller: Caller, request: FetchRequest, pending: PendingResponse
+    ) -> asyncio.Future[FetchResults]:
+        """Read for a follower; the future is done when there is a response, mostly when the leader appends.
+
+        Args:
+            caller: the follower's connection.
+            request: the fetch.
+            pending: what ``responses`` has for it; the wire must release it when the response is written.
+        """
+        del caller
+        return self._replicas.begin_fetch(request, pending)
+
     def withhold(self, response: FetchResponse) -> None:
         """Give up a response that its client does not get: it exceeds a quota."""
         response.pending.release()

@@ -20,7 +20,15 @@ from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.service.caller import Caller
 
 LOG = logging.getLogger("tidegauge.request")
-_REQUESTS = frozenset({"produce", "fetch", "leader_and_isr", "update_metadata", "stop_replica", "alter_partition"})
+_REQUESTS = {
+    "produce": "Produce",
+    "fetch": "Fetch",
+    "begin_follower_fetch": "Fetch",
+    "leader_and_isr": "LeaderAndIsr",
+    "update_metadata": "UpdateMetadata",
+    "stop_replica": "StopReplica",
+    "alter_partition": "AlterPartition",
+}
 """Methods of the service whose lines are written here: requests that also come in streams, or among brokers."""
 _NAMES = {code.value: code.name for code in ErrorCode}
 
@@ -30,10 +38,8 @@ class RequestLog:
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method with a line in the log behind it; what is no request is left alone."""
-        if method not in _REQUESTS:
-            return call
-        name = "".join(word.capitalize() for word in method.split("_"))
-        return wraps(call)(partial(_logged, name, call))
+        name = _REQUESTS.get(method)
+        return call if name is None else wraps(call)(partial(_logged, name, call))
 
     def responded(self, caller: Caller, api: str, milliseconds: float, errors: Collection[int]) -> None:
         """Write the line of a request that a wire has the response to; see ``service.middleware.Responded``."""

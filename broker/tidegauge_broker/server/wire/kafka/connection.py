@@ -439,7 +439,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         problem = future.exception()
         if self._transport is None:
             if problem is None:
-                give_up(future.result())
+                give_up(future.result() if respond is None else respond(future.result()))
             return
         if problem is not None:
             if isinstance(problem, _CLOSING):

@@ -39,10 +39,11 @@ from tidegauge.kafka.messages.fetch import (
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
+from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
-from tidegauge_broker.server.wire.kafka.request import Context, Held, Response
+from tidegauge_broker.server.wire.kafka.request import Context, Held, Pending, Response
 from tidegauge_broker.server.wire.kafka.sessions import (
     Asked,
     FetchSession,
@@ -98,10 +99,6 @@ class _Read(NamedTuple):
 
 def handle(request: FetchRequest, context: Context) -> Response:
     """Read for a consumer or a follower; what can be read at once is responded to at once."""
-    return begun(_handle(request, context))
-
-
-async def _handle(request: FetchRequest, context: Context) -> FetchResponse | Held:
     reader = _reader(request, context.version)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
@@ -133,18 +130,27 @@ async def _handle(request: FetchRequest, context: Context) -> FetchResponse | He
     )
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
-    session = opened.session
     standing = _standing(opened, asked, forgotten, context) if reader.is_follower else None
-    found = None if standing is None else await _read_standing(request, reader, standing, context)
-    if found is None and session is not None:
-        session.standing = None
-    reads, pending = found or await _read(request, reader, opened, context)
-    if isinstance(reads, FetchResponse):
-        return reads
-    if session is not None:
-        reads = _with_news(session, reads, everything=opened.is_new)
-    message = _response(reads, context, 0 if session is None else session.id)
-    return Held(message, pending)
+    response = None if standing is None else _of_standing(request, reader, standing, opened, context)
+    if response is not None:
+        return response
+    if opened.session is not None:
+        opened.session.standing = None
+    return begun(_of_all(request, reader, opened, context))
+
+
+async def _of_all(request: FetchRequest, reader: _Reader, opened: Opened, context: Context) -> FetchResponse | Held:
+    """Read of every partition."""
+    reads, pending = await _read(request, reader, opened, context)
+    return reads if isinstance(reads, FetchResponse) else _held(reads, opened, pending, context)
+
+
+def _held(reads: list[_Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
+    """Return the response that names what is new to the session."""
+    session = opened.session
+    if session is None:
+        return Held(_response(reads, context, 0), pending)
+    return Held(_response(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
 
 
 def _failed(request: FetchRequest) -> FetchResponse:
@@ -260,32 +266,37 @@ def _is_of_others(standing: StandingPlaces, partitions: Iterable[core.FetchParti
     return False
 
 
-async def _read_standing(
-    request: FetchRequest, reader: _Reader, standing: StandingPlaces, context: Context
-) -> tuple[list[_Read], PendingResponse] | None:
-    """Return what those partitions give that may have news, in the order of the session; None: look at each."""
+def _of_standing(
+    request: FetchRequest, reader: _Reader, standing: StandingPlaces, opened: Opened, context: Context
+) -> Held | Pending | None:
+    """Read of those partitions that may have news, in the order of the session; None: look at each."""
     partitions = standing.fetch.asked_by(*reader)
     if _is_of_others(standing, partitions, context):
         return None
-    response = await context.service.fetch(
-        context.caller,
-        core.FetchRequest(
-            reader.replica_id,
-            request.max_wait_ms,
-            request.min_bytes,
-            request.max_bytes,
-            partitions,
-            reader.replica_epoch,
-            client_rack=request.rack_id,
-            standing=standing.fetch,
-        ),
+    service, caller = context.service, context.caller
+    pending = service.responses.for_follower(caller.connection)
+    asked = core.FetchRequest(
+        reader.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        partitions,
+        reader.replica_epoch,
+        client_rack=request.rack_id,
+        standing=standing.fetch,
     )
-    places = standing.places
-    return [
-        _Read(places[result.topic_partition], result, records)
-        for result, records in response.partitions
-        if result.topic_partition in places
-    ], response.pending
+
+    def respond(results: FetchResults) -> Held:
+        places = standing.places
+        reads = [
+            _Read(places[result.topic_partition], result, records)
+            for result, records in results
+            if result.topic_partition in places
+        ]
+        return _held(reads, opened, pending, context)
+
+    future = service.begin_follower_fetch(caller, asked, pending)
+    return respond(future.result()) if future.done() else Pending(future, respond)
 
 
 async def _read(
