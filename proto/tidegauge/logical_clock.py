@@ -47,5 +47,5 @@ class LogicalClock:
 
     def receive(self, value: int) -> None:
         """Advance the clock to the value that a message carried, unless it is invalid (rules 2 and 4)."""
-        if value <= self._now_us() + MOST_AHEAD_US:
-            self.value = max(self.value, value)
+        if value > self.value and value <= self._now_us() + MOST_AHEAD_US:
+            self.value = value

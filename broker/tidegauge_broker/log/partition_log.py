@@ -116,9 +116,13 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and self._closed:
-                raise StorageError(f"{self.topic_partition} was deleted or moved to another log directory") from None
-            raise self.log_directory.failed(error, f"{what} {self.topic_partition}") from error
+            raise self._refused(error, what) from error
+
+    def _refused(self, error: OSError, what: str) -> StorageError:
+        """Take the log directory offline, unless the log was deleted meanwhile; return what is to be raised."""
+        if isinstance(error, FileNotFoundError) and self._closed:
+            return StorageError(f"{self.topic_partition} was deleted or moved to another log directory")
+        return self.log_directory.failed(error, f"{what} {self.topic_partition}")
 
     # Appending
 
@@ -295,13 +299,16 @@ class PartitionLog:
         end_offset = min(end_offset, self.log_end_offset)
         if from_offset >= end_offset:
             return 0
-        with self.storage("reading"):
-            first, last = self._at(from_offset), self._at(end_offset)
-            start = self._segments[first].position_of(from_offset)
-            end = None if end_offset == self.log_end_offset else self._segments[last].position_of(end_offset)
-        size = self._segments[last].size_bytes if end is None else end
-        size -= self._segments[first].size_bytes if start is None else start
-        return size + sum(segment.size_bytes for segment in self._segments[first:last])
+        self.log_directory.check_online()
+        segments, first, last = self._segments, self._at(from_offset), self._at(end_offset)
+        try:  # not ``storage``: it costs as much as the rest, and each parked fetch asks at each append
+            start = segments[first].position_of(from_offset)
+            end = None if end_offset == self.log_end_offset else segments[last].position_of(end_offset)
+        except OSError as error:
+            raise self._refused(error, "reading") from error
+        size = segments[last].size_bytes if end is None else end
+        size -= segments[first].size_bytes if start is None else start
+        return size if first == last else size + sum(segment.size_bytes for segment in segments[first:last])
 
     def find_offset_by_time(self, timestamp_ms: int, upper_bound: int) -> tuple[int, int] | None:
         """Find the first record of this time or later, below a bound: its offset and its timestamp in ms, or None."""

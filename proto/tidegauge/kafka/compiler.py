@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tidegauge.kafka.fields import FIXED, WIRE, Wire
@@ -111,12 +111,10 @@ def _short_string(text: str) -> bytes:
     return _STRING_LENGTH.pack(len(encoded)) + encoded
 
 
-def _tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return tagged fields behind their number, each behind its tag and its size."""
-    written = [write_uvarint(len(fields))]
-    for tag, value in fields:
-        written += (write_uvarint(tag), write_uvarint(len(value)), value)
-    return b"".join(written)
+def _tagged_field(tag: bytes, value: bytes) -> bytes:
+    """Return a tagged field: its tag, its size, its value."""
+    length = len(value)
+    return tag + (_SHORT[length] if length < 128 else write_uvarint(length)) + value
 
 
 def _reject(reason: str) -> None:
@@ -151,7 +149,7 @@ class Compiler:
             "SHORT": _SHORT,
             "compact_string": _compact_string,
             "short_string": _short_string,
-            "tagged": _tagged_fields,
+            "tagged": _tagged_field,
             "left": _items_left,
             "reject": _reject,
             "unpack_from": struct.unpack_from,
@@ -300,7 +298,8 @@ class Compiler:
         expressions += self._write_run(run)
         if self._flexible:
             lines += self._write_tagged()
-            expressions.append("(tagged(tags) if tags else b'\\0')" if self._tagged else "b'\\0'")
+            # There are as many tagged fields as a struct has at most: fewer than 128.
+            expressions.append("SHORT[len(tags)]+b''.join(tags)" if self._tagged else "b'\\0'")
         joined = "+".join(expressions)
         if not self._holds_records:
             nothing = "b''"
@@ -385,7 +384,10 @@ class Compiler:
         lines = [" tags=[]"]
         for tag, name, wire, default in self._tagged:
             is_set = "y" if default == () else "y is not None" if default is None else f"y!={default!r}"
-            lines += [f" y=x.{name}", f" if {is_set}:tags.append(({tag},{self._written(wire, 'y')}))"]
+            lines += [
+                f" y=x.{name}",
+                f" if {is_set}:tags.append(tagged({write_uvarint(tag)!r},{self._written(wire, 'y')}))",
+            ]
         return lines
 
 

@@ -62,6 +62,10 @@ def decode_tags(frame: memoryview, offset: int) -> tuple[Tags, int]:
         MalformedMessage: a known field has another size than it can have, or is no text.
         IndexError: the frame ends within the section.
     """
+    if len(frame) - offset >= _ONE_TIME.size:
+        count, prefix, logical_time = _ONE_TIME.unpack_from(frame, offset)
+        if count == 1 and prefix == _TIME_PREFIX:  # as in nearly all messages among brokers
+            return Tags(logical_time), offset + _ONE_TIME.size
     count, offset = _read_uvarint(frame, offset)
     logical_time, rule = NO_TAGS
     for _ in range(count):

@@ -303,6 +303,19 @@ async def test_a_client_that_goes_leaves_nothing_waiting(listener: Listener) -> 
     assert client.correlation_ids() == []
 
 
+async def test_a_response_that_comes_when_its_connection_has_been_closed_counts_no_longer(listener: Listener) -> None:
+    """A parked fetch holds memory from when its records are read."""
+    pending = Pended()
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    listener.handlers[METADATA] = lambda *_: Pending(future, lambda _: Held(MetadataResponse(), pending))  # type: ignore[arg-type] - as much of it
+    client = Client(listener)
+    client.send(metadata(1))
+    client.connection.close()
+    future.set_result(1)
+    await asyncio.sleep(0)
+    assert pending.released == 1
+
+
 @pytest.mark.parametrize("kind", ["at once", "later"])
 async def test_a_defect_closes_its_connection_and_is_logged(
     listener: Listener, kind: str, caplog: pytest.LogCaptureFixture

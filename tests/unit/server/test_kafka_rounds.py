@@ -90,8 +90,15 @@ class Leader:
             results = [(core.FetchResult(one.topic_partition, high_watermark=5), b"") for one in request.partitions]
             return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=lambda: None))
 
+        def begin_follower_fetch(_caller: Any, request: core.FetchRequest, _pending: Any) -> Any:
+            self.asked.append(request)
+            results = [(core.FetchResult(one.topic_partition, high_watermark=5), b"") for one in request.partitions]
+            return SimpleNamespace(done=lambda: True, result=lambda: results)
+
         self._service: Any = FakeService(
             fetch=fetch,
+            begin_follower_fetch=begin_follower_fetch,
+            responses=SimpleNamespace(for_follower=lambda _: SimpleNamespace(release=lambda: None)),
             topic_name=lambda _: self.name,
             topic_ids_version=0,
             replica_topic_id=lambda _: self.own_topic_id,
@@ -183,15 +190,15 @@ async def test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_on
         for partition in range(50):
             await produce(partition)
         replicas = cluster.brokers[0].replicas
-        fetch = replicas.fetch
+        begin_fetch = replicas.begin_fetch
 
-        async def counted(request: core.FetchRequest, room: Any) -> Any:
+        def counted(request: core.FetchRequest, room: Any) -> Any:
             assert request.standing is not None
             assert len(request.standing) == 50
             looked_at.append(len(request.partitions))
-            return await fetch(request, room)
+            return begin_fetch(request, room)
 
-        replicas.fetch = counted  # type: ignore[method-assign]
+        replicas.begin_fetch = counted  # type: ignore[method-assign]
         for partition in (7, 7, 8):
             await produce(partition)
         # What was written, and what was before it: the follower has not been sent that high watermark yet.

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import (
@@ -24,11 +26,15 @@ from tidegauge_broker.server.service.middleware import wrap
 AT = TopicPartition("orders", 0)
 BAD = TopicPartition("orders", 1)
 A_CLIENT = Caller("a", "PLAINTEXT")
+FETCHED = [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
 unused: Any = None
 
 
 class Replicas:
     """What the service asks of the replica manager."""
+
+    def __init__(self, *, is_parked: bool) -> None:
+        self._is_parked = is_parked
 
     def produce(self, request: ProduceRequest) -> asyncio.Future[list[ProduceResult]]:
         future: asyncio.Future[list[ProduceResult]] = asyncio.get_running_loop().create_future()
@@ -44,7 +50,14 @@ class Replicas:
 
     async def fetch(self, request: FetchRequest, room: Any) -> list[tuple[FetchResult, bytes]]:
         del request, room
-        return [(FetchResult(AT), b"12345"), (FetchResult(BAD, ErrorCode.OFFSET_OUT_OF_RANGE), b"")]
+        return FETCHED
+
+    def begin_fetch(self, request: FetchRequest, room: Any) -> asyncio.Future[list[tuple[FetchResult, bytes]]]:
+        del request, room
+        future: asyncio.Future[list[tuple[FetchResult, bytes]]] = asyncio.get_running_loop().create_future()
+        if not self._is_parked:
+            future.set_result(FETCHED)
+        return future
 
 
 class Settings(dict[str, Any]):
@@ -53,9 +66,9 @@ class Settings(dict[str, Any]):
         return 1 << 20
 
 
-def metered() -> tuple[BrokerService, Meters]:
+def metered(*, is_parked: bool = False) -> tuple[BrokerService, Meters]:
     meters = Meters()
-    replicas: Any = Replicas()
+    replicas: Any = Replicas(is_parked=is_parked)
     settings: Any = Settings()
     service = BrokerService(
         cluster_id="c",
@@ -94,6 +107,22 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
     assert [meters.request(name).count for name in ("FetchConsumer", "FetchFollower")] == [1, 1]
     counter = meters.topic("orders")
     assert (counter["bytesout"], counter["replicationbytesout"], counter["failedfetchrequests"]) == (5, 5, 1)
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_a_follower_whose_fetch_is_begun_is_counted_when_it_has_its_response(*, is_parked: bool) -> None:
+    """A parked fetch counts with its response, and not at all where it is cancelled."""
+    service, meters = metered(is_parked=is_parked)
+    request, pending = FetchRequest(2, 500, 1, 1 << 20, []), service.responses.for_follower("c")
+    first, second = (service.begin_follower_fetch(A_CLIENT, request, pending) for _ in range(2))
+    counted = [meters.request("FetchFollower").count]
+    second.cancel()
+    if is_parked:
+        first.set_result(FETCHED)
+    await asyncio.sleep(0)
+    counted.append(meters.request("FetchFollower").count)
+    assert counted == ([0, 1] if is_parked else [2, 2])
+    assert meters.topic("orders")["replicationbytesout"] == (5 if is_parked else 10)
 
 
 def test_a_response_of_a_wire_is_counted_by_kafkas_name() -> None:

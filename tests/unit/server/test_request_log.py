@@ -28,6 +28,11 @@ class Service:
         part = SimpleNamespace(error=ErrorCode.OFFSET_OUT_OF_RANGE)
         return SimpleNamespace(partitions=[(part, b"")], pending=None)
 
+    def begin_follower_fetch(self, caller: Caller, request: Any, pending: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result([(SimpleNamespace(error=ErrorCode.NONE), b"")])
+        return future
+
     async def stop_replica(self, *_: Any) -> Any:
         return SimpleNamespace(error=ErrorCode.NONE, partitions={"t-0": (ErrorCode.ELECTION_NOT_NEEDED, "no need")})
 
@@ -46,6 +51,8 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
     await service.produce("request")
     await asyncio.sleep(0)
     assert (await service.fetch(caller, "request")).pending is None
+    await service.begin_follower_fetch(Caller("kafka:3", "PLAINTEXT", broker_id=2), "request", None)
+    await asyncio.sleep(0)
     await service.stop_replica([])
     assert service.knows("t")
     await asyncio.sleep(0)
@@ -55,6 +62,7 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
         "WriteTxnMarkers,connection:kafka:2,listener:PLAINTEXT,broker:2",
         "Produce",
         "Fetch,connection:kafka:1,listener:PLAINTEXT",
+        "Fetch,connection:kafka:3,listener:PLAINTEXT,broker:2",
         "StopReplica",
     ]
     assert [line[1].partition(",errors:")[2] for line in lines] == [
@@ -62,6 +70,7 @@ async def test_each_kind_of_request_has_one_line(caplog: pytest.LogCaptureFixtur
         "NONE",
         "CORRUPT_MESSAGE",
         "OFFSET_OUT_OF_RANGE",
+        "NONE",
         "ELECTION_NOT_NEEDED",
     ]
 

@@ -83,6 +83,11 @@ class KafkaLinks:
         self.identity = identity
         self.settings = settings
         self.topic_id_of = topic_id_of
+        # None of these can be altered while a broker runs.
+        self.max_wait_ms = settings.integer("replica.fetch.wait.max.ms")
+        self.min_bytes = settings.integer("replica.fetch.min.bytes")
+        self.max_bytes = settings.integer("replica.fetch.response.max.bytes")
+        self.timeout_seconds = settings.integer("replica.socket.timeout.ms") / 1000
 
     def open(self, leader: int) -> LeaderLink:
         """Return a link to this broker; nothing is sent yet."""
@@ -161,28 +166,33 @@ class _KafkaLink:
         return response
 
     def _request(self, asked: SessionFetch) -> wire.FetchRequest:
-        settings, identity = self._links.settings, self._links.identity
+        links, identity = self._links, self._links.identity
         topics: list[wire.FetchTopic] = []
-        for (topic, topic_id), of_topic in _by_topic(asked.wanted, lambda one: _topic_of(one[0])):
-            named = wire.FetchTopic(topic, topic_id_bytes(topic_id), [_wanted(item) for _, item in of_topic])
-            self._topics[named.topic_id] = topic
-            topics.append(named)
+        latest: tuple[str, str] | None = None
+        partitions: list[wire.FetchPartition] = []
+        for named, item in asked.wanted:  # a loop and not ``_by_topic``: it runs for each record, mostly once
+            of_topic = _topic_of(named)
+            if of_topic != latest:
+                latest, partitions = of_topic, []
+                topic = wire.FetchTopic(of_topic[0], topic_id_bytes(of_topic[1]), partitions)
+                self._topics[topic.topic_id] = topic.topic
+                topics.append(topic)
+            partitions.append(_wanted(item))
+        forgotten = [
+            wire.ForgottenTopic(topic, topic_id_bytes(topic_id), [one.topic_partition.partition for one in of_topic])
+            for (topic, topic_id), of_topic in (_by_topic(asked.forgotten, _topic_of) if asked.forgotten else ())
+        ]
         return wire.FetchRequest(
             cluster_id=identity.cluster_id if asked.is_full else None,
             replica_id=identity.broker_id,
             replica_state=wire.ReplicaState(identity.broker_id, identity.broker_epoch()),
-            max_wait_ms=settings.integer("replica.fetch.wait.max.ms"),
-            min_bytes=settings.integer("replica.fetch.min.bytes"),
-            max_bytes=settings.integer("replica.fetch.response.max.bytes"),
+            max_wait_ms=links.max_wait_ms,
+            min_bytes=links.min_bytes,
+            max_bytes=links.max_bytes,
             session_id=asked.session_id,
             session_epoch=asked.epoch,
             topics=topics,
-            forgotten_topics_data=[
-                wire.ForgottenTopic(
-                    topic, topic_id_bytes(topic_id), [one.topic_partition.partition for one in of_topic]
-                )
-                for (topic, topic_id), of_topic in _by_topic(asked.forgotten, _topic_of)
-            ],
+            forgotten_topics_data=forgotten,
         )
 
     async def _with_offsets(self, chosen: FetchRound, found: list[FetchedPartition]) -> Sequence[FetchedPartition]:
@@ -242,10 +252,9 @@ class _KafkaLink:
         if self._channel is None:
             client_id = f"broker-{links.identity.broker_id}-fetcher-0"
             self._channel = links.open_channel(address, client_id)
-        timeout_seconds = links.settings.integer("replica.socket.timeout.ms") / 1000
         try:
             return await self._channel.request(
-                key, message, timeout_seconds, at_most=at_most, at_least=at_least, truncation_rule=rule
+                key, message, links.timeout_seconds, at_most=at_most, at_least=at_least, truncation_rule=rule
             )
         except TidegaugeError as problem:
             raise RoundFailed(problem.code, problem.message) from None

@@ -77,8 +77,8 @@ from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
-from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
+from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -246,8 +246,8 @@ class ReplicaManager:
         try:
             return await token
         except asyncio.CancelledError:
-            if room is not None:
-                room.release()  # the response may have come just before
+            if room is not None and not token.cancelled():
+                room.release()  # the response has come just before
             raise
 
     def _forget(self, token: object) -> None:

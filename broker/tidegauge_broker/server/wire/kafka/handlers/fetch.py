@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
@@ -99,7 +99,8 @@ class _Read(NamedTuple):
 
 def handle(request: FetchRequest, context: Context) -> Response:
     """Read for a consumer or a follower; what can be read at once is responded to at once."""
-    reader = _reader(request, context.version)
+    version = context.version
+    reader = _reader(request, version)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
     rule = context.header.tags.truncation_rule
@@ -108,7 +109,7 @@ def handle(request: FetchRequest, context: Context) -> Response:
         if error is not _NO_ERROR:
             LOG.warning("Refused a fetch of follower %d: %s", reader.replica_id, problem)
             return FetchResponse(error_code=error)
-    uses_ids = context.version >= _FIRST_WITH_IDS
+    uses_ids = version >= _FIRST_WITH_IDS
     asked = {
         Place(topic.topic_id if uses_ids else topic.topic, item.partition): _asked(item)
         for topic in request.topics
@@ -430,25 +431,18 @@ async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
 def _response(reads: list[_Read], context: Context, session_id: int) -> FetchResponse:
     leaders: dict[int, NodeEndpoint] = {}
     topics: list[FetchableTopicResponse] = []
-    for topic, of_topic in _by_topic(reads):
-        partitions = [_partition(read, context, leaders) for read in of_topic]
-        if isinstance(topic, str):
-            topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
-        else:
-            topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
-    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(leaders.values()))
-
-
-def _by_topic(reads: list[_Read]) -> Iterator[tuple[Topic, list[_Read]]]:
-    """Partitions of a topic that follow one another, in their order."""
-    group: list[_Read] = []
+    partitions: list[PartitionData] = []
+    latest: Topic | None = None
     for read in reads:
-        if group and group[0].place.topic != read.place.topic:
-            yield group[0].place.topic, group
-            group = []
-        group.append(read)
-    if group:
-        yield group[0].place.topic, group
+        topic = read.place.topic
+        if topic != latest:
+            latest, partitions = topic, []
+            if isinstance(topic, str):
+                topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
+            else:
+                topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
+        partitions.append(_partition(read, context, leaders))
+    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(leaders.values()))
 
 
 def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) -> PartitionData:
