@@ -116,13 +116,9 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
-            raise self._refused(error, what) from error
-
-    def _refused(self, error: OSError, what: str) -> StorageError:
-        """Take the log directory offline, unless the log was deleted meanwhile; return what is to be raised."""
-        if isinstance(error, FileNotFoundError) and self._closed:
-            return StorageError(f"{self.topic_partition} was deleted or moved to another log directory")
-        return self.log_directory.failed(error, f"{what} {self.topic_partition}")
+            if isinstance(error, FileNotFoundError) and self._closed:
+                raise StorageError(f"{self.topic_partition} was deleted or moved to another log directory") from None
+            raise self.log_directory.failed(error, f"{what} {self.topic_partition}") from error
 
     # Appending
 
@@ -305,7 +301,7 @@ class PartitionLog:
             start = segments[first].position_of(from_offset)
             end = None if end_offset == self.log_end_offset else segments[last].position_of(end_offset)
         except OSError as error:
-            raise self._refused(error, "reading") from error
+            raise self.log_directory.failed(error, f"reading {self.topic_partition}") from error
         size = segments[last].size_bytes if end is None else end
         size -= segments[first].size_bytes if start is None else start
         return size if first == last else size + sum(segment.size_bytes for segment in segments[first:last])
