@@ -38,6 +38,7 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/server/test_kafka_connection.py::test_a_request_waits_for_the_one_before_it": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_request_without_a_clock_gets_a_response_without_one": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_a_response_counts_until_its_client_has_read_it": FAKE,
+    "tests/unit/server/test_kafka_connection.py::test_a_response_that_comes_when_its_connection_has_been_closed_counts_no_longer": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_acks_0_gets_no_response_and_an_error_closes": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_api_versions_of_an_unknown_version_is_responded_to_in_version_0": FAKE,
     "tests/unit/server/test_kafka_connection.py::test_frames_may_come_in_any_pieces": FAKE,
