@@ -174,11 +174,7 @@ class Copier:
                 self._copied += len(messages)
         except confluent_kafka.KafkaException as problem:
             print(f"{name}: {problem}", file=sys.stderr, flush=True)
-            if problem.args[0].fatal():
-                self._producer = self._new_producer()
-                self._rewind()
-            else:
-                self._abort(name)
+            self._give_up(name, problem)
         print(json.dumps({"transactions": self._transactions, "copied": self._copied}), flush=True)
 
     def _copy(self, messages: list[Any], metadata: Any, name: str) -> None:
@@ -210,6 +206,19 @@ class Copier:
     def _abort(self, name: str) -> None:
         abort = partial(retried, lambda: self._producer.abort_transaction(LIMIT_SECONDS))
         self._history.noted(abort, "abort", transaction=name)
+        self._rewind()
+
+    def _give_up(self, name: str, problem: Any) -> None:
+        """Abort; or begin as a new producer where this one is fenced, perhaps by its own transaction's timeout."""
+        try:
+            if not problem.args[0].fatal():
+                self._abort(name)
+                return
+        except confluent_kafka.KafkaException as another:
+            print(f"{name}: {another}", file=sys.stderr, flush=True)
+            if not another.args[0].fatal():
+                raise
+        self._producer = self._new_producer()
         self._rewind()
 
     def _rewind(self) -> None:

@@ -97,6 +97,10 @@ class GroupChecker:
         self._groups: dict[tuple[int, int, str], tuple[int, int, GroupState]] = {}
         self._folds: dict[Incarnation, Folded] = {}
         self._looked_ms = -1
+        self._overdue_ms: dict[Incarnation, int] = {}
+        """How long timers of a process that were due had not run yet, in all."""
+        self._begun: dict[Incarnation, tuple[int, int]] = {}
+        """Since when the group has its state, and what was overdue then."""
         self.died_with: set[str] = set()
         """What coordinators were in the middle of when their processes died."""
         self.commits = 0
@@ -293,13 +297,14 @@ class GroupChecker:
         world = cluster.world
         if not cluster.has_changed and world.now_ms == self._looked_ms:
             return
-        self._looked_ms = world.now_ms
+        before_ms, self._looked_ms = self._looked_ms, world.now_ms
         for broker_id, process in cluster.processes.items():
+            self._count_overdue(process, before_ms, world.now_ms)
             for view in process.coordinator.group_views():
                 self._check_members(view)
                 self._check_generation(process, view)
                 if world.is_up(broker_id):
-                    self._check_duration(view, world.now_ms, process.paused_ms)
+                    self._check_duration(view, world.now_ms, process)
 
     def _check_members(self, view: GroupView) -> None:
         instances = [member.group_instance_id for member in view.members if member.group_instance_id is not None]
@@ -314,9 +319,21 @@ class GroupChecker:
         if before is not None and view.generation < before[0]:
             raise Violation("G2", f"{view.group_id} goes from generation {before[0]} to {view.generation}")
 
-    def _check_duration(self, view: GroupView, now_ms: int, paused_ms: int) -> None:
-        """Rebalances end; those of static members alone may begin again, as in Kafka."""
-        lasted_ms = now_ms - max(view.state_since_ms, paused_ms)
+    def _count_overdue(self, process: Incarnation, before_ms: int, now_ms: int) -> None:
+        deadline_ms = process.coordinator.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms < now_ms:
+            late_ms = now_ms - max(deadline_ms, before_ms)
+            self._overdue_ms[process] = self._overdue_ms.get(process, 0) + late_ms
+
+    def _check_duration(self, view: GroupView, now_ms: int, process: Incarnation) -> None:
+        """Rebalances end; those of static members alone may begin again, as in Kafka.
+
+        Time in which a timer was due and had not run does not count: the dice decide when timers run.
+        """
+        overdue_ms = self._overdue_ms.get(process, 0)
+        if self._begun.get(process, (-1, 0))[0] != view.state_since_ms:
+            self._begun[process] = (view.state_since_ms, overdue_ms)
+        lasted_ms = now_ms - max(view.state_since_ms, process.paused_ms) - (overdue_ms - self._begun[process][1])
         if view.state is GroupState.PREPARING_REBALANCE:
             is_static = all(member.group_instance_id is not None for member in view.members)
             limit_ms = REBALANCE_MS + SESSION_MS + _LATE_MS
