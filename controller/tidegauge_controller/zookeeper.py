@@ -446,6 +446,11 @@ class ZooKeeper:
         data, stat = await self._request(lambda: self._kazoo.get_async(self._real(path)))
         return data or b"", _stat(stat)
 
+    async def get_latest(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """Do the same as ``get``, when the server has caught up with the leader of its ensemble."""
+        await self._request(lambda: self._kazoo.sync_async(self._real(path)))
+        return await self.get(path)
+
     async def exists(self, path: str) -> ZnodeStat | None:
         """Return a znode's stat, or None."""
         stat = await self._request(lambda: self._kazoo.exists_async(self._real(path)))

@@ -9,6 +9,7 @@ import subprocess
 import sysconfig
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.waiting import until_async
@@ -115,12 +116,42 @@ async def test_requests_and_their_refusals(zookeeper: ZooKeeper) -> None:
     assert await zookeeper.exists(path) is None
 
 
+async def test_the_latest_value_is_read_when_the_server_has_caught_up(
+    zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of an ensemble may be behind its leader until it has responded to a sync, and only until then."""
+    path = unique("latest")
+    with pytest.raises(NoNode):
+        await zookeeper.get_latest(path)
+    await zookeeper.create(path, b"one")
+    kazoo = zookeeper._kazoo
+    requests: list[tuple[str, str, Any]] = []
+    sync, get = kazoo.sync_async, kazoo.get_async
+
+    def seen(name: str, send: Callable[[str], Any]) -> Callable[[str], Any]:
+        def sent(at: str) -> Any:
+            response = send(at)
+            requests.append((name, at, response))
+            if name == "get":
+                assert requests[0][2].ready(), "read before the sync's response"
+            return response
+
+        return sent
+
+    monkeypatch.setattr(kazoo, "sync_async", seen("sync", sync))
+    monkeypatch.setattr(kazoo, "get_async", seen("get", get))
+    assert (await zookeeper.get_latest(path))[0] == b"one"
+    assert [(name, at) for name, at, _ in requests] == [("sync", path), ("get", path)]
+    await zookeeper.delete_recursively(path)
+
+
 @pytest.mark.parametrize("name", [".", ".."])
 async def test_a_name_that_no_znode_can_have_is_an_error_of_zookeepers(zookeeper: ZooKeeper, name: str) -> None:
     """A client may call a user so; kazoo raises ValueError, which no caller expects."""
     path = f"/{name}/below"
     requests: tuple[Callable[[], Awaitable[object]], ...] = (
         lambda: zookeeper.get(path),
+        lambda: zookeeper.get_latest(path),
         lambda: zookeeper.exists(path),
         lambda: zookeeper.children(path),
         lambda: zookeeper.create(path, b""),

@@ -473,7 +473,7 @@ class BrokerProcess:
 
     async def _partition_state(self, at: TopicPartition) -> PartitionStateNode:
         path = state_path(*at)
-        data, _ = await self._zookeeper.get(path)
+        data, _ = await self._zookeeper.get_latest(path)
         return PartitionStateNode.decode(path, data)
 
     def _registered(self, broker_epoch: int) -> None:
