@@ -48,7 +48,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Markers: frozenset({"_last_id", "_in_flight", "_lookups"}),
     Initializing: frozenset({"_last_allocation_id"}),
     CoordinatorWorld: frozenset({"inputs", "_uuids", "_calls"}),
-    GroupChecker: frozenset({"died_with", "commits", "generations", "loads", "_looked_ms"}),
+    GroupChecker: frozenset({"died_with", "commits", "generations", "loads", "_looked_ms", "_overdue_ms", "_begun"}),
     TransactionChecker: frozenset({"died_with", "loads", "acknowledged", "markers"}),
 }
 _ATOMS = frozenset({int, str, bytes, bool, float, type(None)})
