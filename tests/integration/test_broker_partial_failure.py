@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -72,15 +72,21 @@ async def values_of(brokers: Brokers, admin: Admin, at: TopicPartition) -> list[
 async def isr_is(
     admin: Admin, partitions: Sequence[TopicPartition], *broker_ids: int, leader: int | None = None
 ) -> None:
+    await isrs_are(admin, dict.fromkeys(partitions, broker_ids), leader)
+
+
+async def isrs_are(admin: Admin, wanted: Mapping[TopicPartition, tuple[int, ...]], leader: int | None = None) -> None:
+    """Wait until one broker's metadata says so of all: one that was paused still has those from before at first."""
+
     async def holds() -> bool:
         try:
-            infos = {info.name: info for info in await admin.describe_topics([at.topic for at in partitions])}
+            infos = {info.name: info for info in await admin.describe_topics([at.topic for at in wanted])}
         except TidegaugeError:
             return False  # no broker responds yet
-        parts = [infos[at.topic].partitions[at.partition] for at in partitions]
-        return all(sorted(part.isr) == list(broker_ids) and leader in {None, part.leader_id} for part in parts)
+        parts = [(infos[at.topic].partitions[at.partition], isr) for at, isr in wanted.items()]
+        return all(tuple(sorted(part.isr)) == isr and leader in {None, part.leader_id} for part, isr in parts)
 
-    await until_async(holds, limit=150, what=f"ISR {broker_ids} of {partitions}")
+    await until_async(holds, limit=150, what=f"in-sync replicas {wanted}")
 
 
 def home_of(brokers: Brokers, broker_id: int, at: TopicPartition) -> str:
@@ -112,8 +118,7 @@ async def test_a_full_directory_of_a_follower_costs_no_record_of_the_others(brok
         for at in spread:
             await put(brokers, at, *(f"{at.partition}-{number}" for number in range(5)), acks=1)
         brokers.processes[2].send_signal(signal.SIGCONT)
-    await isr_is(admin, healthy, 1, 2)
-    await isr_is(admin, full, 1)
+    await isrs_are(admin, {at: (1, 2) if at in healthy else (1,) for at in spread})
     for at in healthy:
         await put(brokers, at, "last")
     assert brokers.processes[2].poll() is None
