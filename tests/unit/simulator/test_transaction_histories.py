@@ -50,6 +50,11 @@ def test_histories_hold_and_do_something(allows_late):
     assert {"PrepareCommit, CompleteCommit pending", "PrepareAbort, CompleteAbort pending", "Empty"} <= died_with
 
 
+def test_a_deposed_coordinator_may_repeat_a_completion_while_its_successor_has_the_next_transaction_open():
+    """The append timed out before another broker led; it reaches no other log, and the markers are there."""
+    assert transaction_history_of(10_721_300, STEPS).violation is None
+
+
 def test_a_seed_gives_the_same_history():
     assert transaction_history_of(7, 400, tells=True).story == transaction_history_of(7, 400, tells=True).story
 

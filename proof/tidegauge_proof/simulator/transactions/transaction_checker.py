@@ -96,9 +96,10 @@ class TransactionChecker:
             ]
             if not decisions:
                 raise Violation("T3", f"{name} is complete without a decision")
-            self._must_be_marked(name, decisions[-1])
+            self._must_be_marked(name, decisions[-1], self._is_current(process))
 
-    def _must_be_marked(self, name: str, decision: Transaction) -> None:
+    def _must_be_marked(self, name: str, decision: Transaction, is_current: bool) -> None:
+        """Check that each partition has the marker; and that none is open, but where a deposed coordinator repeats."""
         for partition in decision.partitions:
             data = self.data[partition]
             is_marked = any(
@@ -108,7 +109,7 @@ class TransactionChecker:
                 for entry in data.log
             )
             epoch, _ = data.open.get(decision.producer_id, (-1, 0))
-            if not is_marked or epoch == decision.producer_epoch:
+            if not is_marked or (is_current and epoch == decision.producer_epoch):
                 raise Violation("T3", f"{name} is complete, and {partition} has no marker of it")
 
     def appended(self, broker: MemoryBroker, batch: bytes, result: ProduceResult) -> None:
