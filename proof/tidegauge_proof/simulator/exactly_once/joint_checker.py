@@ -83,7 +83,8 @@ class JointChecker(TransactionChecker):
 
     # T3
 
-    def _must_be_marked(self, name: str, decision: Transaction) -> None:
+    def _must_be_marked(self, name: str, decision: Transaction, *, is_current: bool) -> None:
+        del is_current  # a marker that is committed stays so, whoever leads
         for at in decision.partitions:
             partition = self.cluster.partitions[at]
             fold = self.folds[at].of(committed_log(partition), len(partition.checker.committed))

@@ -96,9 +96,9 @@ class TransactionChecker:
             ]
             if not decisions:
                 raise Violation("T3", f"{name} is complete without a decision")
-            self._must_be_marked(name, decisions[-1], self._is_current(process))
+            self._must_be_marked(name, decisions[-1], is_current=self._is_current(process))
 
-    def _must_be_marked(self, name: str, decision: Transaction, is_current: bool) -> None:
+    def _must_be_marked(self, name: str, decision: Transaction, *, is_current: bool) -> None:
         """Check that each partition has the marker; and that none is open, but where a deposed coordinator repeats."""
         for partition in decision.partitions:
             data = self.data[partition]
