@@ -26,6 +26,12 @@ from tidegauge_controller import wire
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def _take_exception(task: asyncio.Task[None]) -> None:
+    """Keep asyncio from logging an exception that the stream's own end has made meaningless."""
+    if not task.cancelled():
+        task.exception()
+
+
 class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     """What clients send, through one listener."""
 
@@ -74,6 +80,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
                 responses.put_nowait(None)
 
         reader = asyncio.get_running_loop().create_task(read())
+        reader.add_done_callback(_take_exception)  # where the stream is aborted below, nothing awaits the reader
         try:
             while (response := await responses.get()) is not None:
                 yield response
