@@ -12,6 +12,8 @@ from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSett
 from tidegauge_broker.coordinator.timers import Timers
 from tidegauge_broker.coordinator.views import Counters, TransactionCounters
 
+ALL_REPLICAS = -1
+"""The acks of an append whose outcome is that of its commit."""
 Outcome = Callable[[ErrorCode, int], None]
 """Called with the error of an append and the base offset of its batch."""
 

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import HEADER_BYTES
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
-from tidegauge_broker.coordinator.runtime import TransactionRuntime
+from tidegauge_broker.coordinator.runtime import ALL_REPLICAS, TransactionRuntime
 from tidegauge_broker.coordinator.transaction.records import transaction_key
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
 from tidegauge_broker.coordinator.transaction.states import DEAD, EXPIRABLE
 from tidegauge_broker.coordinator.transaction.storing import Owned
 from tidegauge_broker.coordinator.transaction.transaction import Transaction
 
-_ALL_REPLICAS = -1
 _TOMBSTONE_BYTES = 20
 """Upper bound of what a tombstone takes beside its key: six variable-length numbers and the attributes."""
 
@@ -65,7 +64,7 @@ class Expiring:
             shard.partition,
             batch_of(tombstones, self._runtime.now_ms),
             outcome,
-            acks=_ALL_REPLICAS,
+            acks=ALL_REPLICAS,
             timeout_ms=self._runtime.settings.request_timeout_ms,
         )
 

@@ -21,7 +21,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.led_partitions import ShardState
-from tidegauge_broker.coordinator.runtime import TransactionRuntime
+from tidegauge_broker.coordinator.runtime import ALL_REPLICAS, TransactionRuntime
 from tidegauge_broker.coordinator.transaction.markers import RETRY_BACKOFF_MS, Completion, Markers
 from tidegauge_broker.coordinator.transaction.records import transaction_batch
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
@@ -29,7 +29,6 @@ from tidegauge_broker.coordinator.transaction.states import DECIDED
 from tidegauge_broker.coordinator.transaction.storing import Owned
 from tidegauge_broker.coordinator.transaction.transaction import Change
 
-_ALL_REPLICAS = -1
 _PASSING = UNAVAILABLE_ERRORS | MOVED_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 """Errors of an append that are to be expected while replicas are away, or just before a resignation."""
 
@@ -88,7 +87,7 @@ class Resuming:
             loaded.shard.partition,
             transaction_batch(loaded.transactional_id, loaded.decision, self._runtime.now_ms),
             outcome,
-            acks=_ALL_REPLICAS,
+            acks=ALL_REPLICAS,
             timeout_ms=self._runtime.settings.request_timeout_ms,
         )
 

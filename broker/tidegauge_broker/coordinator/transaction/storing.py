@@ -14,12 +14,11 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import partition_of
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
-from tidegauge_broker.coordinator.runtime import TransactionRuntime
+from tidegauge_broker.coordinator.runtime import ALL_REPLICAS, TransactionRuntime
 from tidegauge_broker.coordinator.transaction.records import transaction_batch
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
 from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
 
-_ALL_REPLICAS = -1
 _LOST = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Another coordinator, or the next load, goes on with the transaction."""
 
@@ -93,7 +92,7 @@ class Store:
             owned.shard.partition,
             transaction_batch(transactional_id, change, now_ms),
             outcome,
-            acks=_ALL_REPLICAS,
+            acks=ALL_REPLICAS,
             timeout_ms=change.timeout_ms,
         )
 

@@ -158,9 +158,8 @@ class SharedProofs:
         running = self._running.get(at)
         if running is not None:
             await asyncio.wait([running])
-        own = self._running[at] = self._following.pop(at)  # whoever comes from now on waits for the next one
+        self._running[at] = self._following.pop(at)  # whoever comes from now on waits for the next one
         try:
             return await self._prove(at)
         finally:
-            if self._running[at] is own:
-                del self._running[at]
+            del self._running[at]

@@ -68,7 +68,7 @@ def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
     """End the faults; every member must get an assignment, and nothing may be left open."""
     end_faults(world)
     rest(world)
-    cluster.step_timers()
+    cluster.run()
     for member in clients.members:
         member.in_flight.clear()
     calm = 0
