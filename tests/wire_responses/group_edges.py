@@ -7,10 +7,11 @@ from typing import Any
 from tests.wire_responses.edges import NAME
 from tests.wire_responses.groups import METADATA, commit, committed, coordinator, join
 from tests.wire_responses.probe import Probe, message
-from tests.wire_responses.transactions import ID, TRANSACTION_KEY
+from tests.wire_responses.transactions import ID, NOT_YET, TRANSACTION_KEY
 
 GROUP = "probe-group-edges"
 STATIC = "probe-group-static"
+NEW = "probe-new"
 
 
 def groups(probe: Probe) -> None:
@@ -247,19 +248,10 @@ def _of_transactions(probe: Probe) -> None:
         "ListTransactions of a producer": (1, message("ListTransactions", producer_id_filters=[-1])),
         "ListTransactions of long ones": (1, message("ListTransactions", duration_filter=10**12)),
         "InitProducerId of the empty id": (4, message("InitProducerId", transactional_id="")),
-        "InitProducerId of an unknown producer": (
-            4,
-            message(
-                "InitProducerId",
-                transactional_id="probe-nobody",
-                transaction_timeout_ms=60_000,
-                producer_id=7,
-                producer_epoch=0,
-            ),
-        ),
     }
     for name, (version, request) in cases.items():
         probe.case(name, where, version, request)
+    _of_a_new_id(probe)
     keeper = coordinator(probe, GROUP)
     item = {"partition_index": 0, "committed_offset": 3, "committed_metadata": ""}
 
@@ -277,6 +269,18 @@ def _of_transactions(probe: Probe) -> None:
     for label, request in commits.items():
         probe.case(f"TxnOffsetCommit edge: {label}", keeper, 3, request)
     probe.note("transaction edges: asked", at >= 0)
+
+
+def _of_a_new_id(probe: Probe) -> None:
+    """What a coordinator that has loaded, and has producer ids to give, makes of an id that it doesn't know."""
+    where = coordinator(probe, NEW, TRANSACTION_KEY)
+    first = {"transaction_timeout_ms": 60_000}
+    any_id = message("InitProducerId", transactional_id=None, **first)
+    probe.again(lambda: probe.ask(where, 4, any_id), *NOT_YET)
+    unknown = message("DescribeTransactions", transactional_ids=[NEW])
+    probe.again(lambda: probe.ask(where, 0, unknown).transaction_states[0], *NOT_YET)
+    request = message("InitProducerId", transactional_id=NEW, producer_id=7, producer_epoch=0, **first)
+    probe.case("InitProducerId of an unknown producer", where, 4, request)
 
 
 def _of_brokers(probe: Probe) -> None:
