@@ -7,6 +7,7 @@ of Kafka 3.9 (KafkaConfig, LogConfig); a setting that Kafka does not have says s
 from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS
 from tidegauge.settings.dynamic import (
     BrokerSettings,
+    ListChange,
     SettingView,
     Synonym,
     altered,
@@ -32,6 +33,7 @@ __all__ = [
     "LONG_MAX",
     "TOPIC_SETTINGS",
     "BrokerSettings",
+    "ListChange",
     "Setting",
     "SettingView",
     "Synonym",

@@ -7,7 +7,7 @@ Rules:
        because of a znode that another tool wrote. A layer that contradicts the layers below is left out completely.
     3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
     4. A setting that Kafka has per broker alone (``DynamicBrokerConfig.PerBrokerConfigs``) is not one for all brokers.
-5. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
+    5. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
        What stands in the znode already, and is unusable here, stays there: an Apache Kafka broker may need it again.
 
 Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
@@ -224,7 +224,30 @@ def _one_by_one(
     return usable, problems
 
 
-def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Collection[str]) -> dict[str, str]:
+class ListChange(NamedTuple):
+    """An alteration of a list: parts that it gains, or parts that it loses (``AlterConfigOp.OpType``).
+
+    Attributes:
+        parts: what is added behind, unless it is there, or removed.
+        adds: whether parts are added.
+        inherited: the list, as text, where the entity has none of its own.
+    """
+
+    parts: tuple[str, ...]
+    adds: bool
+    inherited: str = ""
+
+    def of(self, current: str | None) -> str:
+        """Return the list's new text."""
+        before = [part for part in (self.inherited if current is None else current).split(",") if part]
+        if self.adds:
+            return ",".join([*before, *(part for part in self.parts if part not in before)])
+        return ",".join(part for part in before if part not in self.parts)
+
+
+def altered(
+    current: Mapping[str, str], changes: Mapping[str, str | ListChange], deleted: Collection[str]
+) -> dict[str, str]:
     """Return the settings of an entity after an alteration; deleting an absent one has no effect, as in Kafka.
 
     Raises:
@@ -235,7 +258,8 @@ def altered(current: Mapping[str, str], changes: Mapping[str, str], deleted: Col
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)} is both set and deleted"
         )
-    return {name: text for name, text in {**current, **changes}.items() if name not in deleted}
+    new = {name: how if isinstance(how, str) else how.of(current.get(name)) for name, how in changes.items()}
+    return {name: text for name, text in {**current, **new}.items() if name not in deleted}
 
 
 def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:

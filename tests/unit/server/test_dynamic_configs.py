@@ -9,7 +9,7 @@ import pytest
 from config_zookeeper import FakeZooKeeper, settle
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import BrokerSettings, parse_broker_settings
+from tidegauge.settings import BrokerSettings, ListChange, parse_broker_settings
 from tidegauge_broker.server.configs.config_changes import EXPIRATION_MS
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.config_admin import ConfigAdmin
@@ -273,6 +273,43 @@ async def test_of_two_alterations_at_once_neither_is_lost(zookeeper, brokers):
     zookeeper.before_multi = other
     await brokers[0].configs.alter_topic("t", {"segment.ms": "9"}, [])
     assert payload(zookeeper, "/config/topics/t")["config"] == {"retention.ms": "5", "segment.ms": "9"}
+
+
+async def test_of_two_that_add_to_a_list_at_once_neither_is_lost(zookeeper, brokers):
+    """What a list gains or loses is applied to what the write expects to find (Kafka's later one wins)."""
+
+    def other(policy: str):
+        def write() -> None:
+            zookeeper.before_multi = None
+            zookeeper.put("/config/topics/t", b'{"version":1,"config":{"cleanup.policy":"%s"}}' % policy.encode())
+
+        return write
+
+    def policy() -> str:
+        return payload(zookeeper, "/config/topics/t")["config"]["cleanup.policy"]
+
+    zookeeper.before_multi = other("compact")
+    await brokers[0].configs.alter_topic("t", {"cleanup.policy": ListChange(("delete",), True, "delete")}, [])
+    assert policy() == "compact,delete"
+    zookeeper.before_multi = other("delete,compact")
+    await brokers[0].configs.alter_topic("t", {"cleanup.policy": ListChange(("delete",), False, "delete")}, [])
+    assert policy() == "compact"
+
+
+@pytest.mark.parametrize(
+    ("change", "current", "expected"),
+    [
+        (ListChange(("b", "c"), True, "x"), "a,b", "a,b,c"),
+        (ListChange(("b",), True, "x,y"), None, "x,y,b"),
+        (ListChange(("b",), True), None, "b"),
+        (ListChange(("b", "c"), False, "x"), "a,b", "a"),
+        (ListChange(("x",), False, "x,y"), None, "y"),
+        (ListChange(("b",), True, "x"), "", "b"),
+    ],
+)
+def test_a_list_gains_behind_and_loses(change: ListChange, current: str | None, expected: str) -> None:
+    """KIP-339: what is there is not added again; a list that the entity has not is the one in force."""
+    assert change.of(current) == expected
 
 
 class SilentAfter:

@@ -20,7 +20,7 @@ from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
 from tidegauge.partition import TopicPartition
-from tidegauge.settings import BrokerSettings, Values
+from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, Quota
@@ -453,11 +453,17 @@ async def test_a_list_is_appended_to_and_subtracted_from() -> None:
     service = FakeService(
         describe_configs=coming(DescribedConfigs(entries=views)), alter_configs=coming(AlteredConfigs())
     )
-    for how, value, expected in ((2, "compact", "delete,compact"), (2, "delete", "delete"), (3, "delete", "")):
+    for own, how, value, expected in (
+        ({"cleanup.policy": "compact"}, 2, "delete", "compact,delete"),
+        ({"cleanup.policy": "delete"}, 2, "delete", "delete"),
+        ({}, 2, "compact", "delete,compact"),  # Kafka's default is what it adds to
+        ({"cleanup.policy": "compact,delete"}, 3, "delete", "compact"),
+        ({}, 3, "delete", ""),
+    ):
         change = {"name": "cleanup.policy", "config_operation": how, "value": value}
         resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
         await ask(service, "IncrementalAlterConfigs", 1, message("IncrementalAlterConfigs", resources=[resource]))
-        assert service.calls[-1][1][2] == {"cleanup.policy": expected}
+        assert altered(own, service.calls[-1][1][2], []) == {"cleanup.policy": expected}
 
 
 @pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs"])

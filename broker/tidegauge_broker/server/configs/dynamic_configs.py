@@ -25,6 +25,7 @@ from tidegauge.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     BrokerSettings,
+    ListChange,
     SettingView,
     Values,
     altered,
@@ -212,7 +213,12 @@ class DynamicConfigs:
         return self._settings.topic_views(texts)
 
     async def alter_topic(
-        self, topic: str, changes: Mapping[str, str], deleted: Collection[str], *, validate_only: bool = False
+        self,
+        topic: str,
+        changes: Mapping[str, str | ListChange],
+        deleted: Collection[str],
+        *,
+        validate_only: bool = False,
     ) -> int:
         """Alter a topic's settings; returns the change's number.
 
@@ -236,7 +242,12 @@ class DynamicConfigs:
         return await self._alter(f"topics/{topic}", change, validate_only=validate_only)
 
     async def alter_broker(
-        self, name: str, changes: Mapping[str, str], deleted: Collection[str], *, validate_only: bool = False
+        self,
+        name: str,
+        changes: Mapping[str, str | ListChange],
+        deleted: Collection[str],
+        *,
+        validate_only: bool = False,
     ) -> int:
         """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
 

@@ -26,7 +26,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
-from tidegauge.settings import SettingView, Values
+from tidegauge.settings import ListChange, SettingView, Values
 from tidegauge.znodes import MalformedZnode
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
@@ -460,7 +460,7 @@ class BrokerService:
         self,
         resource_type: int,
         name: str,
-        changed: Mapping[str, str],
+        changed: Mapping[str, str | ListChange],
         deleted: Sequence[str],
         *,
         validate_only: bool = False,
@@ -470,7 +470,7 @@ class BrokerService:
         Args:
             resource_type: one of ``ConfigResourceType``; any other number is refused.
             name: of a topic or a broker; empty for the default of all brokers.
-            changed: new values by setting.
+            changed: new values, or changes of lists, by setting.
             deleted: settings that return to their default.
             validate_only: say what would become of it, and change nothing.
         """

@@ -82,7 +82,7 @@ def message_of(error: ErrorCode, message: str) -> str | None:
 
 def dynamic_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
     """Return what is set dynamically of a resource itself, by setting: what AlterConfigs replaces."""
-    source = DYNAMIC_TOPIC if resource_type == ConfigResourceType.TOPIC else DYNAMIC_BROKER if name else DYNAMIC_DEFAULT
+    source = _own_source(resource_type, name)
     found = {}
     for entry in entries:
         own = entry.value if entry.source == source else None
@@ -90,3 +90,21 @@ def dynamic_values(entries: Sequence[SettingView], resource_type: int, name: str
         if own is not None:
             found[entry.name] = own
     return found
+
+
+def inherited_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
+    """Return what settings are where the resource has none of its own; none where nothing is known of that."""
+    source = _own_source(resource_type, name)
+    found = {}
+    for entry in entries:
+        value = entry.value if entry.source != source else None
+        value = next((one.value for one in entry.synonyms if one.source != source), value)
+        if value is not None:
+            found[entry.name] = value
+    return found
+
+
+def _own_source(resource_type: int, name: str) -> str:
+    if resource_type == ConfigResourceType.TOPIC:
+        return DYNAMIC_TOPIC
+    return DYNAMIC_BROKER if name else DYNAMIC_DEFAULT

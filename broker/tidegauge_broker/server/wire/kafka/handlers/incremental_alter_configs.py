@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from dynamic settings (KIP-339).
 
-Append and subtract are for lists. A setting that is named twice gets INVALID_REQUEST. Any broker takes topics.
+Append and subtract are for lists, and are applied to what the write expects to find: of two at once neither is lost,
+where Kafka's later one wins. A setting that is named twice gets INVALID_REQUEST. Any broker takes topics.
 Source: ``ConfigAdminManager.prepareIncrementalConfigs``, ``ZkAdminManager.incrementalAlterConfigs``.
 """
 
@@ -10,16 +11,15 @@ from enum import IntEnum
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.incremental_alter_configs import (
-    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
-from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values
+from tidegauge_broker.server.wire.kafka.handlers.common import inherited_values
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -56,23 +56,22 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
     if described.error is not ErrorCode.NONE and resource.resource_type == ConfigResourceType.TOPIC:
         return described.error, described.message
     table = TOPIC_SETTINGS if resource.resource_type == ConfigResourceType.TOPIC else BROKER_SETTINGS
-    current = {entry.name: entry.value or "" for entry in described.entries}
-    current |= dynamic_values(described.entries, resource.resource_type, resource.resource_name)
-    changed: dict[str, str] = {}
+    inherited = inherited_values(described.entries, resource.resource_type, resource.resource_name)
+    changed: dict[str, str | ListChange] = {}
     deleted: list[str] = []
     for config in resource.configs:
         if config.config_operation == Operation.DELETE:
             deleted.append(config.name)
-            continue
-        if config.config_operation != Operation.SET:
+        elif config.config_operation == Operation.SET:
+            changed[config.name] = config.value or ""
+        else:
             setting = table.get(config.name)
+            operation = Operation(config.config_operation)
             if setting is None or setting.kind != "list":
-                word = Operation(config.config_operation).name.lower()
-                return (
-                    ErrorCode.INVALID_CONFIG,
-                    f"Config value {word} is not allowed for config key: {config.name}",
-                )
-        changed[config.name] = _changed(config, current.get(config.name, ""))
+                message = f"Config value {operation.name.lower()} is not allowed for config key: {config.name}"
+                return ErrorCode.INVALID_CONFIG, message
+            parts = tuple((config.value or "").split(","))
+            changed[config.name] = ListChange(parts, operation is Operation.APPEND, inherited.get(config.name, ""))
     altered = await context.service.alter_configs(
         resource.resource_type, resource.resource_name, changed, deleted, validate_only=validate_only
     )
@@ -92,15 +91,3 @@ def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
         for config in resource.configs
         if config.value is None and config.config_operation != Operation.DELETE
     )
-
-
-def _changed(config: AlterableConfig, current: str) -> str:
-    """Return a setting's new text."""
-    value = config.value or ""
-    if config.config_operation == Operation.SET:
-        return value
-    before = [part for part in current.split(",") if part]
-    named = value.split(",")
-    if config.config_operation == Operation.APPEND:
-        return ",".join([*before, *(part for part in named if part not in before)])
-    return ",".join(part for part in before if part not in named)
