@@ -25,7 +25,13 @@ async def steer(cluster: Control) -> None:
     async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
         for number in range(10):
             await producer.send_and_wait("orders", str(number).encode(), partition=0)
-    settings = {"bootstrap_servers": servers, "group_id": "app", "auto_offset_reset": "earliest"}
+    # A reset to the earliest offset asks for no new metadata where a leader has changed: let them end soon.
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": "app",
+        "auto_offset_reset": "earliest",
+        "metadata_max_age_ms": 5_000,
+    }
     async with AIOKafkaConsumer("orders", **settings, enable_auto_commit=False) as consumer:
         first = [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(5)]
         await consumer.commit({next(iter(consumer.assignment())): 5})

@@ -61,6 +61,7 @@ class Copier:
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            metadata_max_age_ms=5_000,  # a reset asks for no new metadata where the leader has changed
         )
         self._consumer.assign([self._source])
         async with self._producer, self._consumer:

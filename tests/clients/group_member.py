@@ -22,6 +22,8 @@ POLL_MS = 2_000
 """Longer than a rebalance takes, so that none is left half done by a poll whose time is up."""
 SESSION_MS = int(sys.argv[5]) if len(sys.argv) > 5 else 6_000
 """By default as short as group.min.session.timeout.ms allows."""
+METADATA_MS = 5_000
+"""aiokafka's reset to the earliest offset asks for no new metadata where the leader has changed."""
 ASSIGNOR = sys.argv[6] if len(sys.argv) > 6 else "range"
 """Of confluent and tidegauge; the others have range."""
 
@@ -99,6 +101,7 @@ async def aio(servers: str, group: str, topic: str, ended: threading.Event) -> N
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        metadata_max_age_ms=METADATA_MS,
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=500,
         partition_assignment_strategy=(RangePartitionAssignor,),

@@ -150,14 +150,17 @@ async def main(servers, topic, word, records, expected):
         for number in range(int(records)):
             await producer.send_and_wait(topic, f"{word}-{number}".encode())
         brokers = sorted(f"{one.host}:{one.port}" for one in producer.client.cluster.brokers())
-    options = {"group_id": f"group-{word}", "auto_offset_reset": "earliest"}
+    options = {"group_id": f"group-{word}", "auto_offset_reset": "earliest", "metadata_max_age_ms": 5_000}
     async with AIOKafkaConsumer(topic, bootstrap_servers=servers, **options) as consumer:
         found = [(await asyncio.wait_for(consumer.getone(), 120)).value.decode() for _ in range(int(expected))]
     print(json.dumps({"brokers": brokers, "found": found}))
 
 asyncio.run(main(*sys.argv[1:]))
 """
-"""Writes records, then reads the topic in a group of its own; prints the brokers' addresses and what it has read."""
+"""Writes records, then reads the topic in a group of its own; prints the brokers' addresses and what it has read.
+
+aiokafka 0.14 does not ask for new metadata when a leader that it asks for the first offset leads no more, as after the
+first check of leader imbalance, 5 s into a controller's term: it needs metadata that end before its limit does."""
 
 
 async def test_a_kafka_client_works_inside_and_outside_through_a_killed_leader(project: Project) -> None:
@@ -170,7 +173,9 @@ async def test_a_kafka_client_works_inside_and_outside_through_a_killed_leader(p
 
     def outside(servers: str, word: str, expected: int) -> Any:
         command = [sys.executable, "-c", KAFKA_CLIENT, servers, topic, word, str(number), str(expected)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout)
 
     def written(*words: str) -> list[str]:
         return sorted(f"{word}-{index}" for word in words for index in range(number))

@@ -313,9 +313,32 @@ class Copiers:
 
         try:
             until(is_read, LIMIT_SECONDS, f"{total} records are read")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {self._left(consumer, found, at_end)}") from None
         finally:
             consumer.close()
         return found
+
+    def _left(self, consumer: Any, found: list[list[bytes]], at_end: set[int]) -> str:
+        """Say how far each partition of the target was read, and what of the originals was not."""
+        lines = []
+        for partition in range(PARTITIONS):
+            at = confluent_kafka.TopicPartition(self.target, partition)
+            (position,) = consumer.position([at])
+            try:
+                ends = consumer.get_watermark_offsets(at, timeout=10.0)
+            except confluent_kafka.KafkaException as problem:
+                ends = problem
+            where = f"position {position.offset}, first offset and last stable offset {ends}"
+            lines.append(
+                f"{self.target}-{partition}: {len(found[partition])} read, at its end: {partition in at_end}, {where}"
+            )
+        copies, originals = Counter(chain.from_iterable(found)), Counter(chain.from_iterable(self.written))
+        missing, more = originals - copies, copies - originals
+        lines.append(
+            f"{missing.total()} missing, as {sorted(missing)[:5]}; {more.total()} too many, as {sorted(more)[:5]}"
+        )
+        return "; ".join(lines)
 
     def check(self) -> None:
         """Each record was copied once; where order counts, in the order of its partition."""

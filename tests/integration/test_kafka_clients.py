@@ -209,7 +209,9 @@ async def test_aiokafka_produces_and_consumes_through_a_killed_leader(cluster: L
     old, new = await killing
     assert old != new
     at = aiokafka.TopicPartition(topic, 0)
-    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", metadata_max_age_ms=5_000
+    )
     async with consumer:
         consumer.assign([at])
         await consumer.seek_to_beginning(at)
