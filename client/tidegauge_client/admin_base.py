@@ -4,11 +4,16 @@ Rules:
     1. A request that only the active controller can serve is sent to it. On NOT_CONTROLLER, or if the controller has
        died, the client looks the controller up again and retries until the timeout (KafkaAdminClient).
     2. A controller that is an Apache Kafka broker has no gRPC listener, and gets the request over Kafka's protocol.
+    3. A paused controller keeps its connections and never responds. While a request is in flight for longer than a
+       second, the other brokers are asked who is the controller; once one of them names a controller of a higher epoch,
+       the request is sent to that one. If the old one had carried it out before its term ended, the new one reports
+       what it finds, for example TOPIC_ALREADY_EXISTS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -102,7 +107,7 @@ class AdminBase:
         timeout_ms: float,
         at_kafka: Callable[[KafkaController, float], Awaitable[Result]],
     ) -> Result:
-        """Run an attempt at the active controller, and again at its successor while the controller moves (rule 1).
+        """Run an attempt at the active controller, and again at its successor while the controller moves (rules 1, 3).
 
         Args:
             attempt: takes the address of a Tidegauge controller, and the ms that are left.
@@ -114,18 +119,57 @@ class AdminBase:
             try:
                 info = await self.metadata([])
                 controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
+                left_ms = max(1.0, deadline_ms - now_ms())
                 if info.controller_id is not None and info.controller_id in info.kafka_brokers:
-                    address = info.kafka_brokers[info.controller_id].address
-                    async with KafkaController(address, self.security) as kafka:
-                        return await at_kafka(kafka, max(1.0, deadline_ms - now_ms()))
-                if controller is None:
+                    asked: Awaitable[Result] = self._at_kafka(info.kafka_brokers[info.controller_id].address, at_kafka, left_ms)
+                elif controller is not None:
+                    asked = attempt(controller.address, left_ms)
+                else:
                     raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller at the moment")
-                return await attempt(controller.address, max(1.0, deadline_ms - now_ms()))
+                return await self._unless_succeeded(asked, info.controller_epoch)
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}
                 if not is_moving or now_ms() >= deadline_ms:
                     raise
             await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    async def _at_kafka(
+        self, address: str, at_kafka: Callable[[KafkaController, float], Awaitable[Result]], left_ms: float
+    ) -> Result:
+        async with KafkaController(address, self.security) as kafka:
+            return await at_kafka(kafka, left_ms)
+
+    async def _unless_succeeded(self, attempt: Awaitable[Result], controller_epoch: int) -> Result:
+        """Await an attempt at a controller, as long as no broker names one of a higher epoch (rule 3).
+
+        Args:
+            attempt: the request in flight.
+            controller_epoch: of the controller to which it was sent.
+
+        Raises:
+            TidegaugeError: that of the attempt; NOT_CONTROLLER, the controller has a successor and does not respond.
+        """
+        asked = asyncio.ensure_future(attempt)
+        succeeded = asyncio.create_task(self._until_succeeded(controller_epoch))
+        try:
+            await asyncio.wait({asked, succeeded}, return_when=asyncio.FIRST_COMPLETED)
+            # A controller that only lost its term responds at once, perhaps with what it has carried out.
+            await asyncio.wait({asked}, timeout=PROBE_TIMEOUT_MS / 1000)
+            if asked.done():
+                return asked.result()
+            raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the controller has a successor, and does not respond")
+        finally:
+            asked.cancel()
+            succeeded.cancel()
+            await asyncio.gather(asked, succeeded, return_exceptions=True)
+
+    async def _until_succeeded(self, controller_epoch: int) -> None:
+        """Return once a broker names a controller of a higher epoch; the first look is after a second."""
+        while True:
+            await asyncio.sleep(PROBE_TIMEOUT_MS / 1000)
+            with contextlib.suppress(TidegaugeError):  # no broker responds: it may be different next time
+                if (await self.metadata([])).controller_epoch > controller_epoch:
+                    return
 
 
 def metadata_request(topics: Collection[str] | None) -> metadata_pb2.MetadataRequest:

@@ -56,9 +56,11 @@ class MetadataResponse(google.protobuf.message.Message):
     cluster_id: builtins.str
     """The cluster's id, 22 characters."""
     controller_id: builtins.int
-    """Broker id of the active controller; absent when none is known."""
+    """Broker id of the active controller; absent when none is known, and until it has sent this
+    broker its metadata.
+    """
     controller_epoch: builtins.int
-    """The controller epoch of the last control request."""
+    """The epoch of the controller that sent the broker's metadata last."""
     @property
     def brokers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tidegauge.v1.common_pb2.BrokerEndpoint]:
         """Live brokers, by id."""

@@ -13,9 +13,9 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 AT = TopicPartition("orders", 0)
 
 
-def reported(live, *partitions) -> UpdateMetadataRequest:
+def reported(live, *partitions, sender: ControlHeader = ControlHeader(0, 1, 10)) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
-        ControlHeader(0, 1, 10), list(partitions), [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
+        sender, list(partitions), [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
     )
 
 
@@ -33,6 +33,21 @@ async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
     assert cache.leader_of(AT) is None, "a leader that is not alive is none"
     assert cache.knows(AT)
     assert not cache.knows(TopicPartition("orders", 1))
+
+
+async def test_a_controller_is_named_with_its_own_epoch_or_not_at_all():
+    """A view with one controller's id and another one's epoch misled whoever compares the epochs of several views."""
+    cache = MetadataCache()
+    assert cache.controller(1) == (None, 0), "nothing has come from it yet"
+    cache.update(reported([0, 1], sender=ControlHeader(1, 4, 1)))
+    assert cache.controller(1) == (1, 4)
+    assert cache.controller(0) == (None, 4), "ZooKeeper was quicker than the new controller's first request"
+    cache.update(reported([0, 1], sender=ControlHeader(0, 5, 1)))
+    assert cache.controller(1) == (None, 5), "the new controller's first request was quicker than ZooKeeper"
+    assert cache.controller(0) == (0, 5)
+    assert cache.controller(None) == (None, 5)
+    cache.update(reported([1], sender=ControlHeader(0, 5, 1)))
+    assert cache.controller(0) == (None, 5), "it is not alive"
 
 
 async def test_a_deleted_topic_is_forgotten_with_its_last_partition():

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 
-from tidegauge.control import NO_LEADER, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import NO_LEADER, ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint
 
@@ -30,6 +30,7 @@ class MetadataCache:
     def __init__(self, grpc_listener: str = "", inter_broker_listener: str = "") -> None:
         self._grpc_listener = grpc_listener
         self._inter_broker_listener = inter_broker_listener
+        self._sender = ControlHeader(NO_LEADER, 0, 0)
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
@@ -41,6 +42,7 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> set[str]:
         """Take over what the controller sends; return the topics that were deleted."""
+        self._sender = request.header
         self._brokers = {endpoint.broker_id: endpoint for endpoint in request.live_brokers}
         self._live = frozenset(self._brokers)
         deleted: set[str] = set()
@@ -69,6 +71,21 @@ class MetadataCache:
         if topic_id:
             self._ids[topic] = topic_id
             self._names[topic_id] = topic
+
+    def controller(self, active_id: int | None) -> tuple[int | None, int]:
+        """Return the active controller's id, and the epoch of the controller that sent this metadata.
+
+        While a controller's term begins, ZooKeeper and the metadata name two brokers, and the epoch is that of one of
+        them: no controller is named then, since a client compares the epochs of several brokers' responses.
+
+        Args:
+            active_id: whom ZooKeeper names; None: it names no controller.
+
+        Returns:
+            The id is None unless both name the same broker and it is alive.
+        """
+        is_it = active_id == self._sender.controller_id and self._sender.controller_id in self._live
+        return active_id if is_it else None, self._sender.controller_epoch
 
     # For the core
 

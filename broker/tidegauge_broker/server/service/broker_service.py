@@ -347,11 +347,9 @@ class BrokerService:
         endpoints = list(self._metadata.endpoints())
         brokers = endpoints_through(caller.listener, endpoints)
         live = {endpoint.broker_id for endpoint in brokers}
-        controller_id = self._controller.active_controller_id
         return ClusterView(
             self.cluster_id,
-            controller_id if controller_id is not None and self._metadata.is_alive(controller_id) else None,
-            self._replicas.core.controller_epoch,
+            *self._metadata.controller(self._controller.active_controller_id),
             brokers,
             [
                 TopicView(name, ErrorCode.LEADER_NOT_AVAILABLE, "The topic is being created.")

@@ -69,6 +69,7 @@ class ClusterView:
     """A metadata response.
 
     Attributes:
+        controller_id: as ``MetadataCache.controller`` says it; and so the epoch.
         brokers: those that can be reached through the caller's listener, with their addresses on it.
         without_listener: live brokers that can't be, with their addresses among brokers; where they are shown (rule 3).
     """
