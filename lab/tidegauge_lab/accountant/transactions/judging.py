@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegauge_lab.accountant.transactions.circles import circles
+from tidegauge_lab.accountant.transactions.commits import CommitsOfPlace
 from tidegauge_lab.accountant.transactions.findings import NOTES, Anomaly, Found
 from tidegauge_lab.accountant.transactions.model import (
     NO_PARTITION,
@@ -298,38 +299,37 @@ class _Judging:
     # Positions of groups
 
     def _check_offsets(self) -> None:
-        commits: dict[tuple[str, Place], list[SendOffsets]] = defaultdict(list)
-        for one in self._history.send_offsets:
-            for place in one.offsets:
-                commits[one.group, place].append(one)
+        commits = self._commits()
         for read in self._history.read_offsets:
             for place, offset in read.offsets.items() if read.outcome is Outcome.OK else ():
-                known = commits[read.group, place]
-                sources = [one for one in known if one.offsets[place] == offset]
+                known = commits.get((read.group, place))
+                sources = () if known is None else known.of(offset)
                 possible = [one for one in sources if self._fate(one) is not Fate.ABORTED]
                 if sources and not possible:
                     self.found.add(
                         Anomaly.OFFSETS_OF_ABORTED, f"{read} found {offset} of {place} for group {read.group}"
                     )
-                elif sources and (newer := self._overtaken(read, place, possible, known)) is not None:
+                elif known is not None and sources and (newer := self._overtaken(read, possible, known)) is not None:
                     self.found.add(
                         Anomaly.OFFSETS_LOST,
                         f"{read} found {offset} of {place} for group {read.group}; {newer} had committed "
                         f"{newer.offsets[place]} after it",
                     )
 
-    def _overtaken(
-        self, read: Operation, place: Place, sources: Sequence[SendOffsets], known: Sequence[SendOffsets]
-    ) -> SendOffsets | None:
+    def _overtaken(self, read: Operation, sources: Sequence[SendOffsets], known: CommitsOfPlace) -> SendOffsets | None:
         """Return a commit that took effect after all that could have given a position, and before it was read."""
-        del place
-        for one in known:
+        newest = known.newest(read.invoked_us)
+        is_after = newest is not None and all(self._over_us(source) < newest.invoked_us for source in sources)
+        return newest if is_after else None
+
+    def _commits(self) -> dict[tuple[str, Place], CommitsOfPlace]:
+        """Return the commits of each group and partition."""
+        commits: dict[tuple[str, Place], list[tuple[SendOffsets, int | None]]] = defaultdict(list)
+        for one in self._history.send_offsets:
             settled_us = self._settled_us(one)
-            if one in sources or settled_us is None or not 0 <= settled_us < read.invoked_us:
-                continue
-            if all(self._over_us(source) < one.invoked_us for source in sources):
-                return one
-        return None
+            for place in one.offsets:
+                commits[one.group, place].append((one, settled_us))
+        return {at: CommitsOfPlace(at[1], known) for at, known in commits.items()}
 
     def _settled_us(self, one: SendOffsets) -> int | None:
         """Return when positions were acknowledged as committed; None: they were not."""
