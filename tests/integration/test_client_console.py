@@ -103,12 +103,16 @@ def test_a_reader_that_closes_stdout_ends_a_verb_that_has_nothing_more_to_write(
     assert process.stdout is not None
     assert process.stdin is not None
     assert process.stderr is not None
-    assert process.stdout.readline()
-    process.stdout.close()
-    assert process.wait(timeout=120) == 0
-    assert "Traceback" not in process.stderr.read()
-    process.stdin.close()
-    process.stderr.close()
+    try:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=120) == 0
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stderr.close()
 
 
 def test_an_offset_out_of_range_is_reported(cluster: LocalCluster) -> None:
