@@ -131,6 +131,7 @@ class Cluster:
                 SASL_AUTHENTICATION_FAILED, a broker refuses the credentials, and no other one takes them.
         """
         problems: list[str] = []
+        unreachable: list[str] = []
         insecure: list[str] = []
         refused: TidegaugeError | None = None
         to_ask = [(address, PROBE_TIMEOUT_MS) for address in self.addresses()]
@@ -150,7 +151,10 @@ class Cluster:
                     to_ask += [(one, PROBE_TIMEOUT_MS) for one in found]  # asked in this very loop, too
                     if not found and (reason := await tls_reason(error, address, self.channels.security)):
                         insecure.append(f"the broker at {address} can't be reached: {reason}")
-                problems.append(error.message)
+                if isinstance(error, Unreachable) and error.reason is None:
+                    unreachable.append(address)
+                else:
+                    problems.append(error.message)
             else:
                 if response.brokers:
                     self._failed_at_ms.pop(address, None)
@@ -161,6 +165,9 @@ class Cluster:
             raise refused
         if insecure:
             raise HandshakeError(insecure[0])
+        if unreachable:
+            brokers = "brokers" if len(unreachable) > 1 else "broker"
+            problems.insert(0, f"the {brokers} at {', '.join(unreachable)} cannot be reached")
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no broker responds ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "

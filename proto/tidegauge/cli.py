@@ -10,6 +10,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 3 internal error of the tool, 4
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -60,6 +61,16 @@ class CommonOption(click.Option):
         return None
 
 
+class DirectoryType(click.Path):
+    """The type of ``--dir``: a path, but never the empty one, which would mean the working directory itself."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the path, or fail as a usage error: an empty one is most likely a variable that is not set."""
+        if value == "":
+            self.fail("the name of the directory is empty; leave --dir out, or name a directory", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def common_help(command: click.Command) -> str:
     """Return the section of a verb's ``--help`` that lists its common options; empty if it has none."""
     options = [option for option in command.params if isinstance(option, CommonOption) and not option.hidden]
@@ -91,7 +102,7 @@ def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallab
         cls=CommonOption,
         shown="--dir DIR",
         hidden=hidden,
-        type=click.Path(path_type=Path, file_okay=False),
+        type=DirectoryType(path_type=Path, file_okay=False),
         default=lambda: Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY),
         help=f"Else ${DIRECTORY_VARIABLE}, {DEFAULT_DIRECTORY}.",
     )(command)
@@ -175,8 +186,31 @@ def fail(
     raise SystemExit(exit_code)
 
 
+_REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EISDIR,
+    errno.EMFILE,
+    errno.ENAMETOOLONG,
+    errno.ENFILE,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""Errors by which the system refuses a file: the user's to mend, and no fault of the verb."""
+
+
+def refusal(error: OSError) -> str:
+    """Return the sentence for a file, or for stdout where the error names none, that the system refuses."""
+    if error.filename is None:
+        return f"the output can't be written: {error.strerror}"
+    return f"{error.filename} can't be read or written: {error.strerror}"
+
+
 def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb so that its errors become one sentence: TidegaugeError, a broken pipe, Ctrl-C.
+    """Decorate a verb so that its errors become one sentence: TidegaugeError, a refused file, a broken pipe, Ctrl-C.
 
     The verb must take ``output``. A closed stdout (``| head``) ends quietly with 0, as Unix tools do.
     """
@@ -194,5 +228,9 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             raise SystemExit(EXIT_OK) from None
         except KeyboardInterrupt:
             raise SystemExit(EXIT_INTERRUPTED) from None
+        except OSError as error:
+            if error.errno not in _REFUSALS:
+                raise
+            fail(refusal(error), str(options.get("output", "text")))
 
     return wrapped

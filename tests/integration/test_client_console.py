@@ -91,6 +91,30 @@ def test_headers_come_back_as_they_were_produced(cluster: LocalCluster) -> None:
     assert run(cluster, *read, "--format", "%h|%k:%v\\n")[0] == "trace=7,span=é,by=cli|k:v\nby=cli|:w\n"
 
 
+@pytest.mark.parametrize("words", [("consume", "TOPIC", "--from-beginning"), ("describe-topic", "TOPIC", "--watch")])
+def test_a_reader_that_closes_stdout_ends_a_verb_that_has_nothing_more_to_write(
+    cluster: LocalCluster, words: tuple[str, ...]
+) -> None:
+    """``consume orders | head -1`` returns once head has, although no further record comes."""
+    topic = f"console-head-{words[0]}"
+    create(cluster, topic, 1)
+    run(cluster, "produce", topic, "--count", "3")
+    process = start(cluster, *(topic if word == "TOPIC" else word for word in words))
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stderr is not None
+    try:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=120) == 0
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stderr.close()
+
+
 def test_an_offset_out_of_range_is_reported(cluster: LocalCluster) -> None:
     create(cluster, "console-range", 1)
     run(cluster, "produce", "console-range", "--count", "5")

@@ -79,7 +79,7 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
     """Yield the items of one file, by the suffix of its name.
 
     Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR, the file cannot be read, or its name has no base offset.
+        TidegaugeError: KAFKA_STORAGE_ERROR, the file cannot be read, it is a directory, or its name has no base offset.
     """
     kinds = {
         LOG_SUFFIX: _dump_log,
@@ -89,6 +89,10 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
     }
     if not path.exists():
         raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
+    if path.is_dir():
+        raise TidegaugeError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is a directory; name files in it, for example {path}/*{LOG_SUFFIX}"
+        )
     dump = kinds.get(path.suffix)
     if dump is None:
         problems.lines.append(f"Ignoring unknown file {path}")

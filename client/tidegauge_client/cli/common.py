@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
-from tidegauge.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, command_config
+from tidegauge.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, command_config
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
@@ -50,22 +52,43 @@ class Ending:
 
     A second SIGTERM ends the process at once.
 
+    Args:
+        with_reader: end too, with 0, once the reader of stdout has closed it (``| head -1``). Without this a command
+            that has nothing more to write would wait for ever.
+
     Attributes:
         exit_code: the exit code of a command that was cancelled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_reader: bool = False) -> None:
         self.exit_code = EXIT_INTERRUPTED
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        if with_reader and _is_pipe(sys.stdout):
+            # The writing end of a pipe is never readable; the loop reports it when the other end is closed.
+            self._loop.add_reader(sys.stdout.fileno(), self._end_with_reader)
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
             self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
+
+    def _end_with_reader(self) -> None:
+        self.exit_code = EXIT_OK
+        self._loop.remove_reader(sys.stdout.fileno())
+        if self._task is not None:
+            self._task.cancel()
 
     def _terminate(self) -> None:
         self.exit_code = EXIT_TERMINATED
         self._loop.remove_signal_handler(signal.SIGTERM)
         if self._task is not None:
             self._task.cancel()
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    """Return whether the stream is a pipe of the system; one that a test has put there has no descriptor."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def usage(error: TidegaugeError) -> click.UsageError:

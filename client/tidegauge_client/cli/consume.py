@@ -283,8 +283,11 @@ def consume(
     written = None if history is None else PollHistory(history, isolation_level)
     printing = Printing(render, max_messages, timeout_ms, written)
 
+    ending: Ending | None = None
+
     async def work() -> None:
-        Ending()
+        nonlocal ending
+        ending = Ending(with_reader=True)
         is_from_beginning = where == "earliest"
         async with _consumer(
             bootstrap, group, settings, isolation_level, is_from_beginning=is_from_beginning
@@ -310,5 +313,5 @@ def consume(
         raise
     except asyncio.CancelledError:
         printing.tell_count()
-        raise SystemExit(EXIT_TERMINATED) from None
+        raise SystemExit(EXIT_TERMINATED if ending is None else ending.exit_code) from None
     printing.tell_count()

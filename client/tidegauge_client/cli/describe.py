@@ -25,7 +25,7 @@ import click
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.kafka_brokers import note
 from tidegauge_client.live_view import screen, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
@@ -268,6 +268,13 @@ def describe_topic(
         return "\n".join(line for topic, parts in shown for line in text_lines(topic, parts, wanted, replicas))
 
     async def work() -> None:
+        ending = Ending(with_reader=watch)
+        try:
+            await describe_as_wanted()
+        except asyncio.CancelledError:
+            raise SystemExit(ending.exit_code) from None
+
+    async def describe_as_wanted() -> None:
         async with Admin(bootstrap) as admin:
             if not watch:
                 _echo(tell(await look(admin)))

@@ -127,6 +127,16 @@ class Verbs(click.Group):
         end_with_common_options(command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the verb; the error for a verb's option there says where options belong."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            raise click.UsageError(
+                f"{problem.format_message()} A verb's options come after it: tidegauge VERB {problem.option_name} ...",
+                ctx,
+            ) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -97,6 +97,8 @@ def reset_offsets(
         return
     for line in offset_reset.exported(found) if export else offset_reset.table(group, found):
         click.echo(line)
+    if not execute and not dry_run and not export:
+        say("Nothing was set: --execute sets these offsets")
 
 
 async def _new_offsets(

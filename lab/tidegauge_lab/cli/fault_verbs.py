@@ -77,7 +77,7 @@ def fault_verb(kind: FaultKind) -> click.Command:
         wanted = kind.wanted(taken_values(kind, options))
         # A broker that is not known yet is asked by the broker itself whether it is isolated from itself.
         if problem := kind.problem(wanted.values, target if isinstance(target, int) else -1, _spelled):
-            raise click.UsageError(f"{problem[0].upper()}{problem[1:]}.")
+            raise click.UsageError(_sentence(problem, kind.name))
 
         async def do(switches: Switches) -> Fault:
             return await switches.set_fault(await resolved(switches, target), wanted)
@@ -111,6 +111,13 @@ def taken_values(kind: Declaration, options: Mapping[str, Any]) -> dict[str, Any
 
 def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def _sentence(problem: str, name: str) -> str:
+    """Return a problem of a declared fault as the command line says it: with the verb where it has the fault's name."""
+    if problem.startswith(f"{name} "):
+        return f"{name.replace('_', '-')}{problem.removeprefix(name)}."
+    return f"{problem[0].upper()}{problem[1:]}."
 
 
 def _option_name(name: str) -> str:

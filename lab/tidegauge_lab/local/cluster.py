@@ -85,9 +85,12 @@ class LocalCluster:
         other ports.
 
         Raises:
-            TidegaugeError: a wrong setting, a busy port, a contradiction to what the directory holds; for a new one, no
-                Java or PySpark, or no ZooKeeper at the given address. Nothing is written.
+            TidegaugeError: a wrong setting, a busy port, a host that no process here can listen on, a contradiction to
+                what the directory holds, a directory that can't be written; for a new one, no Java or PySpark, or no
+                ZooKeeper at the given address. Nothing is written.
         """
+        if kafka_host is not None:
+            ports.require_host(kafka_host, option="--kafka-host")
         paths = with_whole_paths(settings or {})
         wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host)
         directory = Path(directory).absolute()
@@ -100,8 +103,7 @@ class LocalCluster:
             else:
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
-            layout.make_directories(directory, plan.file)
-            plan.file.save(directory)
+            layout.write(directory, plan.file)
         cluster = cls(directory)
         cluster.notes = plan.notes
         return cluster

@@ -75,6 +75,23 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
         (directory / name).mkdir(parents=True, exist_ok=True)
 
 
+def write(directory: Path, file: ClusterFile) -> None:
+    """Make the directories of a cluster that are missing, and write its ``cluster.json``.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the system refuses to make or write one of them.
+    """
+    try:
+        make_directories(directory, file)
+        file.save(directory)
+    except OSError as error:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{directory} can't hold a cluster: {error.filename or directory}: {error.strerror}; use another directory "
+            "(--dir)",
+        ) from None
+
+
 def require_new(directory: Path) -> None:
     """Refuse a directory in which a new cluster would mix with something that is there.
 

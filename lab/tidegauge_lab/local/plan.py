@@ -208,7 +208,7 @@ def _requested_zookeeper_port(port: int, of_brokers: list[int], free: Callable[[
             ErrorCode.INVALID_REQUEST,
             f"port {port} is that of broker {of_brokers.index(port)}; choose another one for ZooKeeper",
         )
-    ports.require_free(port, "ZooKeeper", free=free)
+    ports.require_free(port, "ZooKeeper", option="--zookeeper-port", free=free)
     return port
 
 

@@ -85,11 +85,45 @@ def require_free(port: int, owner: str, *, option: str | None = None, free: Call
     if not free(port):
         what_to_do = "a cluster keeps its ports, so end that process or use another directory (--dir)"
         if option is not None:
-            what_to_do = f"end that process, or give other ports with {option}"
+            what_to_do = f"end that process, or give another port with {option}"
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"port {port} of {owner} is in use by {holder_of(port)}; {what_to_do}",
         )
+
+
+def listen_on(host: str) -> None:
+    """Bind a port that is free on the host, and free it again.
+
+    Raises:
+        OSError: no process of this machine can listen there, or the name is unknown.
+        UnicodeError: it is no host name.
+    """
+    [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    with socket.socket(family, kind, protocol) as listener:
+        listener.bind(address)
+
+
+def require_host(host: str, *, option: str, listen: Callable[[str], None] = listen_on) -> None:
+    """Refuse a host on which no process of this machine can listen.
+
+    Args:
+        host: a name, or an address.
+        option: of ``up``, that gives it.
+        listen: listens there once.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    try:
+        listen(host)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"brokers can't listen on {option} {host!r}: {why}; give an address of this machine, or 0.0.0.0 for all of "
+            "them",
+        ) from None
 
 
 def holder_of(port: int) -> str:

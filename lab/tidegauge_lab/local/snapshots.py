@@ -77,8 +77,11 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
     """
     path = directory_of(directory, name) / _ABOUT
     if not path.exists():
-        known = ", ".join(names(directory)) or "none"
-        raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}; there is {known}")
+        known = ", ".join(names(directory))
+        there = (
+            f"; there is {known}" if known else ": none was taken of this cluster; `tidegauge snapshot NAME` takes one"
+        )
+        raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}{there}")
     brokers = json.loads(path.read_text(encoding="utf-8"))["brokers"]
     if brokers != [broker.id for broker in file.brokers]:
         raise TidegaugeError(

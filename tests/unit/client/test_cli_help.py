@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tidegauge.cli import reports_errors
 from tidegauge_client.cli.main import KAFKA_TOOLS, SECTIONS, common_help, in_sections, may_be_meant, root, run
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -51,6 +53,41 @@ def test_an_unknown_verb_gets_suggestions(word: str, verbs: str, capsys: pytest.
     assert run([word, "-o", "json"]) == 2
     message = json.loads(capsys.readouterr().err)["error"]["message"]
     assert message.startswith(f"No such command '{word}'. Did you mean {verbs}")
+
+
+def test_an_option_in_front_of_the_verb_is_refused_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-b", "localhost:9092", "list-topics"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "Error: No such option '-b'. A verb's options come after it: tidegauge VERB -b ...\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the output can't be written: No space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied", "h"), "h can't be read or written: Permission denied"),
+    ],
+)
+def test_a_file_that_the_system_refuses_is_no_fault_of_the_verb(
+    error: OSError, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @reports_errors
+    def verb(output: str) -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        verb(output="text")
+    assert (ended.value.code, capsys.readouterr().err) == (1, f"{words}\n")
+
+
+def test_an_error_that_is_no_refusal_is_still_a_fault_to_look_for() -> None:
+    @reports_errors
+    def verb(output: str) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        verb(output="text")
 
 
 def test_what_resembles_nothing_is_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import grpc
 import grpc.aio
@@ -11,7 +12,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_client.channels import translate
+from tidegauge_client.channels import Unreachable, translate
 from tidegauge_client.cluster import Cluster
 from tidegauge_client.metadata import ClusterInfo, from_response
 
@@ -79,6 +80,23 @@ async def test_no_broker_at_all_is_one_sentence_that_names_them() -> None:
     with pytest.raises(TidegaugeError, match=r"no broker responds \(.*a:1.*\).*tidegauge up") as caught:
         await cluster.refresh()
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_brokers_that_cannot_be_reached_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that is down the sentence is the same for each broker; those that did respond keep theirs."""
+    cluster = FakeCluster("a:1", "b:2", "c:3")
+
+    async def ask(address: str, request: metadata_pb2.MetadataRequest, timeout_ms: float) -> ClusterInfo:
+        if address == "c:3":
+            return from_response(metadata_pb2.MetadataResponse(cluster_id="c"))
+        raise Unreachable(address, "Failed to connect")
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    with pytest.raises(TidegaugeError) as caught:
+        await cluster.refresh()
+    said = re.search(r"the brokers at (\S+), (\S+) cannot be reached; c:3 waits for", caught.value.message)
+    assert said is not None, caught.value.message
+    assert sorted(said.groups()) == ["a:1", "b:2"]
 
 
 async def test_the_word_of_a_broker_without_metadata_is_not_taken() -> None:

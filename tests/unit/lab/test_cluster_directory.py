@@ -204,3 +204,11 @@ def test_a_reservation_of_a_removed_directory_or_a_damaged_file_counts_for_nothi
     path.write_text('{"19092": [')
     with Reservations(path, lambda: 1001.0).choosing(tmp_path) as reserved:
         assert reserved.others == frozenset()
+
+
+def test_a_directory_that_the_system_refuses_is_the_users_to_change(tmp_path: Path) -> None:
+    """No directory can be made below a file, whoever asks: the sentence has the path, the reason and what to do."""
+    (tmp_path / "file").touch()
+    file = first_plan(tmp_path, Wanted(), free=lambda _: True).file
+    with pytest.raises(TidegaugeError, match=r"can't hold a cluster: .*/file/c/logs: Not a directory; use another"):
+        layout.write(tmp_path / "file" / "c", file)

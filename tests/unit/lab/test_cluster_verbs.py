@@ -123,3 +123,15 @@ def test_a_port_is_only_for_the_clusters_own_zookeeper() -> None:
     done = CliRunner().invoke(up, ["--zookeeper", "127.0.0.1:2181", "--zookeeper-port", "2182"])
     assert done.exit_code == 2
     assert "--zookeeper-port" in done.stderr
+
+
+def test_an_empty_name_of_a_directory_does_not_mean_the_working_directory() -> None:
+    """``up --dir "$NOT_SET"`` would fill the working directory with brokers; the option is the same in all verbs."""
+    result = CliRunner().invoke(status, ["--dir", ""])
+    assert (result.exit_code, "the name of the directory is empty" in result.stderr) == (2, True)
+
+
+def test_a_fault_that_lacks_a_parameter_is_named_as_the_verb_is() -> None:
+    """The lab declares ``inject_error``; on the command line there is only ``inject-error``."""
+    result = CliRunner().invoke(inject_error, ["0"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "Error: inject-error needs --rpc.")

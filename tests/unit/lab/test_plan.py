@@ -65,8 +65,12 @@ def test_requested_ports_are_taken_as_they_are_or_refused() -> None:
     assert [broker.port for broker in made(base_port=20000, brokers=2).brokers] == [20000, 20001]
     with pytest.raises(TidegaugeError, match="port 20001 of broker 1 is in use"):
         first_plan(HOME, Wanted(base_port=20000), free=lambda port: port != 20001)
+    with pytest.raises(TidegaugeError, match=r"port 2181 of ZooKeeper is in use .* another port with --zookeeper-port"):
+        first_plan(HOME, Wanted(zookeeper_port=2181), free=lambda port: port != 2181)
     assert [broker.kafka_port for broker in made(kafka_port=30000, brokers=2).brokers] == [30000, 30001]
-    with pytest.raises(TidegaugeError, match=r"port 30001 of broker 1 is in use .* give other ports with --kafka-port"):
+    with pytest.raises(
+        TidegaugeError, match=r"port 30001 of broker 1 is in use .* give another port with --kafka-port"
+    ):
         first_plan(HOME, Wanted(kafka_port=30000), free=lambda port: port != 30001)
     with pytest.raises(TidegaugeError, match="port 20001 would be one of gRPC and one for Kafka clients"):
         made(base_port=20000, kafka_port=20001)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,3 +85,24 @@ def test_a_long_command_line_keeps_its_program_and_its_end() -> None:
     assert len(short) == 100
     assert ports.shortened("nginx -g daemon") == "nginx -g daemon"
     assert ports.shortened("python3 -c \nimport socket\n") == "python3 -c import socket"  # one sentence, one line
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"),
+        UnicodeError("label too long"),
+    ],
+)
+def test_a_host_on_which_no_broker_can_listen_is_refused_with_its_option(refusal: OSError | UnicodeError) -> None:
+    """It is refused before a cluster has recorded it: every later ``up`` would fail by it."""
+
+    def listen(_: str) -> None:
+        raise refusal
+
+    with pytest.raises(
+        TidegaugeError, match=r"can't listen on --kafka-host 'odd': .*; give an address of this machine"
+    ):
+        ports.require_host("odd", option="--kafka-host", listen=listen)
+    ports.require_host("127.0.0.1", option="--kafka-host", listen=lambda _: None)

@@ -68,6 +68,8 @@ def test_a_name_is_no_path(tmp_path: Path, name: str):
 
 def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
     file = cluster_in(tmp_path, "first")
+    with pytest.raises(TidegaugeError, match="no snapshot two: none was taken of this cluster; `tidegauge snapshot"):
+        snapshots.require(tmp_path, file, "two")
     snapshots.take(tmp_path, file, "one")
     with pytest.raises(TidegaugeError, match="there is no snapshot two; there is one"):
         snapshots.require(tmp_path, file, "two")

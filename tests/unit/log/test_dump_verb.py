@@ -204,4 +204,9 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path):
     unknown.write_bytes(b"")
     result = run(unknown)
     assert (result.exit_code, result.stderr) == (0, f"Ignoring unknown file {unknown}\n"), "as DumpLogSegments"
+    result = run(tmp_path)
+    assert (result.exit_code, f"is a directory; name files in it, for example {tmp_path}/*.log" in result.stderr) == (
+        1,
+        True,
+    ), "nothing was dumped, so it is no success"
     assert run().exit_code == 2
