@@ -316,25 +316,6 @@ async def test_a_response_that_comes_when_its_connection_has_been_closed_counts_
     assert pending.released == 1
 
 
-@pytest.mark.parametrize("kind", ["at once", "later"])
-async def test_a_defect_closes_its_connection_and_is_logged(
-    listener: Listener, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    async def broken_later(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    listener.handlers[METADATA] = broken if kind == "at once" else broken_later
-    client = Client(listener)
-    client.send(metadata(1))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert client.transport.ended == "closed"
-    assert "its connection is closed" in caplog.text
-
-
 def test_a_listener_without_room_ends_the_connection_at_once(listener: Listener) -> None:
     listener.room = False
     assert Client(listener).transport.ended == "aborted"

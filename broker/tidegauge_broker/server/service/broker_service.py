@@ -215,11 +215,18 @@ class BrokerService:
         A consumer whose connection does not read its responses waits here (``PendingResponses``).
         """
         if request.replica_id != CONSUMER:
-            pending = self.responses.for_follower(caller.connection)
-            return FetchResponse(await self._replicas.fetch(request, pending), pending)
+            return await self._fetch(request, self.responses.for_follower(caller.connection))
         pending = self.responses.room_at_once(caller.connection) or await self.responses.room(caller.connection)
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
+            return await self._fetch(request, pending)
+
+    async def _fetch(self, request: FetchRequest, pending: PendingResponse) -> FetchResponse:
+        """Read; the response counts no longer when the read fails."""
+        try:
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
+        except BaseException:
+            pending.release()
+            raise
 
     def begin_follower_fetch(
         self, caller: Caller, request: FetchRequest, pending: PendingResponse
