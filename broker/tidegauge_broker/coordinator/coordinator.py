@@ -170,7 +170,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if shard is None:
+        if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.state is ShardState.LOADING else ErrorCode.NONE
 

@@ -49,7 +49,7 @@ class Store:
     def shard_of(self, transactional_id: str) -> TransactionShard | ErrorCode:
         """Return the shard that serves an id, or why a request for it fails."""
         shard = self._led.shards.get(partition_of(transactional_id, self._runtime.settings.partitions))
-        if shard is None:
+        if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.state is ShardState.ACTIVE else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
