@@ -468,7 +468,7 @@ class BrokerService:
         resource_type: int,
         name: str,
         changed: Mapping[str, str | ListChange],
-        deleted: Sequence[str],
+        deleted: Sequence[str] | None,
         *,
         validate_only: bool = False,
     ) -> AlteredConfigs:
@@ -478,7 +478,7 @@ class BrokerService:
             resource_type: one of ``ConfigResourceType``; any other number is refused.
             name: of a topic or a broker; empty for the default of all brokers.
             changed: new values, or changes of lists, by setting.
-            deleted: settings that return to their default.
+            deleted: settings that return to their default; None: all that are not among the changed ones.
             validate_only: say what would become of it, and change nothing.
         """
         try:
@@ -526,7 +526,10 @@ class BrokerService:
         if error is ErrorCode.NONE:
             self._metadata.update(request)
             self.transactions.metadata_updated()
-            self.groups.metadata_updated([one.state.topic_partition for one in request.partitions if one.deleted])
+            deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
+            for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
+                self.configs.topics.forget(topic)
+            self.groups.metadata_updated(deleted)
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()
