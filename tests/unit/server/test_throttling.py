@@ -577,7 +577,7 @@ async def test_a_produce_that_fails_uses_no_bytes(listener: QuotaListener, timer
     listener.handlers[PRODUCE] = fails
     listener.limit("produce", 1)
     client = Client(listener)
-    client.send(produce(1, 100_000))
+    client.send(produce(1, 30_000))
     assert [number for number, _ in responses(client, PRODUCE)] == [1]
     assert timers.waits_ms == []
 
