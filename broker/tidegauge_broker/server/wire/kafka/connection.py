@@ -328,8 +328,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._respond(slot, self._handle_later(handler, message, slot, len(frame)))
             else:
                 self._respond(slot, self._handle(handler, message, slot, len(frame)))
-        except _CLOSING as problem:
-            self._close(str(problem))
+        except _CLOSING as closing:
+            self._close(str(closing))
         except Exception as problem:  # noqa: BLE001 - it is logged, and its request responded to
             self._respond_failure(slot, problem)
 
@@ -482,8 +482,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 give_up(response)
                 return
             self._complete(slot, response)
-        except _CLOSING as problem:
-            self._close(str(problem))
+        except _CLOSING as closing:
+            self._close(str(closing))
             return
         except Exception as problem:  # noqa: BLE001 - it is logged, and its request responded to
             self._respond_failure(slot, problem)
