@@ -112,6 +112,7 @@ differential: .venv java ## The same script, requests and failures to Apache Kaf
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
 	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
 	PYTHONPATH=. $(BIN)/python bench/differential_quotas.py
+	PYTHONPATH=. $(BIN)/python bench/differential_errors.py
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
 

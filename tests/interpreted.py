@@ -137,6 +137,8 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/server/test_kafka_rounds.py::test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_one_alone": PATCHES,
     "tests/unit/core/test_reads.py::test_a_fetch_reads_what_the_rule_says": TUPLE,
     "tests/unit/log/test_compaction.py::test_a_map_that_is_full_compacts_in_several_rounds": GENERATOR,
+    "tests/unit/server/test_failed_requests.py": FAKE,
+    "tests/unit/server/test_throttling.py::test_the_records_of_a_fetch_that_fails_behind_its_read_count_no_longer": PATCHES,
 }
 """By the test's id, without its parameters, or by its file."""
 

@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
+_SHOWN_CHARACTERS = 1_000
+"""Of a longer name a message shows its beginning: a response's message is a string of at most 32,767 bytes."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics that clients may neither write to nor truncate (Topic.INTERNAL_TOPICS)."""
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -59,8 +61,9 @@ def topic_name_problem(name: str) -> str | None:
     if name in {".", ".."}:
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_TOPIC_NAME_LENGTH:
+        shown = name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}..."
         return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
+            f"Topic name is invalid: the length of '{shown}' is longer than the max allowed "
             f"length {MAX_TOPIC_NAME_LENGTH}"
         )
     if not _LEGAL_TOPIC_NAME.match(name):

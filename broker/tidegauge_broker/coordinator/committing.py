@@ -27,6 +27,7 @@ from tidegauge_broker.coordinator.offsets import CommittedOffset
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
 from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, offset_key, offset_value
 from tidegauge_broker.coordinator.runtime import GroupRuntime
+from tidegauge_broker.coordinator.text_limits import is_too_long
 
 _DEFAULT = -1
 _NOTHING = FetchedOffset()
@@ -106,7 +107,7 @@ def accepted(
     commits: dict[TopicPartition, CommittedOffset] = {}
     for one in offsets:
         metadata = one.metadata or ""
-        if not _fits(metadata, limit):
+        if not _fits(metadata, limit) or is_too_long(metadata):
             results[one.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         committed_ms = now_ms if one.commit_timestamp_ms == _DEFAULT else one.commit_timestamp_ms

@@ -58,6 +58,7 @@ from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardStat
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_broker.coordinator.shard import Shard
+from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import Counters, Gauges, GroupView
 
@@ -168,9 +169,15 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         group_id = request.group_id
         if group_id is None or (not group_id and not isinstance(request, _MAY_HAVE_EMPTY_ID)):
             return ErrorCode.INVALID_GROUP_ID
+        if is_too_long(group_id):
+            return ErrorCode.INVALID_GROUP_ID
+        if isinstance(request, JoinGroup) and joins_with_long_text(request):
+            return ErrorCode.INVALID_REQUEST
+        if isinstance(request, TxnOffsetCommit) and is_too_long(request.transactional_id):
+            return ErrorCode.INVALID_REQUEST
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if shard is None:
+        if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.state is ShardState.LOADING else ErrorCode.NONE
 

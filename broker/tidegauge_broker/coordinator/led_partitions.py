@@ -7,6 +7,12 @@ partition the highest leader epoch that was seen counts; events of lower ones ar
 The two coordinators differ in when an election or resignation takes effect. That of groups is a task on the thread, so
 that it waits for the loads before it. That of transactions takes effect at once, so that requests get
 COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR from then on, and only the load waits.
+
+A partition whose log can't be read to its end is not served at all: its requests get NOT_COORDINATOR until another
+replica leads it, or this one is elected again. What was read lacks the latest decisions; served, older ones would count
+as the newest, and be written behind them. That is the rule of Kafka's newer group coordinator (CoordinatorRuntime,
+CoordinatorState.FAILED); the one of 3.9 in ZooKeeper mode serves no groups then, its transaction coordinator what it
+has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and go on).
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ class ShardState(Enum):
 
     LOADING = "loading"
     ACTIVE = "active"
+    FAILED = "failed"
     UNLOADED = "unloaded"
 
 
@@ -78,8 +85,12 @@ class LedPartition:
         """
         raise NotImplementedError
 
-    def activate(self, problem: str) -> None:
-        """End the load and serve the partition; ``problem``: why its log could not be read to the end, or ""."""
+    def activate(self) -> None:
+        """End the load and serve the partition."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Drop what was read of the log, which is not served."""
         raise NotImplementedError
 
     def unload(self) -> None:
@@ -173,8 +184,23 @@ class LedPartitions(Generic[LedT]):
                     f"{self._name(shard.partition)}. Ignoring it. It could be a left over from an aborted upgrade.",
                     "warning",
                 )
-            shard.activate(self._problem or event.problem)
+            problem = self._problem or event.problem
+            if problem:
+                self._fail(shard, problem)
+            else:
+                shard.activate()
         self._run_tasks()
+
+    def _fail(self, shard: LedT, problem: str) -> None:
+        """Serve nothing of a partition whose log can't be read to its end; see the module."""
+        shard.forget()
+        self._runtime.log(
+            f"Error loading {self._what} from {self._name(shard.partition)}: {problem}. What was read may not be the "
+            "latest, so nothing of it is served: requests get NOT_COORDINATOR. Have a replica lead the partition whose "
+            "log is sound, or put a sound copy of the log in place while this broker is down.",
+            "error",
+        )
+        shard.change_state(ShardState.FAILED, load_ms=self._runtime.now_ms - shard.since_ms)
 
     def clear(self) -> None:
         """Drop all partitions; what still waits for a load finds none."""
@@ -192,7 +218,9 @@ class LedPartitions(Generic[LedT]):
         if self._takes_effect_at_once:
             # An entry that a failed unload has left is replaced (KAFKA-9307).
             self._drop(event.partition)
-        elif event.partition in self.shards:
+        elif (known := self.shards.get(event.partition)) is not None and known.state is ShardState.FAILED:
+            self._drop(event.partition)
+        elif known is not None:
             self._runtime.log(f"Already loading {self._what} from {self._name(event.partition)}")
             return
         shard = self.shards[event.partition] = self._create(event.partition, event.leader_epoch, since_ms)

@@ -28,8 +28,10 @@ Selection = Callable[[Group], Sequence[TopicPartition]]
 
 SHARD_TRANSITIONS = (
     ShardTransition(None, ShardState.LOADING, "elected, and no other partition is loading"),
-    ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO, or could not be read"),
+    ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO"),
+    ShardTransition(ShardState.LOADING, ShardState.FAILED, "the log could not be read to its LEO"),
     ShardTransition(ShardState.ACTIVE, ShardState.UNLOADED, "resigned"),
+    ShardTransition(ShardState.FAILED, ShardState.UNLOADED, "resigned, or elected again"),
 )
 
 
@@ -54,14 +56,12 @@ class Shard(LedPartition):
         self.loader.replay(batches)
         self.unknown_versions |= self.loader.unknown_versions
 
-    def activate(self, problem: str) -> None:
-        """End the load: enter the groups that were read, none if the log could not be read, and serve them."""
+    def activate(self) -> None:
+        """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        loaded = [] if problem else self.loader.groups(runtime.now_ms)
-        self.loader = Loader(self.partition)
-        if problem:
-            runtime.log(f"Error loading offsets from {name}: {problem}", "error")
+        loaded = self.loader.groups(runtime.now_ms)
+        self.forget()
         for group in loaded:
             self.groups[group.group_id] = group
             for producer_id in group.offsets.pending_transactional:
@@ -73,6 +73,10 @@ class Shard(LedPartition):
             f"{self.leader_epoch}"
         )
         self.change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
+
+    def forget(self) -> None:
+        """Drop what the loader has read."""
+        self.loader = Loader(self.partition)
 
     def unload(self) -> None:
         """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""

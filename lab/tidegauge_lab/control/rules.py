@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.faults.rules import Rule, read_rule
+from tidegauge.faults.rules import read_rule
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.lab import tally
-from tidegauge_broker.server.wire.kafka import error_responses
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found
 from tidegauge_lab.local import layout, locks, noted_faults
@@ -73,8 +72,6 @@ class Faults:
                 rule = read_rule(value)
                 if unknown := rule.nodes - known:
                     raise not_found(f"rules[{place}]: there is no broker {min(unknown)}")
-                if rule.error is not None and (problems := _problems(rule)):
-                    raise malformed(f"rules[{place}]: {problems[0]}")
             except TidegaugeError as problem:
                 raise malformed(f"rules[{place}]: {problem.message}") from None
         async with self._changing() as noted:
@@ -206,9 +203,3 @@ def _view(fault_id: int, rules: Sequence[NotedRule], held: Mapping[str, Mapping[
         "held": sum(one["held"] for one in views),
         "rules": views,
     }
-
-
-def _problems(rule: Rule) -> list[str]:
-    """Return why the responses of its APIs can't carry a rule's error."""
-    found = (error_responses.problem(api, after_effect=rule.after_effect) for api in sorted(rule.keys))
-    return [problem for problem in found if problem]

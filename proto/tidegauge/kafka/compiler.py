@@ -85,6 +85,8 @@ def read_uvarint(buffer: memoryview, first: int, offset: int) -> tuple[int, int]
 
 
 _SHORT = [bytes([value]) for value in range(128)]
+MAX_STRING_BYTES = 2**15 - 1
+"""Limit of a string, with compact types too: Kafka's generated classes read and write no longer ones."""
 _STRING_LENGTH = struct.Struct(">h")
 
 
@@ -100,14 +102,22 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def _too_long(encoded: bytes) -> ValueError:
+    return ValueError(f"a string of {len(encoded)} bytes can't be written: Kafka's have at most {MAX_STRING_BYTES}")
+
+
 def _compact_string(text: str) -> bytes:
     encoded = text.encode()
     length = len(encoded) + 1
+    if length > MAX_STRING_BYTES + 1:
+        raise _too_long(encoded)
     return (_SHORT[length] if length < 128 else write_uvarint(length)) + encoded
 
 
 def _short_string(text: str) -> bytes:
     encoded = text.encode()
+    if len(encoded) > MAX_STRING_BYTES:
+        raise _too_long(encoded)
     return _STRING_LENGTH.pack(len(encoded)) + encoded
 
 
@@ -250,6 +260,8 @@ class Compiler:
         inner = indent + " "
         if wire.kind == "array":
             return lines + self._read_items(wire, target, inner)
+        if wire.kind == "string" and self._flexible:
+            lines.append(f"{inner}if n>{MAX_STRING_BYTES}:reject('{name} is a string of more bytes than an int16')")
         expression = {"string": "str(b[o:o+n],'utf8')", "bytes": "bytes(b[o:o+n])", "records": "b[o:o+n]"}[wire.kind]
         return [*lines, f"{inner}{target}={expression};o+=n"]
 

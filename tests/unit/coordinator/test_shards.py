@@ -228,21 +228,46 @@ def test_loads_and_unloads_run_one_after_the_other_in_their_order():
     assert broker.coordinator.shard_states() == {1: ShardState.ACTIVE}
 
 
-def test_a_log_that_cannot_be_read_leaves_a_coordinator_without_groups():
-    """GroupMetadataManager.loadGroupsAndOffsets logs the exception and owns the partition."""
+def test_a_log_that_cannot_be_read_to_its_end_is_not_served_and_nothing_is_written_to_it():
+    """An older commit must not count as the newest; CoordinatorRuntime, CoordinatorState.FAILED: NOT_COORDINATOR."""
     log = Harness()
     log.commit(1)
+    log.commit(2)
     for problem in ("damaged", "unreadable"):
         broker = Harness(elected=False)
         broker.loads = False
         broker.elect(0)
-        batch = bytearray(log.log[0])
+        batch = bytearray(log.log[1])
+        batch[-1] ^= 1
+        broker.event(RecordsRead(0, 0, log.log[0]))
         if problem == "damaged":
-            batch[-1] ^= 1
-        broker.event(RecordsRead(0, 0, bytes(batch)))
+            broker.event(RecordsRead(0, 0, bytes(batch)))
         broker.event(LoadCompleted(0, 0, "" if problem == "damaged" else "the disk failed"))
-        assert broker.offset() == FetchedOffset()
+        assert broker.coordinator.shard_states() == {0: ShardState.FAILED}
+        assert broker.ask(OffsetFetch("g", (T0,))) == OffsetFetchResult(E.NOT_COORDINATOR)
+        assert broker.committed(broker.commit(9)) is E.NOT_COORDINATOR
+        assert broker.joined(broker.join()).error is E.NOT_COORDINATOR
+        broker.after(10**9)
+        assert broker.log == [], "nor has anything expired"
         assert any(line.level == "error" and "Error loading offsets" in line.text for line in broker.lines)
+
+
+def test_a_partition_whose_load_failed_is_loaded_again_when_it_is_elected_again():
+    log = Harness()
+    log.commit(1)
+    broker = Harness(elected=False)
+    broker.loads = False
+    broker.elect(1)
+    broker.event(LoadCompleted(0, 1, "the disk failed"))
+    broker.elect(2)
+    broker.event(RecordsRead(0, 2, log.log[0]))
+    broker.event(LoadCompleted(0, 2))
+    assert broker.offset().offset == 1
+    broker.resign(3)
+    broker.elect(4)
+    broker.event(LoadCompleted(0, 4, "the disk failed"))
+    broker.resign(5)
+    assert broker.coordinator.shard_states() == {}
 
 
 def test_records_of_a_newer_broker_are_skipped_with_a_warning():

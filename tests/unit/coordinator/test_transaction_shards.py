@@ -158,8 +158,8 @@ def test_partitions_that_were_loaded_are_acknowledged_when_their_record_is_commi
     assert len(successor.log) == written + 1
 
 
-def test_a_load_that_fails_serves_what_was_read():
-    """loadTransactionMetadata logs the error and goes on with what it has."""
+def test_a_log_that_cannot_be_read_to_its_end_is_not_served_and_nothing_is_written_to_it():
+    """An older state must not count as the newest decision, and be written behind it."""
     harness = TransactionHarness()
     harness.init(name="a")
     harness.init(name="b")
@@ -170,8 +170,18 @@ def test_a_load_that_fails_serves_what_was_read():
     successor.event(RecordsRead(0, 1, harness.log[1][:-1] + b"\xff"))
     successor.event(RecordsRead(0, 1, harness.log[1]))
     successor.event(LoadCompleted(0, 1))
-    assert [view.transactional_id for view in successor.coordinator.transaction_views()] == ["a"]
+    assert successor.coordinator.shard_states() == {0: ShardState.FAILED}
+    assert successor.coordinator.transaction_views() == [], "a's later decision may be in what was not read"
+    assert {successor.init(name=name).error for name in ("a", "b")} == {E.NOT_COORDINATOR}
+    assert all_errors(successor) == {E.NOT_COORDINATOR}
+    successor.after(10**9)
+    assert successor.log == []
     assert any(line.level == "error" for line in successor.lines)
+    successor.elect(2)
+    for batch in harness.log:
+        successor.event(RecordsRead(0, 2, batch))
+    successor.event(LoadCompleted(0, 2))
+    assert sorted(view.transactional_id for view in successor.coordinator.transaction_views()) == ["a", "b"]
 
 
 def test_keys_of_newer_versions_are_skipped_and_a_record_without_key_ends_the_load():
@@ -279,4 +289,6 @@ def test_the_states_of_a_partition_are_those_of_the_table():
         (ShardState.LOADING, ShardState.ACTIVE),
         (ShardState.LOADING, ShardState.UNLOADED),
         (ShardState.ACTIVE, ShardState.UNLOADED),
+        (ShardState.LOADING, ShardState.FAILED),
+        (ShardState.FAILED, ShardState.UNLOADED),
     }

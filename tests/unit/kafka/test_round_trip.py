@@ -169,3 +169,17 @@ def test_several_buffers_of_record_batches_are_one_field():
     assert body([b"ab", memoryview(b"cde")]) == body(b"abcde")
     assert body([]) == body(PartitionData().records), "null records make librdkafka fail (KAFKA-18646)"
     assert body(None) != body(b"")
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_string_has_at_most_the_bytes_that_an_int16_counts(version: int):
+    """Kafka's generated classes refuse longer ones to read and to write, though a compact length could be larger."""
+    longest = ProduceRequest("ü" * 16_383 + "x")
+    frame = joined(encode(PRODUCE, version, longest))
+    assert decode(PRODUCE, version, memoryview(frame)) == (replace(longest, topic_data=[]), len(frame))
+    for text in ("ü" * 16_384, "x" * 32_768):
+        with pytest.raises(ValueError, match="a string of 32768 bytes can't be written"):
+            encode(PRODUCE, version, ProduceRequest(text))
+    if version == 9:
+        with pytest.raises(MalformedMessage, match="transactional_id is a string of more bytes"):
+            decode(PRODUCE, version, memoryview(b"\x81\x80\x02" + b"x" * 2**15 + bytes(9)))

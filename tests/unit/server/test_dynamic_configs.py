@@ -296,6 +296,56 @@ async def test_of_two_that_add_to_a_list_at_once_neither_is_lost(zookeeper, brok
     assert policy() == "compact"
 
 
+@pytest.mark.parametrize("entity", ["topics/t", "brokers/0"])
+async def test_of_two_that_replace_all_settings_at_once_the_later_one_stands_alone(zookeeper, brokers, entity):
+    """AlterConfigs: what is not named returns to its default, also what was set since the request was read."""
+    first, second = ("retention.ms", "segment.ms") if entity == "topics/t" else ("log.retention.ms", "log.roll.ms")
+
+    def other() -> None:
+        zookeeper.before_multi = None
+        zookeeper.put(f"/config/{entity}", b'{"version":1,"config":{"%s":"5"}}' % first.encode())
+
+    zookeeper.put("/controller", b"{}")
+    zookeeper.before_multi = other
+    configs = brokers[0].configs
+    if entity == "topics/t":
+        await configs.alter_topic("t", {second: "9"}, None)
+    else:
+        await configs.alter_broker("0", {second: "9"}, None)
+    assert payload(zookeeper, f"/config/{entity}")["config"] == {second: "9"}
+
+
+async def test_what_replaces_all_settings_leaves_what_is_not_usable_here(zookeeper, brokers):
+    """A broker's znode may have settings that an Apache Kafka broker was given, which the table lacks."""
+    zookeeper.put("/controller", b"{}")
+    zookeeper.put("/config/brokers/0", b'{"version":1,"config":{"of.a.plugin":"5","log.retention.ms":"7"}}')
+    await brokers[0].configs.alter_broker("0", {"log.roll.ms": "9"}, None)
+    assert payload(zookeeper, "/config/brokers/0")["config"] == {"of.a.plugin": "5", "log.roll.ms": "9"}
+
+
+async def test_a_deleted_topic_leaves_no_settings_and_one_of_its_name_begins_with_its_own(zookeeper, brokers):
+    topics = brokers[0].configs.topics
+    zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    await topics.read_values("t")
+    assert topics.known("t").integer(MIN_ISR) == 2
+    topics.forget("t")
+    assert topics.known("t").integer(MIN_ISR) == 1
+    assert topics.broker_changed() == {}, "nothing of it is kept"
+    topics.forget("t")
+
+
+async def test_topics_that_were_deleted_while_the_session_was_lost_are_forgotten(zookeeper, brokers):
+    topics = brokers[0].configs.topics
+    zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2"}}')
+    zookeeper.put("/config/topics/u", b'{"version":1,"config":{}}')
+    await brokers[0].configs.read_all()
+    assert sorted(topics.broker_changed()) == ["t", "u"]
+    del zookeeper.nodes["/config/topics/t"]
+    await brokers[0].configs.read_all()
+    assert sorted(topics.broker_changed()) == ["u"]
+    assert topics.known("t").integer(MIN_ISR) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "current", "expected"),
     [

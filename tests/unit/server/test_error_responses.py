@@ -1,4 +1,4 @@
-"""Every API of Kafka's table can be refused with an error in every version, as its ``getErrorResponse`` does."""
+"""An error in place of what a request, or a real response, says: each item that is named has it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
-from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.frames import decode, encode, joined
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidegauge.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -23,10 +22,9 @@ from tidegauge.kafka.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka import error_forms, error_responses
 
 ERROR = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-EACH_VERSION = [(api.key, version) for api in APIS.values() for version in range(api.first, api.last + 1)]
 
 
 def sent(key: int, version: int, response: Any) -> Any:
@@ -35,21 +33,11 @@ def sent(key: int, version: int, response: Any) -> Any:
     return decode(key, version, frame, 0, response=True)[0]
 
 
-@pytest.mark.parametrize(("key", "version"), EACH_VERSION)
-def test_an_api_that_changes_something_has_a_refusal_that_can_be_encoded(key: int, version: int) -> None:
-    if error_responses.only_reads(key):
-        return
-    response = error_responses.refusal(key, version, message_class(key, response=False)(), ERROR)
-    assert response is not None
-    received = sent(key, version, response)
-    assert getattr(received, "error_code", ERROR) in {ERROR, 0}
-
-
 def test_each_partition_of_a_commit_is_refused() -> None:
     request = OffsetCommitRequest(
         "g", topics=[OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(index) for index in (0, 3)])]
     )
-    response = sent(apis.OFFSET_COMMIT, 8, error_responses.refusal(apis.OFFSET_COMMIT, 8, request, ERROR))
+    response = sent(apis.OFFSET_COMMIT, 8, error_forms.refusal(apis.OFFSET_COMMIT, 8, request, ERROR))
     [topic] = response.topics
     assert topic.name == "t"
     assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, ERROR), (3, ERROR)]
@@ -57,7 +45,7 @@ def test_each_partition_of_a_commit_is_refused() -> None:
 
 def test_each_topic_that_was_to_be_created_is_refused() -> None:
     request = CreateTopicsRequest([CreatableTopic("a"), CreatableTopic("b")])
-    response = sent(apis.CREATE_TOPICS, 7, error_responses.refusal(apis.CREATE_TOPICS, 7, request, ERROR))
+    response = sent(apis.CREATE_TOPICS, 7, error_forms.refusal(apis.CREATE_TOPICS, 7, request, ERROR))
     assert [(one.name, one.error_code) for one in response.topics] == [("a", ERROR), ("b", ERROR)]
 
 
@@ -66,7 +54,7 @@ def test_each_topic_that_was_to_be_created_is_refused() -> None:
     [(5, DeleteTopicsRequest(topic_names=["a"])), (6, DeleteTopicsRequest(topics=[DeleteTopicState("a")]))],
 )
 def test_topics_are_named_as_the_requests_version_names_them(version: int, request_of_it: DeleteTopicsRequest) -> None:
-    found = error_responses.refusal(apis.DELETE_TOPICS, version, request_of_it, ERROR)
+    found = error_forms.refusal(apis.DELETE_TOPICS, version, request_of_it, ERROR)
     response = sent(apis.DELETE_TOPICS, version, found)
     assert [(one.name, one.error_code) for one in response.responses] == [("a", ERROR)]
 
@@ -74,7 +62,7 @@ def test_topics_are_named_as_the_requests_version_names_them(version: int, reque
 def test_markers_are_refused_partition_by_partition() -> None:
     markers = [WritableTxnMarker(7, topics=[WritableTxnMarkerTopic("t", [1, 2])])]
     request = WriteTxnMarkersRequest(markers)
-    response = sent(apis.WRITE_TXN_MARKERS, 1, error_responses.refusal(apis.WRITE_TXN_MARKERS, 1, request, ERROR))
+    response = sent(apis.WRITE_TXN_MARKERS, 1, error_forms.refusal(apis.WRITE_TXN_MARKERS, 1, request, ERROR))
     [marker] = response.markers
     assert marker.producer_id == 7
     assert [(one.partition_index, one.error_code) for one in marker.topics[0].partitions] == [(1, ERROR), (2, ERROR)]
@@ -88,9 +76,3 @@ def test_a_refused_partition_of_a_fetch_has_no_records_and_not_null() -> None:
     assert (partition.error_code, partition.high_watermark) == (ERROR, -1)
     assert partition.records is not None
     assert len(partition.records) == 0
-
-
-@pytest.mark.parametrize("name", sorted(api.name for api in APIS.values()))
-def test_every_api_can_be_given_an_error_before_and_after_its_effect(name: str) -> None:
-    assert not error_responses.problem(name, after_effect=True)
-    assert not error_responses.problem(name, after_effect=False)

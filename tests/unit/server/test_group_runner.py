@@ -142,15 +142,15 @@ async def test_it_loads_in_the_background_and_rejects_meanwhile(world: Any) -> N
     assert len(loads) == 2
 
 
-async def test_a_log_that_cannot_be_read_leaves_the_partition_served(world: Any) -> None:
-    """Kafka opens the partition after a failed load, too (GroupMetadataManager.loadGroupsAndOffsets)."""
+async def test_a_log_that_cannot_be_read_leaves_the_partition_without_a_coordinator(world: Any) -> None:
+    """What was read may not be the latest; CoordinatorRuntime, CoordinatorState.FAILED."""
     runner, replicas = world
     replicas.log.batches.append(b"")
     replicas.log.refuses = True
     loads: list[float] = []
     runner.loaded = loads.append
     await elected(runner)
-    assert await fetched(runner) == OffsetFetchResult()
+    assert await fetched(runner) == OffsetFetchResult(ErrorCode.NOT_COORDINATOR)
     assert loads == [], "a load that failed has no time"
 
 

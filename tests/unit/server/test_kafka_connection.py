@@ -21,7 +21,12 @@ from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from tidegauge.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tidegauge.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
@@ -57,9 +62,16 @@ def test_frames_may_come_in_any_pieces(listener: Listener, piece: int) -> None:
 @pytest.mark.parametrize("piece", [1_000, 100_000, 10**9])
 def test_a_large_frame_gets_a_buffer_of_its_own_and_what_follows_it_is_read(listener: Listener, piece: int) -> None:
     seen = []
-    listener.handlers[PRODUCE] = lambda message, _: seen.append(len(message.transactional_id)) or ProduceResponse()
+
+    def append(message: ProduceRequest, _: Any) -> ProduceResponse:
+        seen.append(len(message.topic_data[0].partition_data[0].records or b""))
+        return ProduceResponse()
+
+    listener.handlers[PRODUCE] = append
     client = Client(listener)
-    client.send(metadata(1) + produce(2, "x" * 500_000) + metadata(3), piece)
+    topics = [TopicProduceData("t", [PartitionProduceData(0, b"x" * 500_000)])]
+    large = request(PRODUCE, 2, ProduceRequest(None, topic_data=topics))
+    client.send(metadata(1) + large + metadata(3), piece)
     assert client.correlation_ids() == [1, 2, 3]
     assert seen == [500_000]
 
@@ -96,6 +108,7 @@ def test_a_grpc_client_is_named_in_the_log(listener: Listener, caplog: pytest.Lo
         struct.pack(">hhih", FETCH, 4, 1, -1),  # not served here
         struct.pack(">hhih", METADATA, 1, 1, -1) + b"\x7f\xff\xff\xff",  # an array that is not there
         struct.pack(">hhih", METADATA, 1, 1, 100) + b"short",  # the header ends too early
+        struct.pack(">hhih", PRODUCE, 9, 1, -1) + b"\0\x81\x80\x02" + b"x" * 2**15 + b"\0\1\0\0\0\1\1\0",  # a long id
         b"\0",
     ],
 )
@@ -314,25 +327,6 @@ async def test_a_response_that_comes_when_its_connection_has_been_closed_counts_
     future.set_result(1)
     await asyncio.sleep(0)
     assert pending.released == 1
-
-
-@pytest.mark.parametrize("kind", ["at once", "later"])
-async def test_a_defect_closes_its_connection_and_is_logged(
-    listener: Listener, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    async def broken_later(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    listener.handlers[METADATA] = broken if kind == "at once" else broken_later
-    client = Client(listener)
-    client.send(metadata(1))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert client.transport.ended == "closed"
-    assert "its connection is closed" in caplog.text
 
 
 def test_a_listener_without_room_ends_the_connection_at_once(listener: Listener) -> None:

@@ -99,15 +99,19 @@ async def test_another_connection_is_served_between_the_slices_of_a_large_reques
     assert [one.offset for one in response.topics[0].partitions] == list(range(10_000))
 
 
+LARGE = PartitionProduceData(0, b"x" * 2 * LARGE_FRAME_BYTES)
+LARGE_PRODUCE = ProduceRequest(None, topic_data=[TopicProduceData("t", [LARGE])])
+
+
 async def test_a_request_that_is_not_large_takes_no_turn_of_the_event_loop(listener: Listener) -> None:
     client = Client(listener)
     sent(client, LIST_OFFSETS, 6, 1, offsets_request(ITEMS_PER_TURN // 2))
     assert client.correlation_ids() == [1]
-    sent(client, PRODUCE, 9, 2, ProduceRequest("x" * 2 * LARGE_FRAME_BYTES))
+    sent(client, PRODUCE, 9, 2, LARGE_PRODUCE)
     assert client.transport.ended == "closed", "not served here"
     listener.handlers[PRODUCE] = lambda *_: ProduceResponse()
     client = Client(listener)
-    sent(client, PRODUCE, 9, 2, ProduceRequest("x" * 2 * LARGE_FRAME_BYTES))
+    sent(client, PRODUCE, 9, 2, LARGE_PRODUCE)
     assert client.correlation_ids() == [2], "many bytes, and few items"
 
 

@@ -202,6 +202,16 @@ def test_a_request_is_of_one_producer() -> None:
     assert {result.error for result in verified.refused} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
+def test_a_transactional_id_that_no_string_can_hold_is_refused_and_no_coordinator_is_asked() -> None:
+    """The request to the coordinator could not be written; those of others wait in the same one."""
+    world = World(A, B)
+    asked = request(records(), records())
+    verified: Verified = world.verification.of(asked, "x" * 2**15, supports_abortable_error=True)
+    assert verified.request.partitions == []
+    assert {result.error for result in verified.refused} == {ErrorCode.INVALID_REQUEST}
+    assert world.wanted == []
+
+
 @pytest.mark.parametrize(
     ("found", "shown"),
     [

@@ -9,7 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
+from tidegauge.control import (
+    ControlHeader,
+    Endpoint,
+    PartitionState,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
@@ -144,3 +150,26 @@ async def test_metadata_names_a_controller_that_is_alive(broker: Broker) -> None
     await broker.hears(broker_epoch=7, complete=False)
     view = broker.service.metadata(Caller("test", "GRPC"), None, may_create=False)
     assert view.controller_id == 0
+
+
+async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: Broker) -> None:
+    """They are dropped when its last partition is deleted, so that a topic of the same name begins with its own."""
+    forgotten: list[str] = []
+    removed: list[Sequence[TopicPartition]] = []
+    broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
+    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=removed.append))
+
+    def update(partition: int, *, deleted: bool) -> None:
+        state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
+        partitions = (UpdateMetadataPartition(state, deleted=deleted),)
+        broker.service.update_metadata(UpdateMetadataRequest(ControlHeader(0, 1, 100), partitions, LIVE))
+
+    await broker.registers(100)
+    update(0, deleted=False)
+    update(1, deleted=False)
+    assert forgotten == []
+    update(0, deleted=True)
+    assert forgotten == [], "the topic has a partition still"
+    update(1, deleted=True)
+    assert forgotten == ["t"]
+    assert removed[-1] == [TopicPartition("t", 1)]

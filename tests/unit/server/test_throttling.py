@@ -349,7 +349,7 @@ class Reads:
 
     def __init__(self, listener: QuotaListener) -> None:
         self.asked: list[core.FetchRequest] = []
-        self.withheld = 0
+        self.withheld = self.released = 0
         self.records = RECORDS
 
         async def read(_: Any, request: core.FetchRequest) -> Any:
@@ -358,7 +358,10 @@ class Reads:
                 (core.FetchResult(one.topic_partition, high_watermark=HIGH_WATERMARK), self.records)
                 for one in request.partitions
             ]
-            return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=lambda: None))
+            return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=release))
+
+        def release() -> None:
+            self.released += 1
 
         def withhold(_: Any) -> None:
             self.withheld += 1
@@ -544,3 +547,52 @@ def _messages(message: Any) -> set[str | None]:
 def _errors(message: Any) -> list[int]:
     items = getattr(message, "topics", None) or getattr(message, "results", None) or message.responses
     return [item.error_code for item in items]
+
+
+async def test_a_request_that_fails_has_used_its_time_and_its_client_is_throttled(
+    listener: QuotaListener, timers: Timers, spends: Callable[[int], None]
+) -> None:
+    """RequestHandlerHelper.sendErrorResponseMaybeThrottle: a client can't spare itself a quota by what fails."""
+
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    listener.handlers[HEARTBEAT] = fails
+    listener.limit("request", 1)
+    spends(1_000_000_000)
+    client = Client(listener)
+    client.send(frame(HEARTBEAT, 1, HeartbeatRequest("g")))
+    [(_, message)] = responses(client, HEARTBEAT)
+    assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert message.throttle_time_ms > 0
+    assert timers.waits_ms == [message.throttle_time_ms]
+    timers.pass_by()
+    assert client.connection.is_idle
+
+
+async def test_a_produce_that_fails_uses_no_bytes(listener: QuotaListener, timers: Timers) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    listener.handlers[PRODUCE] = fails
+    listener.limit("produce", 1)
+    client = Client(listener)
+    client.send(produce(1, 30_000))
+    assert [number for number, _ in responses(client, PRODUCE)] == [1]
+    assert timers.waits_ms == []
+
+
+async def test_the_records_of_a_fetch_that_fails_behind_its_read_count_no_longer(
+    listener: QuotaListener, timers: Timers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a response holds of the memory for responses is given back, whichever step fails."""
+    reads = Reads(listener)
+    for step in ("_size", "_response"):
+        with monkeypatch.context() as broken:
+            broken.setattr(fetch, step, lambda *_: 1 // 0)
+            client = Client(listener)
+            client.send(frame(FETCH, 1, fetch_request()))
+            [(_, message)] = responses(client, FETCH)
+        assert message.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert reads.released == 1, step
+        reads.released = 0

@@ -1,8 +1,7 @@
 """One led partition of __transaction_state: the transactional ids that live there, and their load from the log.
 
 Contract: what is loaded depends on the records alone; the last one of an id counts, a tombstone removes it. The log is
-read to its LEO, so that a change whose request failed may count after all. Where the log can be read no further, what
-was read is served, as in Kafka.
+read to its LEO, so that a change whose request failed may count after all.
 Source: TransactionStateManager (loadTransactionMetadata, addLoadedTransactionsToCache, TxnMetadataCacheEntry).
 """
 
@@ -65,18 +64,20 @@ class TransactionShard(LedPartition):
                 else:
                     self.transactions[transactional_id] = read_transaction(transactional_id, value)
 
-    def activate(self, problem: str) -> None:
+    def activate(self) -> None:
         """End the load, serve what was read, and go on with what was decided."""
         runtime = self._runtime
         name = f"{TRANSACTION_TOPIC}-{self.partition}"
-        if problem:
-            runtime.log(f"Error loading transactions from transaction log {name}: {problem}", "error")
         took_ms = runtime.now_ms - self.since_ms
         runtime.log(
             f"Finished loading {len(self.transactions)} transaction metadata from {name} in {took_ms} milliseconds"
         )
         self.change_state(ShardState.ACTIVE, transactions=len(self.transactions), load_ms=took_ms)
         self._on_loaded(self)
+
+    def forget(self) -> None:
+        """Drop the transactional ids that were read."""
+        self.transactions = {}
 
     def unload(self) -> None:
         """Forget the transactional ids, at once."""

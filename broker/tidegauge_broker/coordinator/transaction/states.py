@@ -69,7 +69,9 @@ OUTCOME_OF = {
 
 SHARD_TRANSITIONS = (
     ShardTransition(None, ShardState.LOADING, "elected"),
-    ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO, or could not be read further"),
+    ShardTransition(ShardState.LOADING, ShardState.ACTIVE, "the log was read to its LEO"),
+    ShardTransition(ShardState.LOADING, ShardState.FAILED, "the log could not be read to its LEO"),
     ShardTransition(ShardState.LOADING, ShardState.UNLOADED, "resigned"),
     ShardTransition(ShardState.ACTIVE, ShardState.UNLOADED, "resigned"),
+    ShardTransition(ShardState.FAILED, ShardState.UNLOADED, "resigned, or elected again"),
 )

@@ -15,6 +15,7 @@ from tidegauge.groups import partition_of
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
 from tidegauge_broker.coordinator.runtime import ALL_REPLICAS, TransactionRuntime
+from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.coordinator.transaction.records import transaction_batch
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
 from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
@@ -48,8 +49,10 @@ class Store:
 
     def shard_of(self, transactional_id: str) -> TransactionShard | ErrorCode:
         """Return the shard that serves an id, or why a request for it fails."""
+        if is_too_long(transactional_id):
+            return ErrorCode.INVALID_REQUEST
         shard = self._led.shards.get(partition_of(transactional_id, self._runtime.settings.partitions))
-        if shard is None:
+        if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.state is ShardState.ACTIVE else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

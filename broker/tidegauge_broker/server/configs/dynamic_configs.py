@@ -31,6 +31,7 @@ from tidegauge.settings import (
     altered,
     check_known,
     usable_broker_settings,
+    usable_topic_settings,
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
@@ -216,11 +217,14 @@ class DynamicConfigs:
         self,
         topic: str,
         changes: Mapping[str, str | ListChange],
-        deleted: Collection[str],
+        deleted: Collection[str] | None,
         *,
         validate_only: bool = False,
     ) -> int:
         """Alter a topic's settings; returns the change's number.
+
+        With ``deleted`` None the changes replace all that is set and usable, as the write finds it: of two that replace
+        at once, the later one's settings stand alone.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
@@ -231,7 +235,8 @@ class DynamicConfigs:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
-            wanted = altered(current, changes, deleted)
+            usable, _ = usable_topic_settings(current)
+            wanted = altered(current, changes, usable.keys() - changes.keys() if deleted is None else deleted)
             check_known(wanted, TOPIC_SETTINGS)
             with _naming_the_topic(topic):
                 values = topic_values(wanted, self._settings.live)
@@ -245,12 +250,13 @@ class DynamicConfigs:
         self,
         name: str,
         changes: Mapping[str, str | ListChange],
-        deleted: Collection[str],
+        deleted: Collection[str] | None,
         *,
         validate_only: bool = False,
     ) -> int:
         """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
 
+        With ``deleted`` None the changes replace all that is set and usable, as the write finds it.
         A setting that stands there already and is of no use here, such as one that an Apache Kafka broker was given,
         neither prevents the alteration nor is lost by it.
 
@@ -261,8 +267,8 @@ class DynamicConfigs:
             self._check_own_name(name, what="Node", expected=f"{self._broker_id}")
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
-            wanted = altered(current, changes, deleted)
             usable, _ = usable_broker_settings(current)
+            wanted = altered(current, changes, usable.keys() - changes.keys() if deleted is None else deleted)
             checked = {name: text for name, text in wanted.items() if name in changes or name in usable}
             check_known(checked, BROKER_SETTINGS)
             try:

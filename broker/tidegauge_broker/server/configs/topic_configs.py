@@ -1,7 +1,8 @@
 """Topics' settings as they stand in ZooKeeper (``/config/topics/T``), over the broker's own.
 
 Read at start for all topics, at each notification of a change, and again when the first replica of a topic is opened
-(a topic's creation writes no notification). An unreadable or unknown setting is logged and left out: a broker must not
+(a topic's creation writes no notification); forgotten when the topic is deleted, which writes none either. An
+unreadable or unknown setting is logged and left out: a broker must not
 fail because of a znode that another program wrote. Source: ZkConfigManager, TopicConfigHandler.
 """
 
@@ -30,9 +31,17 @@ class TopicConfigs:
         self._known: dict[str, Values] = {}
 
     async def read_all(self) -> None:
-        """Read those of all topics."""
-        for topic in await self._zookeeper.children(_PARENT):
+        """Read those of all topics, and forget those that have no znode: they were deleted without this broker."""
+        there = await self._zookeeper.children(_PARENT)
+        for topic in self._own.keys() - set(there):
+            self.forget(topic)
+        for topic in there:
             await self.read_values(topic)
+
+    def forget(self, topic: str) -> None:
+        """Drop the settings of a topic that was deleted: one that is created again begins with its own."""
+        self._own.pop(topic, None)
+        self._known.pop(topic, None)
 
     async def read(self, topic: str) -> dict[str, str]:
         """Return what was set for a topic, as text; only what is legal."""

@@ -7,7 +7,7 @@ up when that step is over, in their order, and before any request that arrives l
 Invariants:
 - Every request gets at most one response; the request of a connection that has closed is forgotten by the caller alone
   (Kafka 3.9 has no notion of it: the coordinator keeps a group's member until the session ends).
-- A partition whose log cannot be read is served with what was read, and no other partition notices.
+- A partition whose log cannot be read to its end is not served, and no other partition notices.
 - A defect in the coordinator leaves a state that its partitions share and that cannot be trusted: the broker halts, as
   for a defect of the replication core. An effect that fails unexpectedly concerns its recipient alone.
 

@@ -9,7 +9,6 @@ from tidegauge.faults.apis import api_of, apis_meant
 from tidegauge.kafka.apis import APIS
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.wire.grpc import injected_responses
-from tidegauge_broker.server.wire.kafka import error_responses
 
 _KAFKA_APIS = frozenset(api.name for api in APIS.values())
 API_NAMES = _KAFKA_APIS | injected_responses.METHODS.keys()
@@ -41,14 +40,11 @@ def check_error(fault: lab_pb2.ErrorFault) -> None:
         raise _refused(f"there is no error with the number {fault.error}")
     apis = apis_meant(fault.rpc)
     problems = [
-        *(
-            injected_responses.problem(rpc, after_effect=fault.after_effect)
-            for rpc in sorted(injected_responses.METHODS)
-            if api_of(rpc) in apis
-        ),
-        *(error_responses.problem(name, after_effect=fault.after_effect) for name in sorted(_KAFKA_APIS & apis)),
+        injected_responses.problem(rpc, after_effect=fault.after_effect)
+        for rpc in sorted(injected_responses.METHODS)
+        if api_of(rpc) in apis
     ]
-    if all(problems):
+    if problems and all(problems) and not _KAFKA_APIS & apis:  # each response of Kafka's protocol has a place
         raise _refused(problems[0])
 
 

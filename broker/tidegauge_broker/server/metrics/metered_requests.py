@@ -79,8 +79,8 @@ class MeteredRequests:
         return future
 
     def _produced(self, begin: float, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
-        if future.cancelled():
-            return
+        if future.cancelled() or future.exception() is not None:
+            return  # the wire counts what fails unexpectedly (``responded``)
         failed = False
         for result in future.result():
             if result.error is not _NONE:
@@ -104,13 +104,13 @@ class MeteredRequests:
         begin = time.monotonic()
         future = call(*arguments)
         if future.done():
-            self._fetched(begin, future.result(), is_consumer=False)
+            self._follower_fetched(begin, future)
         else:
             future.add_done_callback(partial(self._follower_fetched, begin))
         return future
 
     def _follower_fetched(self, begin: float, future: asyncio.Future[FetchResults]) -> None:
-        if not future.cancelled():
+        if not future.cancelled() and future.exception() is None:
             self._fetched(begin, future.result(), is_consumer=False)
 
     def _fetched(self, begin: float, results: FetchResults, *, is_consumer: bool) -> None:

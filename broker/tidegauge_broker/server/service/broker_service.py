@@ -215,11 +215,18 @@ class BrokerService:
         A consumer whose connection does not read its responses waits here (``PendingResponses``).
         """
         if request.replica_id != CONSUMER:
-            pending = self.responses.for_follower(caller.connection)
-            return FetchResponse(await self._replicas.fetch(request, pending), pending)
+            return await self._fetch(request, self.responses.for_follower(caller.connection))
         pending = self.responses.room_at_once(caller.connection) or await self.responses.room(caller.connection)
         with self.responses.gathering(caller.connection, min(request.min_bytes, request.max_bytes)):
+            return await self._fetch(request, pending)
+
+    async def _fetch(self, request: FetchRequest, pending: PendingResponse) -> FetchResponse:
+        """Read; the response counts no longer when the read fails."""
+        try:
             return FetchResponse(await self._replicas.fetch(request, pending), pending)
+        except BaseException:
+            pending.release()
+            raise
 
     def begin_follower_fetch(
         self, caller: Caller, request: FetchRequest, pending: PendingResponse
@@ -459,7 +466,7 @@ class BrokerService:
         resource_type: int,
         name: str,
         changed: Mapping[str, str | ListChange],
-        deleted: Sequence[str],
+        deleted: Sequence[str] | None,
         *,
         validate_only: bool = False,
     ) -> AlteredConfigs:
@@ -469,7 +476,7 @@ class BrokerService:
             resource_type: one of ``ConfigResourceType``; any other number is refused.
             name: of a topic or a broker; empty for the default of all brokers.
             changed: new values, or changes of lists, by setting.
-            deleted: settings that return to their default.
+            deleted: settings that return to their default; None: all that are not among the changed ones.
             validate_only: say what would become of it, and change nothing.
         """
         try:
@@ -517,7 +524,10 @@ class BrokerService:
         if error is ErrorCode.NONE:
             self._metadata.update(request)
             self.transactions.metadata_updated()
-            self.groups.metadata_updated([one.state.topic_partition for one in request.partitions if one.deleted])
+            deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
+            for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
+                self.configs.topics.forget(topic)
+            self.groups.metadata_updated(deleted)
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()

@@ -21,6 +21,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, Buffer, read_header
 from tidegauge.transactions import AddPartitionsToTxn
 from tidegauge_broker.coordinator.effects import VerifyTransaction
+from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.server.coordinators.partition_verifier import Errors
@@ -89,12 +90,13 @@ class ProduceVerification:
         """
         if transactional_id is None:
             return Verified(request, [])
+        if is_too_long(transactional_id):
+            message = "The transactional id is longer than a string of Kafka's protocol can be"
+            return _all_refused(request, ErrorCode.INVALID_REQUEST, message)
         batches = _transactional(request)
         if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
             message = "Transactional records contained more than one producer ID"
-            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            refused = [ProduceResult(item.topic_partition, error, message) for item in request.partitions]
-            return Verified(replace(request, partitions=[]), refused)
+            return _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
         begun = {at: self._begin(at, batch) for at, batch in batches.items()}
         guards = {at: guard for at, guard in begun.items() if guard is not None}
         if not guards:
@@ -143,6 +145,12 @@ class OffsetsVerification:
         )
         errors = await self._verify(request, supports_abortable_error=wanted.supports_abortable_error)
         return errors.get(at, ErrorCode.NONE), guard
+
+
+def _all_refused(request: ProduceRequest, error: ErrorCode, message: str) -> Verified:
+    """Return that nothing of a request may be appended."""
+    refused = [ProduceResult(item.topic_partition, error, message) for item in request.partitions]
+    return Verified(replace(request, partitions=[]), refused)
 
 
 def _transactional(request: ProduceRequest) -> dict[TopicPartition, ProducerBatch]:

@@ -10,6 +10,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        the order of the requests. Kafka itself waits; a client sees no difference.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
+       Any other request that fails unexpectedly is responded to with its error (``failures``).
     5. A large message is decoded, handled and encoded in slices, so that other connections are served meanwhile
        (``turns``, ``portions``).
     6. A client that exceeds a quota has its response at once, and then its connection is muted: it begins no further
@@ -39,6 +40,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -68,9 +70,11 @@ from tidegauge.kafka.records import Buffer
 from tidegauge_broker.security.principal import ANONYMOUS
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
+from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
+from tidegauge_broker.server.wire.kafka.failures import failure_response, log_failure, measured_name
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
@@ -301,6 +305,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def _begin(self, frame: memoryview) -> None:
+        slot: Slot | None = None
         try:
             header = read_request_header(frame)
             handler = self._owner.handlers.get(header.key)
@@ -320,21 +325,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 message = self._owner.turns.run(slices)
             self._slots.append(slot)
             if slot.is_large and isinstance(message, Remaining):
-                self._respond(slot, self._handle_later(handler, message, header, len(frame)))
+                self._respond(slot, self._handle_later(handler, message, slot, len(frame)))
             else:
-                self._respond(slot, self._handle(handler, message, header, len(frame)))
-        except _CLOSING as problem:
-            self._close(str(problem))
-        except Exception:
-            LOG.exception("A request of %s failed; its connection is closed", self.peer_host)
-            self._close(None)
+                self._respond(slot, self._handle(handler, message, slot, len(frame)))
+        except _CLOSING as closing:
+            self._close(str(closing))
+        except Exception as problem:  # noqa: BLE001 - it is logged, and its request responded to
+            self._respond_failure(slot, problem)
 
-    def _handle(self, handler: Handler, message: Any, header: RequestHeader, size_bytes: int) -> Any:
-        owner = self._owner
+    def _handle(self, handler: Handler, message: Any, slot: Slot, size_bytes: int) -> Any:
+        owner, header = self._owner, slot.header
         gate = owner.gate
         if gate is not None and self._entry is None:
             self._name(gate, header.client_id)
-        context = owner.context(self, header)
+        context = slot.context = owner.context(self, header)
+        slot.request = message
         quotas = context.quotas
         if gate is None or gate.is_open:
             if quotas is None:
@@ -371,11 +376,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except CallRefused as refused:
             raise CloseConnection(str(refused)) from None
 
-    async def _handle_later(
-        self, handler: Handler, decoding: Remaining[Any], header: RequestHeader, size_bytes: int
-    ) -> Any:
+    async def _handle_later(self, handler: Handler, decoding: Remaining[Any], slot: Slot, size_bytes: int) -> Any:
         """Handle a large request when it is decoded."""
-        return await settled(self._handle(handler, await decoding.run(), header, size_bytes))
+        return await settled(self._handle(handler, await decoding.run(), slot, size_bytes))
 
     def _respond(self, slot: Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait
@@ -399,11 +402,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             slot.pending = response.pending
             response = response.message
         header = slot.header
-        responded = self._owner.responded
-        if responded is not None and slot.began and header.key not in _MEASURED_BY_SERVICE:
-            took_ms = (time.monotonic() - slot.began) * 1000
-            responded(self.caller, APIS[header.key].name, took_ms, errors_in(response))
-            slot.began = 0.0
         if isinstance(response, Encoded):
             slot.parts = self._framed(header, response.version, response.body)
         elif header.key in _NO_LARGER_THAN_REQUEST and not slot.is_large:
@@ -416,6 +414,47 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 encoding = asyncio.get_running_loop().create_task(body.run())
                 self._wait(slot, encoding, lambda body: Encoded(body, header.version))
+        if slot.began and (responded := self._owner.responded) is not None:
+            self._measure(slot, response, responded)
+
+    def _measure(self, slot: Slot, response: Any, responded: Responded) -> None:
+        """Report a response once, for metrics and request log; of what the service measures only failures."""
+        began, slot.began = slot.began, 0.0
+        if slot.has_failed or slot.header.key not in _MEASURED_BY_SERVICE:
+            name, errors = APIS[slot.header.key].name, errors_in(response)
+            if slot.has_failed:
+                name, errors = measured_name(slot), errors or {ErrorCode.UNKNOWN_SERVER_ERROR}
+            responded(self.caller, name, (time.monotonic() - began) * 1000, errors)
+
+    def _respond_failure(self, slot: Slot | None, problem: Exception) -> None:
+        """Respond to a request that failed with an unexpected exception as Kafka does (``failures``).
+
+        The connection is closed where the request can't be read, where it has no response, and where its response
+        fails too.
+        """
+        if slot is None:
+            LOG.error("A request of %s can't be read; its connection is closed", self.peer_host, exc_info=problem)
+            self._close(None)
+            return
+        log_failure(slot, self.peer_host, problem)
+        if slot.pending is not None:
+            slot.pending.release()
+            slot.pending = None
+        if self._transport is None:
+            return
+        was_failed, slot.has_failed = slot.has_failed, True
+        slot.bytes_per_second, slot.has_appended = 0, False
+        if slot.context is None or was_failed:
+            self._close("its request could not be responded to; the log has the failure")
+            return
+        try:
+            response = failure_response(slot, problem)
+            if response is None:
+                self._close("a Produce request with acks=0 failed; nothing else could notify the client")
+            else:
+                self._complete(slot, response)
+        except Exception as second:  # noqa: BLE001 - it is logged
+            self._respond_failure(slot, second)
 
     def _framed(self, header: RequestHeader, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """Put the header before a response's body."""
@@ -436,24 +475,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if future.cancelled():
             self._close(None)
             return
-        problem = future.exception()
-        if self._transport is None:
-            if problem is None:
-                give_up(future.result() if respond is None else respond(future.result()))
-            return
-        if problem is not None:
-            if isinstance(problem, _CLOSING):
-                self._close(str(problem))
-            else:
-                LOG.error("A request of %s failed; its connection is closed", self.peer_host, exc_info=problem)
-                self._close(None)
-            return
-        result = future.result()
         try:
-            self._complete(slot, result if respond is None else respond(result))
-        except Exception:
-            LOG.exception("A response to %s failed; its connection is closed", self.peer_host)
-            self._close(None)
+            result = future.result()
+            response = result if respond is None else respond(result)
+            if self._transport is None:
+                give_up(response)
+                return
+            self._complete(slot, response)
+        except _CLOSING as closing:
+            self._close(str(closing))
+            return
+        except Exception as problem:  # noqa: BLE001 - it is logged, and its request responded to
+            self._respond_failure(slot, problem)
+        if self._transport is None:
             return
         self._send()
         self._go_on()

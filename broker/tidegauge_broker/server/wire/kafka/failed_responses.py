@@ -7,9 +7,8 @@ import functools
 from typing import Any
 
 from tidegauge.kafka.fields import WIRE, Wire
+from tidegauge_broker.server.wire.kafka.error_forms import ERROR_FIELDS
 from tidegauge_broker.server.wire.kafka.request import Encoded
-
-_ERRORS = {"error_code", "partition_error_code"}
 
 
 @functools.cache
@@ -17,7 +16,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of a message that are errors, and those that are arrays of messages."""
     wires: list[tuple[str, Wire]] = [(field.name, field.metadata[WIRE]) for field in dataclasses.fields(kind)]
     arrays = tuple(name for name, wire in wires if wire.kind == "array" and isinstance(wire.item, type))
-    return tuple(name for name, _ in wires if name in _ERRORS), arrays
+    return tuple(name for name, _ in wires if name in ERROR_FIELDS), arrays
 
 
 def errors_in(response: Any) -> set[int]:

@@ -3,8 +3,9 @@
 Rules:
     1. A request that is lost, or whose caller is partitioned from this broker, closes its connection; so does an
        injected gRPC status.
-    2. ``error_responses`` has the form of a response with an error. A request that only reads is handled, and its
-       response carries the error; one that expects no response is not handled, and its connection is closed.
+    2. ``error_forms`` and ``error_responses`` have the form of a response with an error. A request that only reads is
+       handled, and its response carries the error; one that expects no response is not handled, and its connection is
+       closed.
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
     4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
     5. A follower's Fetch has the name that it has over gRPC.
@@ -24,7 +25,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
-from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
+from tidegauge_broker.server.wire.kafka import error_forms, error_responses, partial_errors
 from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
@@ -116,7 +117,7 @@ class _Form:
         parts = None if meant is None else partial_errors.split(self._key, refused, meant, self._name_of)
         if parts is not None:
             self.request, refused = parts
-        response = error_responses.refusal(self._key, self._context.version, refused, injected.error)
+        response = error_forms.refusal(self._key, self._context.version, refused, injected.error)
         if response is None:
             raise CallRefused(f"{INJECTED}: the response has no place for an error before its effect")
         if parts is not None:

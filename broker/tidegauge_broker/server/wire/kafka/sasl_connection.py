@@ -40,8 +40,8 @@ from tidegauge_broker.security.sasl.authenticator import (
     SaslAuthenticator,
     SendToken,
 )
-from tidegauge_broker.server.service.gate import Gate
-from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.service.gate import CallRefused, Gate
+from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.gated_sasl import gated_sasl, sasl_header_of
@@ -101,7 +101,10 @@ class SaslConnection(KafkaConnection):
         if gate is not None and not gate.is_open and self._authenticator.expects_request:
             header = sasl_header_of(frame)
         if gate is None or header is None:
-            self._apply(self._authenticator.received(bytes(frame), self._now_ms()))
+            try:
+                self._apply(self._authenticator.received(bytes(frame), self._now_ms()))
+            except Exception as problem:  # noqa: BLE001 - it is logged
+                self._give_up(problem)
         else:
             self._pass(gate, header, bytes(frame))
 
@@ -128,8 +131,15 @@ class SaslConnection(KafkaConnection):
         if problem is None:
             self._apply(passing.result())
             self._go_on()
-        else:
+        elif isinstance(problem, CallRefused):
             self._close(str(problem))
+        else:
+            self._give_up(problem)
+
+    def _give_up(self, problem: BaseException) -> None:
+        """Close the connection whose authentication failed unexpectedly, as Kafka's Processor does."""
+        LOG.error("Authentication with /%s failed; its connection is closed", self.peer_host, exc_info=problem)
+        self._close(None)
 
     def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -186,7 +196,7 @@ def _frame_of(response: Respond | Refuse) -> bytes:
         request, _ = decode(header.key, header.version, memoryview(response.frame), header.body_at)
     except (MalformedMessage, UnsupportedRequest):
         return b""
-    message = error_responses.refusal(header.key, header.version, request, response.error)
+    message = error_forms.refusal(header.key, header.version, request, response.error)
     if message is None:
         return b""
     body = encode(header.key, header.version, message)

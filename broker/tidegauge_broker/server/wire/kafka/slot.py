@@ -10,12 +10,16 @@ from typing import Any
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.request import Context
 
 
 class Slot:
     """A request whose response is not sent yet."""
 
-    __slots__ = ("began", "bytes_per_second", "has_appended", "header", "is_large", "parts", "pending", "waits_for")
+    __slots__ = (
+        *("began", "bytes_per_second", "context", "has_appended", "has_failed", "header", "is_large", "parts"),
+        *("pending", "request", "waits_for"),
+    )
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
@@ -25,6 +29,12 @@ class Slot:
         self.pending: PendingResponse | None = None
         self.bytes_per_second = 0
         """The rate at which the response is sent; 0: at once."""
+        self.request: Any = None
+        """The decoded message: a response to its failure names what it names."""
+        self.context: Context | None = None
+        """The context in which it is handled; None: its message is not decoded yet."""
+        self.has_failed = False
+        """Whether its handler has failed, so that the response is one with an error."""
         self.is_large = False
         """Whether its message has so many bytes that it is decoded and encoded in slices."""
         self.has_appended = False

@@ -141,6 +141,22 @@ class RequestQuotas:
         self._mute(self._header, throttle_ms)
         return throttle_ms
 
+    def failed(self, request: Any, response: Any) -> Any:
+        """Return the response to a request whose handler failed with its throttle time, and mute the connection.
+
+        Such a request uses time, and nothing else (``RequestHandlerHelper.sendErrorResponseMaybeThrottle``).
+
+        Args:
+            request: the decoded message.
+            response: the message with the error.
+        """
+        key = self._header.key
+        if key in EXEMPT or (key == apis.FETCH and is_followers(request, self._header.version)):
+            return response
+        now_ms = self._now_ms()
+        throttle_ms = self._throttle(0, self._spent_ms(now_ms), self._managers.request, now_ms)
+        return _with_throttle_time(response, throttle_ms, key) if throttle_ms else response
+
     # What handlers ask
 
     def most_fetched_bytes(self, wanted_bytes: int) -> int:

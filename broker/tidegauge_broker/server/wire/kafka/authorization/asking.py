@@ -16,7 +16,7 @@ from tidegauge.kafka.apis import APIS, message_class
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
 from tidegauge_broker.security.acls.model import Operation, ResourceType
 from tidegauge_broker.server.acls.acl_store import AclStore
-from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler, Held, Response, settled
 
 BY_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -71,8 +71,8 @@ class Ask(NamedTuple):
         return sum(1 << one for one in OPERATIONS[kind] if self.may(one, kind, name, logs=False))
 
     def refused(self, request: Any, error: ErrorCode) -> Any:
-        """Return the response that refuses all of a request; an empty one where it has no place for the error."""
-        found = error_responses.refusal(self.key, self.context.version, request, error)
+        """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""
+        found = error_forms.refusal(self.key, self.context.version, request, error)
         return message_class(self.key, response=True)() if found is None else found
 
 

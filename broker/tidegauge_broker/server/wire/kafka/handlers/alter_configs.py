@@ -1,7 +1,8 @@
 """AlterConfigs (33), versions 0-2: replace all dynamic settings of topics, of this broker, or of all brokers.
 
 What a request does not name returns to its default; clients of today use IncrementalAlterConfigs, but for the default
-of all brokers. A resource that is named twice gets INVALID_REQUEST. Any broker takes topics.
+of all brokers. What is replaced is what the write finds: of two at once, the later one's settings stand alone. A
+resource that is named twice gets INVALID_REQUEST. Any broker takes topics.
 Source: ``ZkAdminManager.alterConfigs``, ``KafkaApis.handleAlterConfigsRequest``.
 """
 
@@ -16,7 +17,6 @@ from tidegauge.kafka.messages.alter_configs import (
 )
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
-from tidegauge_broker.server.wire.kafka.handlers.common import dynamic_values
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -31,7 +31,6 @@ async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigs
 
 
 async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
-    names = {config.name for config in resource.configs}
     problem = repeated_setting(resource.configs) or null_settings(
         config.name for config in resource.configs if config.value is None
     )
@@ -44,12 +43,11 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
     if described.error is not ErrorCode.NONE and resource.resource_type == ConfigResourceType.TOPIC:
         return described.error, described.message
-    before = dynamic_values(described.entries, resource.resource_type, resource.resource_name)
     altered = await context.service.alter_configs(
         resource.resource_type,
         resource.resource_name,
         {config.name: config.value or "" for config in resource.configs},
-        [name for name in before if name not in names],
+        None,
         validate_only=validate_only,
     )
     return altered.error, altered.message

@@ -80,18 +80,6 @@ def message_of(error: ErrorCode, message: str) -> str | None:
     return None if error in _WITHOUT_MESSAGE else message or None
 
 
-def dynamic_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
-    """Return what is set dynamically of a resource itself, by setting: what AlterConfigs replaces."""
-    source = _own_source(resource_type, name)
-    found = {}
-    for entry in entries:
-        own = entry.value if entry.source == source else None
-        own = next((one.value for one in entry.synonyms if one.source == source), own)
-        if own is not None:
-            found[entry.name] = own
-    return found
-
-
 def inherited_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
     """Return what settings are where the resource has none of its own; none where nothing is known of that."""
     source = _own_source(resource_type, name)

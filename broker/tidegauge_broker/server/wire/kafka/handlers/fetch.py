@@ -149,9 +149,13 @@ async def _of_all(request: FetchRequest, reader: _Reader, opened: Opened, contex
 def _held(reads: list[_Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
     """Return the response that names what is new to the session."""
     session = opened.session
-    if session is None:
-        return Held(_response(reads, context, 0), pending)
-    return Held(_response(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
+    try:
+        if session is None:
+            return Held(_response(reads, context, 0), pending)
+        return Held(_response(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
+    except BaseException:
+        pending.release()
+        raise
 
 
 def _failed(request: FetchRequest) -> FetchResponse:
@@ -352,18 +356,22 @@ async def _read(
             reads_committed=request.isolation_level == READ_COMMITTED and not reader.is_follower,
         ),
     )
-    reads = [
-        _Read(place, result, records)
-        for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
-    ]
-    if quotas is not None:
-        of_refused = [_Read(place, result, b"") for place, result in refused.items()]
-        throttle_ms = quotas.fetched_ms(_size([*reads, *of_refused], opened, context))
-        if throttle_ms:
-            service.withhold(response)
-            return _throttled(opened, throttle_ms, context), response.pending
-    if context.version < _FIRST_WITH_ZSTD:
-        reads = [await _for_old_client(read, partitions[read.place], context) for read in reads]
+    try:
+        reads = [
+            _Read(place, result, records)
+            for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
+        ]
+        if quotas is not None:
+            of_refused = [_Read(place, result, b"") for place, result in refused.items()]
+            throttle_ms = quotas.fetched_ms(_size([*reads, *of_refused], opened, context))
+            if throttle_ms:
+                service.withhold(response)
+                return _throttled(opened, throttle_ms, context), response.pending
+        if context.version < _FIRST_WITH_ZSTD:
+            reads = [await _for_old_client(read, partitions[read.place], context) for read in reads]
+    except BaseException:
+        response.pending.release()
+        raise
     if refused:
         found = {read.place: read for read in reads}
         reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]

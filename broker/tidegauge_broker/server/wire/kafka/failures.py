@@ -1,0 +1,59 @@
+"""The response to a request whose handler failed with an exception that it does not expect.
+
+Rules (``KafkaApis.handle``, ``RequestHandlerHelper.handleError``):
+    1. The exception is logged once, with its traceback, client id, correlation id, API and version; what the request
+       says is not logged.
+    2. The response has the error of the exception, UNKNOWN_SERVER_ERROR where it is none of Kafka's, in the form of the
+       request's own API (``error_forms``). The words of an unknown exception stay in the log.
+    3. A Produce with acks=0 has no response: its connection is closed, since nothing else could notify the client.
+    4. Nothing else on the connection ends: requests before and behind it are responded to in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH
+from tidegauge.kafka.frames import encode
+from tidegauge_broker.server.wire.kafka.error_forms import refusal
+from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
+from tidegauge_broker.server.wire.kafka.request import Encoded
+from tidegauge_broker.server.wire.kafka.slot import Slot
+
+LOG = logging.getLogger("tidegauge.kafka")
+
+
+def log_failure(slot: Slot, host: str, problem: BaseException) -> None:
+    """Write the exception of a request to the log; rule 1."""
+    header = slot.header
+    what = "A request failed: client id %r at %s, correlation id %d, %s v%d"
+    LOG.error(
+        what, header.client_id, host, header.correlation_id, APIS[header.key].name, header.version, exc_info=problem
+    )
+
+
+def failure_response(slot: Slot, problem: BaseException) -> Any:
+    """Return the response to a request that failed; None: there is none, rule 3.
+
+    Args:
+        slot: of the request; its message is decoded.
+        problem: what its handler, or the making of its response, raised.
+    """
+    code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+    if isinstance(problem, TidegaugeError):
+        code, message = problem.code, problem.message
+    key, version = slot.header.key, slot.header.version
+    if key == API_VERSIONS and not APIS[key].has(version):  # KIP-511: readable for a client of any version
+        return Encoded(encode(key, 0, refusal(key, 0, None, code, message)), 0)
+    response = refusal(key, version, slot.request, code, message)
+    quotas = None if slot.context is None else slot.context.quotas
+    return response if quotas is None or response is None else quotas.failed(slot.request, response)
+
+
+def measured_name(slot: Slot) -> str:
+    """Return the name under which a failed request is counted: a consumer's Fetch and a follower's differ."""
+    if slot.header.key != FETCH:
+        return APIS[slot.header.key].name
+    return "FetchFollower" if is_followers(slot.request, slot.header.version) else "FetchConsumer"
