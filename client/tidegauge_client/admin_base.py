@@ -121,7 +121,9 @@ class AdminBase:
                 controller = None if info.controller_id is None else info.brokers.get(info.controller_id)
                 left_ms = max(1.0, deadline_ms - now_ms())
                 if info.controller_id is not None and info.controller_id in info.kafka_brokers:
-                    asked: Awaitable[Result] = self._at_kafka(info.kafka_brokers[info.controller_id].address, at_kafka, left_ms)
+                    asked: Awaitable[Result] = self._at_kafka(
+                        info.kafka_brokers[info.controller_id].address, at_kafka, left_ms
+                    )
                 elif controller is not None:
                     asked = attempt(controller.address, left_ms)
                 else:

@@ -26,19 +26,20 @@ class World:
 
     Attributes:
         asked: addresses of the controllers that got the request.
-        named: the controller epochs that brokers named.
+        named_new: set once a broker has named the successor.
     """
 
     def __init__(self, *views: ClusterInfo | TidegaugeError) -> None:
         self.views = list(views)
         self.asked: list[str] = []
-        self.named: list[int] = []
+        self.named_new = asyncio.Event()
 
     async def metadata(self, *_: object) -> ClusterInfo:
         view = self.views.pop(0) if len(self.views) > 1 else self.views[0]
         if isinstance(view, TidegaugeError):
             raise view
-        self.named.append(view.controller_epoch)
+        if view is NEW:
+            self.named_new.set()
         return view
 
 
@@ -83,8 +84,7 @@ async def test_a_controller_that_lost_its_term_still_reports_what_it_has_done(mo
     world = World(OLD, NEW)
 
     async def attempt(_: str, __: float) -> str:
-        while NEW.controller_epoch not in world.named:
-            await asyncio.sleep(0)
+        await world.named_new.wait()
         for _ in range(5):  # the search for a successor has ended by now
             await asyncio.sleep(0)
         return "created"

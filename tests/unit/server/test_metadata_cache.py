@@ -11,9 +11,10 @@ from tidegauge_broker.replica.messages import LeaderHint
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 
 AT = TopicPartition("orders", 0)
+SENDER = ControlHeader(0, 1, 10)
 
 
-def reported(live, *partitions, sender: ControlHeader = ControlHeader(0, 1, 10)) -> UpdateMetadataRequest:
+def reported(live, *partitions, sender: ControlHeader = SENDER) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         sender, list(partitions), [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
     )
