@@ -106,6 +106,7 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/log/test_crash_steps.py::test_a_crash_at_any_step_of_retention_leaves_whole_segments_up_to_the_end": DERIVES,
     "tests/unit/log/test_crash_steps.py::test_a_log_lives_through_one_crash_after_another": DERIVES,
     "tests/unit/log/test_creation.py::test_a_disk_that_refuses_takes_its_directory_offline_and_the_others_are_made": DERIVES,
+    "tests/unit/log/test_creation.py::test_a_log_that_fails_by_itself_leaves_the_others_to_be_made": DERIVES,
     "tests/unit/log/test_creation.py::test_a_log_that_exists_is_left_alone_and_a_half_made_directory_is_completed": DERIVES,
     "tests/unit/log/test_creation.py::test_a_partition_that_is_named_twice_is_made_once": DERIVES,
     "tests/unit/log/test_creation.py::test_a_restart_finds_the_logs_as_they_were_made": DERIVES,

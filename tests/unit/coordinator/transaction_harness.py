@@ -205,8 +205,12 @@ class TransactionHarness(Driven):
 
     def records(self) -> list[tuple[str, Transaction | None]]:
         """What the log holds, oldest first."""
+        return [(name, None if value is None else read_transaction(name, value)) for name, value in self.values()]
+
+    def values(self) -> list[tuple[str, bytes | None]]:
+        """What the log holds, oldest first, as it is written."""
         return [
-            (name, None if value is None else read_transaction(name, value))
+            (name, value)
             for stored in self.log
             for batch in read_batches(stored)
             for key, value in batch.records
