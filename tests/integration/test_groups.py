@@ -375,7 +375,9 @@ def test_the_verbs_describe_reset_and_delete_a_group_by_any_broker(cluster: Loca
     until(lambda: described(cluster, topic).state == "Empty", timeout=LIMIT_SECONDS, what="the group is empty")
     shift = ("reset-offsets", topic, "--topic", f"{topic}:0,1", "--shift-by", "-3")
     code, shown = verb(cluster, *shift)
-    assert (code, [line.split()[2:] for line in shown.splitlines()[1:]]) == (0, [["0", "7"], ["1", "7"]])
+    *rows, hint = shown.splitlines()[1:]
+    assert (code, [line.split()[2:] for line in rows]) == (0, [["0", "7"], ["1", "7"]])
+    assert "--execute" in hint
     assert committed(cluster, topic)[0] == 10, "without --execute nothing is set"
     assert verb(cluster, *shift, "--execute")[0] == 0
     assert committed(cluster, topic) == {0: 7, 1: 7, 2: 10, 3: 10, 4: 10, 5: 10}

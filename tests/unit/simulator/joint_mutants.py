@@ -155,8 +155,8 @@ def the_marker_decides_the_order_of_commits(patch: pytest.MonkeyPatch) -> None:
 def a_load_forgets_whose_offsets_are_pending(patch: pytest.MonkeyPatch) -> None:
     activate = shard_module.Shard.activate
 
-    def poor(self: shard_module.Shard, problem: str) -> None:
-        activate(self, problem)
+    def poor(self: shard_module.Shard) -> None:
+        activate(self)
         self.open_groups.clear()
 
     patch.setattr(shard_module.Shard, "activate", poor)
