@@ -6,18 +6,16 @@ partition is damaged. With the sound files back in place everything is as it was
 
 from __future__ import annotations
 
-import socket
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import kafka_requests
 from tests.integration.conftest import MakeCluster
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import FIND_COORDINATOR, INIT_PRODUCER_ID, OFFSET_COMMIT, OFFSET_FETCH
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest
 from tidegauge.kafka.messages.offset_commit import (
@@ -45,15 +43,8 @@ LIMIT_SECONDS = 60.0
 
 
 def ask(cluster: LocalCluster, key: int, version: int, request: Any) -> Any:
-    """Return the response of the broker to one request, on a connection of its own."""
-    host, _, port = cluster.kafka_bootstrap_servers[0].rpartition(":")
-    with socket.create_connection((host, int(port)), LIMIT_SECONDS) as connection:
-        connection.sendall(joined(request_frame(key, version, 1, "test", request)))
-        with connection.makefile("rb") as stream:
-            (size,) = struct.unpack(">i", stream.read(4))
-            frame = memoryview(stream.read(size))
-    _, offset = read_response_header(key, version, frame)
-    return decode(key, version, frame, offset, response=True)[0]
+    """The response of the only broker to one request."""
+    return kafka_requests.ask(cluster.kafka_bootstrap_servers[0], key, request, version)
 
 
 def commit(cluster: LocalCluster, offset: int) -> ErrorCode:

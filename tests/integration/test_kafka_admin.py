@@ -5,15 +5,13 @@ Admin clients find the controller by themselves; at another broker every request
 
 from __future__ import annotations
 
-import socket
-import struct
 from typing import Any
 
 import pytest
+from tests import kafka_requests
 from tests.waiting import until
 
 from tidegauge.kafka import apis
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidegauge.kafka.messages.describe_cluster import DescribeClusterRequest
 from tidegauge.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -52,16 +50,7 @@ def code_of(futures: dict[Any, Any]) -> int:
 
 def ask(cluster: LocalCluster, broker_id: int, key: int, message: Any, version: int) -> Any:
     """One request on a connection of its own."""
-    host, _, port = cluster.kafka_bootstrap_servers[broker_id].partition(":")
-    with socket.create_connection((host, int(port)), LIMIT_SECONDS) as connection, connection.makefile("rb") as stream:
-        connection.sendall(joined(request_frame(key, version, 1, "test", message)))
-        (size,) = struct.unpack(">i", stream.read(4))
-        frame = memoryview(stream.read(size))
-    correlation_id, at = read_response_header(key, version, frame)
-    assert correlation_id == 1
-    response, end = decode(key, version, frame, at, response=True)
-    assert end == len(frame)
-    return response
+    return kafka_requests.ask(cluster.kafka_bootstrap_servers[broker_id], key, message, version)
 
 
 @pytest.mark.kafka_client("AdminClient: topics and partitions", **CONFLUENT)

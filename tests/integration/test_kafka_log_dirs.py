@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import kafka_requests
 from tests.clients.programs import KAFKA, Unavailable, tool
 from tests.integration.conftest import MakeCluster
 from tests.waiting import until
 
 from tidegauge.kafka import apis
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -60,14 +58,7 @@ class Mover:
         self.target = next(path for path in self.directories if path != self.home)
 
     def ask(self, key: int, message: Any, version: int) -> Any:
-        host, _, port = self.address.partition(":")
-        with socket.create_connection((host, int(port)), LIMIT_SECONDS) as connection:
-            connection.sendall(joined(request_frame(key, version, 1, "test", message)))
-            with connection.makefile("rb") as stream:
-                (size,) = struct.unpack(">i", stream.read(4))
-                frame = memoryview(stream.read(size))
-        _, at = read_response_header(key, version, frame)
-        return decode(key, version, frame, at, response=True)[0]
+        return kafka_requests.ask(self.address, key, message, version)
 
     def throttle(self, rate: int) -> None:
         entry = AlterableConfig(THROTTLE, 0, str(rate))

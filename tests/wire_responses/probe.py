@@ -16,7 +16,7 @@ from typing import Any
 from tests.waiting import until
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS, message_class
-from tidegauge.kafka.fields import WIRE
+from tidegauge.kafka.fields import wires_of
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 
 Facts = dict[str, str]
@@ -213,7 +213,7 @@ def response(name: str, /, **fields: Any) -> Any:
 
 
 def _struct(kind: type, values: Mapping[str, Any]) -> Any:
-    wires = {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}
+    wires = wires_of(kind)
     return kind(**{name: _value(wires[name].item, value) for name, value in values.items()})
 
 

@@ -7,11 +7,10 @@ anything changes, since no record could hold it.
 from __future__ import annotations
 
 from tidegauge.groups import JoinGroup
+from tidegauge.kafka.fields import MAX_STRING_BYTES
 
-MAX_TEXT_BYTES = 2**15 - 1
-"""The largest length of a STRING, in bytes of UTF-8."""
-_ALWAYS_SHORT = MAX_TEXT_BYTES // 4
-"""Characters that are at most ``MAX_TEXT_BYTES`` bytes, whichever they are."""
+_ALWAYS_SHORT = MAX_STRING_BYTES // 4
+"""Characters that are at most ``MAX_STRING_BYTES`` bytes of UTF-8, whichever they are."""
 _UUID_BYTES = len("-") + 36
 
 
@@ -19,7 +18,7 @@ def is_too_long(text: str | None, room_bytes: int = 0) -> bool:
     """Return whether a text, with room for so many more bytes, is longer than a STRING."""
     if text is None or len(text) + room_bytes <= _ALWAYS_SHORT:
         return False
-    return len(text.encode()) + room_bytes > MAX_TEXT_BYTES
+    return len(text.encode()) + room_bytes > MAX_STRING_BYTES
 
 
 def joins_with_long_text(request: JoinGroup) -> bool:

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tidegauge.kafka.fields import FIXED, WIRE, Wire
+from tidegauge.kafka.fields import FIXED, MAX_STRING_BYTES, WIRE, Wire
 
 MAX_ITEMS = 100_000
 """Maximum number of array items in one message: bounds the memory that a small frame of empty items can take, and the
@@ -85,8 +85,6 @@ def read_uvarint(buffer: memoryview, first: int, offset: int) -> tuple[int, int]
 
 
 _SHORT = [bytes([value]) for value in range(128)]
-MAX_STRING_BYTES = 2**15 - 1
-"""Limit of a string, with compact types too: Kafka's generated classes read and write no longer ones."""
 _STRING_LENGTH = struct.Struct(">h")
 
 

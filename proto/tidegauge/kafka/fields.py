@@ -8,8 +8,12 @@ Source: the README of ``clients/src/main/resources/common/message`` in Apache Ka
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+MAX_STRING_BYTES = 2**15 - 1
+"""Limit of a string, with compact types too: Kafka's generated classes read and write no longer ones."""
 NIL_UUID = bytes(16)
 """Kafka's ``Uuid.ZERO_UUID``: no topic id."""
 WIRE = "wire"
@@ -144,3 +148,9 @@ def array(
 def struct(item: type, versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
     """Return the field of a message inside a message; None is null, or (of a tagged field) absent."""
     return _field("struct", versions, nullable, tag, None, item)
+
+
+@functools.cache
+def wires_of(kind: type) -> Mapping[str, Wire]:
+    """Return how each field of a message is on the wire, by its name, in their order."""
+    return {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}

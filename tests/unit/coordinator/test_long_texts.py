@@ -6,11 +6,12 @@ from tests.unit.coordinator.transaction_harness import TransactionHarness
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import JoinGroup, Protocol
-from tidegauge_broker.coordinator.text_limits import MAX_TEXT_BYTES, is_too_long, joins_with_long_text
+from tidegauge.kafka.fields import MAX_STRING_BYTES
+from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 
 E = ErrorCode
-LONGEST = "x" * MAX_TEXT_BYTES
-TOO_LONG = ["x" * (MAX_TEXT_BYTES + 1), "ü" * (MAX_TEXT_BYTES // 2 + 1), "\U0001f600" * 8_192]
+LONGEST = "x" * MAX_STRING_BYTES
+TOO_LONG = ["x" * (MAX_STRING_BYTES + 1), "ü" * (MAX_STRING_BYTES // 2 + 1), "\U0001f600" * 8_192]
 
 
 @pytest.mark.parametrize("text", TOO_LONG)
@@ -39,7 +40,7 @@ def test_the_longest_group_id_is_committed():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"client_id": "x" * (MAX_TEXT_BYTES - 36)},
+        {"client_id": "x" * (MAX_STRING_BYTES - 36)},
         {"client_id": TOO_LONG[0], "member_id": "m"},
         {"group_instance_id": LONGEST},
         {"protocol_type": TOO_LONG[0]},
@@ -58,7 +59,7 @@ def test_a_member_that_no_record_holds_does_not_join(changes):
 
 def test_a_member_whose_texts_just_fit_joins():
     broker = Harness()
-    token = broker.join(client_id="x" * (MAX_TEXT_BYTES - 37))
+    token = broker.join(client_id="x" * (MAX_STRING_BYTES - 37))
     broker.after(10**5)
     assert broker.joined(token).error is E.NONE
     named = JoinGroup("g", "m", 1, 1, LONGEST, (Protocol(LONGEST, b""),), client_id=LONGEST, client_host=LONGEST)

@@ -16,15 +16,13 @@ tests/unit/server/test_error_forms.py compares every API and version with what K
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.apis import message_class
-from tidegauge.kafka.fields import WIRE, Versions, Wire
+from tidegauge.kafka.fields import Versions, wires_of
 
 _EACH = Versions.of("0+")
 _NOTHING: Mapping[str, Any] = {}
@@ -294,7 +292,11 @@ def refusal(key: int, version: int, request: Any, error: int, message: str | Non
     copied = {name: getattr(request, of) for name, of in form.names.items()}
     _fill(response, version, error, message, {**copied, **form.values})
     for part in form.parts:
-        if request is not None and version in part.versions and version in _wire(response_class, part.results).versions:
+        if (
+            request is not None
+            and version in part.versions
+            and version in wires_of(response_class)[part.results].versions
+        ):
             found = _results(part, response_class, request, version, error, message)
             setattr(response, part.results, [*(getattr(response, part.results) or ()), *found])
     return response
@@ -302,7 +304,7 @@ def refusal(key: int, version: int, request: Any, error: int, message: str | Non
 
 def _results(part: Part, owner: type, request: Any, version: int, error: int, message: str | None) -> Iterator[Any]:
     """Yield a result with the error for each item of the request, or of a part of it."""
-    kind = _wire(owner, part.results).item
+    kind = wires_of(owner)[part.results].item
     assert isinstance(kind, type)
     for outer, item in _items(part, request):
         result: Any = kind()
@@ -328,16 +330,6 @@ def _fill(target: Any, version: int, error: int, message: str | None, values: Ma
     """Put the error and the values into the fields that a part of a response has in a version."""
     kind = target.__class__
     for name, value in {**dict.fromkeys(ERROR_FIELDS, error), "error_message": message, **values}.items():
-        wire = _wires(kind).get(name)
+        wire = wires_of(kind).get(name)
         if wire is not None and version in wire.versions and (value is not None or version in wire.nullable):
             setattr(target, name, value)
-
-
-@functools.cache
-def _wires(kind: type) -> Mapping[str, Wire]:
-    """Return how each field of a message stands on the wire."""
-    return {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}
-
-
-def _wire(kind: type, name: str) -> Wire:
-    return _wires(kind)[name]

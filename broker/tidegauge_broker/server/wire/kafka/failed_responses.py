@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
-from tidegauge.kafka.fields import WIRE, Wire
+from tidegauge.kafka.fields import wires_of
 from tidegauge_broker.server.wire.kafka.error_forms import ERROR_FIELDS
 from tidegauge_broker.server.wire.kafka.request import Encoded
 
@@ -14,9 +13,9 @@ from tidegauge_broker.server.wire.kafka.request import Encoded
 @functools.cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of a message that are errors, and those that are arrays of messages."""
-    wires: list[tuple[str, Wire]] = [(field.name, field.metadata[WIRE]) for field in dataclasses.fields(kind)]
-    arrays = tuple(name for name, wire in wires if wire.kind == "array" and isinstance(wire.item, type))
-    return tuple(name for name, _ in wires if name in ERROR_FIELDS), arrays
+    wires = wires_of(kind)
+    arrays = tuple(name for name, wire in wires.items() if wire.kind == "array" and isinstance(wire.item, type))
+    return tuple(name for name in wires if name in ERROR_FIELDS), arrays
 
 
 def errors_in(response: Any) -> set[int]:
