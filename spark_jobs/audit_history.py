@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tidegauge.counted import counted
 from tidegauge_spark.audit_tables import MEANINGS, NOT_CHECKED, Audit, Bounds, audit
 from tidegauge_spark.job_session import MASTER_HELP, run_report
 from tidegauge_spark.offsets import EARLIEST, LATEST, to_json
@@ -154,8 +155,8 @@ def left_out(found: Audit) -> Iterator[str]:
     """Say which records of the histories were left out, and which may be of a deleted topic."""
     if found.of_others:
         yield (
-            f"{found.of_others} records of the histories: by the topic id they are of another topic of the same name, "
-            "which was deleted or is another cluster's"
+            f"{counted(found.of_others, 'record')} of the histories: by the topic id of another topic of the same "
+            "name, which was deleted or is another cluster's"
         )
     if found.without_topic_id:
         yield (
@@ -166,7 +167,10 @@ def left_out(found: Audit) -> Iterator[str]:
 
 def text_of(report: dict[str, Any]) -> str:
     """Return the report as text."""
-    lines = [f"{report['records']} records in {report['partitions']} partitions of {', '.join(report['topics'])}"]
+    lines = [
+        f"{counted(report['records'], 'record')} in {counted(report['partitions'], 'partition')} of "
+        f"{', '.join(report['topics'])}"
+    ]
     for level, account in report["acks"].items():
         lines.append(f"acks={level}: " + ", ".join(f"{name} {count}" for name, count in account.items()))
     for finding in report["findings"]:

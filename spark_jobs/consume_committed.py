@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegauge.counted import counted
 from tidegauge_spark.batch_files import BatchFiles, check_directories
 from tidegauge_spark.checkpoint import Checkpoint
 from tidegauge_spark.job_session import MASTER_HELP, create_session, end_session, on_terminal, patiently, sentence
@@ -183,7 +184,7 @@ class Consumer:
             self.end_offsets = batch.end_offsets
             self._note(batch)
             if self._files is not None and on_terminal():
-                print(f"batch {batch.batch_id}: {batch.rows} records, {self.rows} in all", file=sys.stderr)
+                print(f"batch {batch.batch_id}: {counted(batch.rows, 'record')}, {self.rows} in all", file=sys.stderr)
 
     def _note(self, batch: Batch) -> None:
         if self._progress_file is not None:

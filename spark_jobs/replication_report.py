@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidegauge.counted import counted
 from tidegauge_spark.charts import can_draw_png, draw
 from tidegauge_spark.job_session import MASTER_HELP, run_report
 from tidegauge_spark.replication_tables import hw_lag_of, replication_tables
@@ -94,7 +95,10 @@ def text_of(report: Mapping[str, Any]) -> str:
         kinds = ", ".join(f"{name} {count}" for name, count in one["by_strategy"].items())
         lines.append(f"{one['broker']:<{wide}}{one['elections']:>15}  {kinds}")
     for one in report["truncations"]:
-        lines.append(f"broker {one['broker']} truncated {one['truncations']} times, {one['records']} records")
+        lines.append(
+            f"broker {one['broker']} truncated {counted(one['truncations'], 'time')}, "
+            f"{counted(one['records'], 'record')}"
+        )
     return "\n".join(lines)
 
 

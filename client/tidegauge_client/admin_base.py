@@ -23,6 +23,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
 from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
+from tidegauge_client.channels import LateError
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
@@ -129,6 +130,12 @@ class AdminBase:
                 else:
                     raise TidegaugeError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller at the moment")
                 return await self._unless_succeeded(asked, info.controller_epoch)
+            except LateError as late:
+                raise TidegaugeError(
+                    late.code,
+                    f"the controller was asked, and {late.message}, so it is not known whether that was done: it may "
+                    "be paused, or wait for ZooKeeper, without which it can change nothing; see `tidegauge status`",
+                ) from None
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}
                 if not is_moving or now_ms() >= deadline_ms:

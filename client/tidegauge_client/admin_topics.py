@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import topics_pb2
@@ -204,7 +205,7 @@ class TopicAdmin(AdminBase):
             if topic is None or topic.error is not ErrorCode.NONE:
                 return f"does not know topic '{name}' yet"
             if len(topic.partitions) < partitions:
-                return f"knows {len(topic.partitions)} of {partitions} partitions of topic '{name}' yet"
+                return f"knows {len(topic.partitions)} of {counted(partitions, 'partition')} of topic '{name}' yet"
             leaderless = [info for info in topic.partitions.values() if info.leader_id is None]
             return f"knows no leader of {leaderless[0].topic_partition} yet" if leaderless else None
 

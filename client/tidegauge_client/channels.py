@@ -61,6 +61,7 @@ _CODES = {
 }
 _BROKEN_WHILE_WRITING = "Internal error from Core"
 """Details that grpc.aio gives, with the status UNKNOWN, when a connection breaks during a write."""
+_NO_SUCH_NAME = ("address lookup failed", "DNS resolution failed", "Name or service not known")
 _HUNG_UP = ("Socket closed", "Connection reset by peer", "recvmsg:")
 
 
@@ -70,13 +71,23 @@ class Unreachable(TidegaugeError):
     Attributes:
         reason: why there is no TLS connection, and what to do; None: TLS is not the cause, as far as is known.
         hung_up: whether the broker accepted the connection and then closed it.
+        is_unnamed: whether the address has a host name that can't be resolved.
     """
 
     def __init__(self, address: str, details: str) -> None:
         self.reason = client_reason(details, address.rpartition(":")[0])
         self.hung_up = self.reason is None and any(words in details for words in _HUNG_UP)
-        because = "" if self.reason is None else f": {self.reason}"
+        self.is_unnamed = self.reason is None and any(words in details for words in _NO_SUCH_NAME)
+        name = f"this machine knows no host {address.rpartition(':')[0]}" if self.is_unnamed else None
+        because = "" if (why := self.reason or name) is None else f": {why}"
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} cannot be reached{because}")
+
+
+class LateError(TidegaugeError):
+    """REQUEST_TIMED_OUT: a broker accepted the request, or the connection, and did not respond in time."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"the broker at {address} did not respond in time")
 
 
 class Channels:
@@ -143,7 +154,7 @@ def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
     if code is ErrorCode.NETWORK_EXCEPTION:
         return Unreachable(address, details)
     if code is ErrorCode.REQUEST_TIMED_OUT:
-        return TidegaugeError(code, f"the broker at {address} did not respond in time")
+        return LateError(address)
     if code is ErrorCode.SASL_AUTHENTICATION_FAILED:
         return TidegaugeError(code, f"the credentials were not accepted by the broker at {address}: {details}")
     return TidegaugeError(code, f"the broker at {address} rejected the call: {details or status.name}")

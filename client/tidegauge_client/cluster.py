@@ -151,7 +151,7 @@ class Cluster:
                     to_ask += [(one, PROBE_TIMEOUT_MS) for one in found]  # asked in this very loop, too
                     if not found and (reason := await tls_reason(error, address, self.channels.security)):
                         insecure.append(f"the broker at {address} can't be reached: {reason}")
-                if isinstance(error, Unreachable) and error.reason is None:
+                if isinstance(error, Unreachable) and error.reason is None and not error.is_unnamed:
                     unreachable.append(address)
                 else:
                     problems.append(error.message)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidegauge.counted import counted
 from tidegauge.in_sync import bounds_high_watermark, effective_min_isr, may_move, obstacle_to_joining
 from tidegauge.partition import TopicPartition
 from tidegauge_client.open_transaction_explanation import PartitionTransactions, explain_open_transactions
@@ -292,7 +293,7 @@ def _lab(facts: Facts) -> Iterator[Sentence]:
     for broker, count in facts.faulty.items():
         yield Sentence(
             "lab",
-            f"{count} fault{'' if count == 1 else 's'} of the lab {'is' if count == 1 else 'are'} in force in broker "
+            f"{counted(count, 'fault')} of the lab {'is' if count == 1 else 'are'} in force in broker "
             f"{broker}: tidegauge faults shows which.",
             RULE_SESSION if broker == facts.leader else RULE_FETCH,
             "tidegauge faults --clear",
@@ -357,7 +358,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
         yield Sentence(
             "high-watermark",
             f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
-            f"{len(led.isr)} of the {facts.effective_min_isr} members that min.insync.replicas demands.",
+            f"{len(led.isr)} of the {counted(facts.effective_min_isr, 'member')} that min.insync.replicas demands.",
             RULE_MIN_ISR,
             "a replica that joins the ISR, or a lower min.insync.replicas",
         )

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
@@ -300,8 +301,8 @@ def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
     reason = f" The last rebalance began because: {group.reason}." if group.reason else ""
     yield GroupSentence(
         "group",
-        f"The group is Stable{_for(group)} in generation {group.generation} with {len(group.members)} members, by "
-        f"{group.protocol_name}.{reason}",
+        f"The group is Stable{_for(group)} in generation {group.generation} with "
+        f"{counted(len(group.members), 'member')}, by {group.protocol_name}.{reason}",
         RULE_STABLE,
     )
     for member in group.members:
@@ -348,7 +349,7 @@ def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
         total = sum(row.lag or 0 for row in known)
         where = f", most of it in {most.topic_partition} ({most.lag})" if total and len(known) > 1 else ""
         yield GroupSentence(
-            "lag", f"The lag is {total} records over {len(known)} {_partitions(known)}{where}.", RULE_LAG
+            "lag", f"The lag is {counted(total, 'record')} over {len(known)} {_partitions(known)}{where}.", RULE_LAG
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from tidegauge.counted import counted
 from tidegauge_client.metadata import PartitionInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription
 
@@ -31,7 +32,7 @@ def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, 
     """Return the lines for topics and those of their partitions that are to be shown."""
     for topic, parts in topics:
         count = len(topic.info.partitions)
-        yield click.style(f"{topic.info.name}  ({count} partition{'' if count == 1 else 's'})", bold=True)
+        yield click.style(f"{topic.info.name}  ({counted(count, 'partition')})", bold=True)
         if replicas and parts:
             stable = f"{'LSO':>9}" if _holds_readers(topic) else ""
             yield f"    {'BROKER':<8}{'ROLE':<9}{'ISR':<5}{'LOG START':>9}{'LEO':>9}{'HW':>9}{stable}{'LAG':>7}  EPOCHS"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from tidegauge.counted import counted
 from tidegauge.groups import GroupState
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import LATEST, Admin
@@ -56,7 +57,7 @@ class GroupCondition:
         if self.state is not None and group.state != self.state:
             yield f"{name} is {group.state}" + (f": {group.reason}" if group.reason else "")
         if self.members is not None and len(group.members) != self.members:
-            yield f"{name} has {len(group.members)} members"
+            yield f"{name} has {counted(len(group.members), 'member')}"
         if self.generation is not None and (
             group.generation < self.generation or (self.is_exact and group.generation != self.generation)
         ):
@@ -84,7 +85,7 @@ class GroupCondition:
             return
         lag = sum(row.lag or 0 for row in by_partition.values())
         if lag > self.lag or (self.is_exact and lag != self.lag):
-            yield f"{name} lags by {lag} records"
+            yield f"{name} lags by {counted(lag, 'record')}"
 
     @property
     def text(self) -> str:

@@ -216,7 +216,7 @@ def test_what_is_not_acknowledged_has_failed_or_is_unknown(cluster: LocalCluster
         producer.send_signal(signal.SIGINT)
         assert producer.wait(150) == 130
         _, err = producer.communicate()
-        assert "Sent 1 records" in err
+        assert "Sent 1 record " in err
         assert "0 acknowledged, 1 failed" in err
     finally:
         cluster.resume(1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
 from tidegauge.record_batch import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
@@ -326,8 +327,9 @@ class Leader(Reader):
         if len(self.isr.maximal_isr) < self.effective_min_isr:
             return (
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{partition.topic_partition} was appended, but only {len(self.isr.maximal_isr)} replicas are in sync "
-                f"and min.insync.replicas is {self.effective_min_isr}",
+                f"{partition.topic_partition} was appended, but only "
+                f"{counted(len(self.isr.maximal_isr), 'replica')} in sync and "
+                f"min.insync.replicas is {self.effective_min_isr}",
             )
         return _NONE, ""
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import click
 
 from tidegauge.cli import EXIT_TERMINATED, reports_errors, say, verb_options
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
@@ -152,7 +153,7 @@ async def begin(consumer: Consumer, topic: str, partition: int | None, offset: i
             known = len(consumer.assignment())
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {chosen}; the topic has {known} partitions",
+                f"There is no partition {chosen}; the topic has {counted(known, 'partition')}",
             )
         consumer.assign([chosen])
     if isinstance(offset, int) and offset >= 0:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
@@ -101,7 +102,8 @@ def headline(facts: GroupFacts) -> str:
         why = "" if facts.problem is ErrorCode.NONE else f": {facts.problem.name}"
         return f"Group {facts.group_id}: state unknown, {where}{why}"
     return (
-        f"Group {facts.group_id}: {group.state}, generation {group.generation}, {len(group.members)} members, {where}"
+        f"Group {facts.group_id}: {group.state}, generation {group.generation}, "
+        f"{counted(len(group.members), 'member')}, {where}"
     )
 
 

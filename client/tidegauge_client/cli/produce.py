@@ -30,6 +30,7 @@ from typing import Literal, NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, print_json, reports_errors, say, verb_options
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
@@ -341,7 +342,8 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
         if work.partition is not None and work.partition not in info.partitions:
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {work.topic}-{work.partition}; the topic has {len(info.partitions)} partitions",
+                f"There is no partition {work.topic}-{work.partition}; the topic has "
+                f"{counted(len(info.partitions), 'partition')}",
             )
         _check_leaders(producer, work, info)
         if work.plan is not None:
@@ -422,10 +424,10 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
         print_json(summary | ({"transactions": ends} if ends else {}))
     else:
         for (code, sentence), times in work.problems.most_common(PROBLEMS_REPORTED):
-            say(f"{times} records failed: {TidegaugeError(code, sentence)}")
+            say(f"{counted(times, 'record')} failed: {TidegaugeError(code, sentence)}")
         say(
-            f"Sent {summary['sent']} records in {seconds:.2f} s: {summary['acked']} acknowledged, "
-            f"{summary['failed']} failed, {summary['retries']} retries"
+            f"Sent {counted(summary['sent'], 'record')} in {seconds:.2f} s: {summary['acked']} acknowledged, "
+            f"{summary['failed']} failed, {counted(summary['retries'], 'retry', 'retries')}"
         )
         if done is not None:
             left_open = "; the last one is open until its timeout" if done.is_open else ""
@@ -435,5 +437,5 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
 def fail_as_json(problems: Counter[tuple[ErrorCode, str]]) -> NoReturn:
     """Fail with one error document, with the code of most failed records."""
     reported = problems.most_common(PROBLEMS_REPORTED)
-    sentence = "; ".join(f"{times} records failed: {sentence}" for (_, sentence), times in reported)
+    sentence = "; ".join(f"{counted(times, 'record')} failed: {sentence}" for (_, sentence), times in reported)
     fail(sentence or "records failed", JSON, code=reported[0][0][0] if reported else None)

@@ -24,6 +24,7 @@ from tidegauge.cli import (
     print_json,
     say,
 )
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
@@ -34,10 +35,22 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
+from tidegauge_lab.local.zookeeper import split_address
 
 _FOREVER_SECONDS = float("inf")
 _LOOK_AGAIN_SECONDS = 0.5
 _EXAMPLE_TOPIC = "orders"
+
+
+def _check_zookeeper(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no address of ZooKeeper servers, before anything is started."""
+    if value is None:
+        return None
+    try:
+        split_address(value)
+    except TidegaugeError as problem:
+        raise click.BadParameter(problem.message) from None
+    return value
 
 
 @click.command()
@@ -50,7 +63,9 @@ _EXAMPLE_TOPIC = "orders"
     metavar="K=V",
     help="A broker setting; N:K=V sets it for broker N alone; may be repeated.",
 )
-@click.option("--zookeeper", metavar="H:P", help="Use this ZooKeeper instead of one of its own.")
+@click.option(
+    "--zookeeper", callback=_check_zookeeper, metavar="H:P", help="Use this ZooKeeper instead of one of its own."
+)
 @click.option(
     "--zookeeper-port",
     type=click.IntRange(1, 65535),
@@ -272,6 +287,12 @@ def down(purge: bool, directory: Path, output: str) -> None:
         if output == "json":
             print_json({"directory": str(directory.absolute()), "purged": False})
         return
+    if not (directory / FILE_NAME).exists():
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is no cluster in {directory.absolute()}, so nothing was deleted: --purge deletes only what "
+            "`tidegauge up` has made; name its directory with --dir",
+        )
     cluster = LocalCluster(directory)
     cluster.down(purge=purge)
     if others := brokers_of_others(cluster.directory, cluster.file):
@@ -317,7 +338,7 @@ def held_line(held: dict[str, Any]) -> str:
 
 def group_line(group: dict[str, Any]) -> str:
     """Return what ``status`` says of a group; it comes from ``status_now``."""
-    members = f"{len(group['members'])} member{'' if len(group['members']) == 1 else 's'}"
+    members = counted(len(group["members"]), "member")
     lag = "" if group["lag"] is None else f", lag {group['lag']}"
     return (
         f"Group {group['group']}  {group['state']}, generation {group['generation']}, {members}{lag}, "

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
@@ -117,7 +118,7 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
         click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
-            say(f"The power loss took {outcome.lost_bytes} bytes that {outcome.name} had never flushed")
+            say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if kind is KILL and killed:
         say(_next_step(role, killed[0], directory))

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS
 from tidegauge.partition import TopicPartition
@@ -153,9 +154,12 @@ def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
     if output == "json":
         print_json({"file": str(svg), "events": drawing.events, "drawn": drawing.rows, "left_out": drawing.left_out})
     elif drawing.rows + drawing.left_out < drawing.events:
-        click.echo(f"{drawing.events} events drawn to {svg} in {drawing.rows} rows: runs of LEO and HW share a row")
+        click.echo(
+            f"{counted(drawing.events, 'event')} drawn to {svg} in {counted(drawing.rows, 'row')}: "
+            "runs of LEO and HW share a row"
+        )
     else:
-        click.echo(f"{drawing.rows} events drawn to {svg}")
+        click.echo(f"{counted(drawing.rows, 'event')} drawn to {svg}")
 
 
 def _record(source: Timeline, choice: Choice, html: Path, directory: Path, output: str) -> None:
@@ -174,7 +178,7 @@ def _record(source: Timeline, choice: Choice, html: Path, directory: Path, outpu
     if output == "json":
         print_json({"file": str(html), "events": len(recorded.steps), "left_out": left_out})
     else:
-        click.echo(f"{len(recorded.steps)} events recorded to {html}: open it in a browser")
+        click.echo(f"{counted(len(recorded.steps), 'event')} recorded to {html}: open it in a browser")
 
 
 def _write(path: Path, text: str) -> None:

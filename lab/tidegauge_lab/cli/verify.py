@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
+from tidegauge.counted import counted
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
 from tidegauge_lab.accountant.audit import Report
@@ -126,8 +127,8 @@ def own_directories(bootstrap: list[str], directory: Path) -> tuple[Path | None,
 def text_lines(report: Report) -> Iterator[str]:
     """Return the report as lines of text."""
     yield (
-        f"Topic {report.topic}: {report.partitions} partitions, {report.records} committed records, "
-        f"{report.replicas} replicas compared"
+        f"Topic {report.topic}: {counted(report.partitions, 'partition')}, "
+        f"{counted(report.records, 'committed record')}, {counted(report.replicas, 'replica')} compared"
     )
     if report.accounts:
         yield from _table(report)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
+from tidegauge.counted import counted
+
 
 def digest(value: bytes) -> bytes:
     """Return a row's fingerprint."""
@@ -60,13 +62,14 @@ def mismatches(source: Account, acknowledged: Account, committed: Account) -> li
         missing = len(source.rows.keys() - account.rows.keys())
         strange = len(account.rows.keys() - source.rows.keys())
         if missing:
-            found.append(f"{missing} rows of the source are not {name}")
+            found.append(f"not {name}: {counted(missing, 'row')} of the source")
         if strange:
-            found.append(f"{strange} rows {name} are not in the source")
+            found.append(f"{name} and not in the source: {counted(strange, 'row')}")
         if account.repetitions != source.repetitions:
-            found.append(f"{account.repetitions} rows {name} are repetitions, {source.repetitions} in the source")
+            found.append(f"{name} repeated: {counted(account.repetitions, 'row')}; in the source: {source.repetitions}")
         found.extend(
-            f"carrier {carrier}: {source.carriers[carrier]} rows in the source, {account.carriers[carrier]} {name}"
+            f"carrier {carrier}: {counted(source.carriers[carrier], 'row')} in the source, "
+            f"{account.carriers[carrier]} {name}"
             for carrier in sorted(source.carriers.keys() | account.carriers.keys())
             if source.carriers[carrier] != account.carriers[carrier]
         )

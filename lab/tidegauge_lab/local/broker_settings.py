@@ -97,7 +97,7 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
             )
         if broker_setting(name) is None:
             near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f"; did you mean {near[0]}?" if near else "; docs/configuration.md lists all"
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
     scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
     for scope in scopes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge import event_log
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
@@ -371,7 +372,9 @@ class Player:
     def _wait_held(self, step: steps.WaitHeld) -> None:
         def missing() -> list[str]:
             held = self._hands.held_requests(step.broker)
-            return [] if held >= step.count else [f"broker {step.broker} holds {held} requests, not {step.count}"]
+            if held >= step.count:
+                return []
+            return [f"broker {step.broker} holds {counted(held, 'request')}, not {step.count}"]
 
         self._wait(missing)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidegauge.counted import counted
 from tidegauge_lab.scenario.facts import Facts
 
 HEADER = ("attribute", "phase", "old value", "new value", "note")
@@ -95,7 +96,7 @@ def _short(attribute: str, broker: int, *, several: bool) -> str:
 
 
 def _count(number: int) -> str:
-    return "1 record" if number == 1 else f"{number} records"
+    return counted(number, "record")
 
 
 def _written(number: int) -> str:

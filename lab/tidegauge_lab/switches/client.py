@@ -30,6 +30,7 @@ import grpc
 import grpc.aio
 
 from tidegauge.channel_options import RECONNECT_OPTIONS
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.messages import to_message
 from tidegauge.faults.model import WantedFault
@@ -184,7 +185,7 @@ class Switches(FormerCalls):
             if time.monotonic() >= deadline:
                 raise TidegaugeError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"broker {broker_id} holds {held} of {count} requests (waited {limit_seconds:g} s)",
+                    f"broker {broker_id} holds {held} of {counted(count, 'request')} (waited {limit_seconds:g} s)",
                 )
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 

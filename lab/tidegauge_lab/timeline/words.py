@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
+from tidegauge.counted import counted
 from tidegauge.merged_offsets import CHANGES
 from tidegauge_lab.timeline.choice import Event
 
@@ -62,7 +63,7 @@ def merged_happening(event: Event) -> str:
 
 def _merged(event: Event) -> list[str]:
     """Return how many changes a merged line stands for; nothing for one change."""
-    return [f"{event[CHANGES]} changes"] if CHANGES in event else []
+    return [counted(event[CHANGES], "change")] if CHANGES in event else []
 
 
 def whole_sentence(event: Event) -> str:
@@ -70,7 +71,7 @@ def whole_sentence(event: Event) -> str:
     if not group_of(event) or event.get("new") != "PreparingRebalance":
         return sentence(event)
     reason = f": {event['reason']}" if event.get("reason") else ""
-    return f"{sentence(event)}, {event.get('members', 0)} members{reason}"
+    return f"{sentence(event)}, {counted(event.get('members', 0), 'member')}{reason}"
 
 
 def happening(event: Event) -> str:

@@ -23,7 +23,7 @@ def text_of(result: Report) -> str:
 
 def test_balanced_books_say_so_last_and_name_what_was_not_checked() -> None:
     lines = text_of(report([sent(0), sent(1, acks="1")], log(*values("v0", "v1")))).splitlines()
-    assert lines[0] == "Topic t: 1 partitions, 2 committed records, 0 replicas compared"
+    assert lines[0] == "Topic t: 1 partition, 2 committed records, 0 replicas compared"
     assert lines[1].split()[:3] == ["acks", "sent", "acknowledged"]
     assert [line.split()[:3] for line in lines[2:4]] == [["all", "1", "1"], ["1", "1", "1"]]
     assert all(line.startswith("Not checked: ") for line in lines[4:-1])

@@ -11,6 +11,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client import admin_base
 from tidegauge_client.admin import Admin
+from tidegauge_client.channels import LateError
 from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
@@ -117,3 +118,14 @@ async def test_not_controller_is_retried_until_the_timeout(monkeypatch):
     assert world.asked == [FIRST.address, FIRST.address, SECOND.address]
     with pytest.raises(TidegaugeError, match="not the controller"):
         await asked_of(World(OLD), attempt, monkeypatch, timeout_ms=0)
+
+
+async def test_a_controller_that_does_not_respond_may_wait_for_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sentence says that the outcome is not known, what the controller may wait for, and where to look."""
+
+    async def attempt(address: str, _: float) -> str:
+        raise LateError(address)
+
+    with pytest.raises(TidegaugeError, match=r"127\.0\.0\.1:1 did not respond.*ZooKeeper.*tidegauge status") as caught:
+        await asked_of(World(OLD), attempt, monkeypatch)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT

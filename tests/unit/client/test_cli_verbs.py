@@ -556,7 +556,7 @@ def test_records_that_failed_are_one_error_as_json(capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().err)["error"] == {
         "code": 10,
         "name": "MESSAGE_TOO_LARGE",
-        "message": "2 records failed: too large; 1 records failed: late",
+        "message": "2 records failed: too large; 1 record failed: late",
     }
 
 

@@ -65,6 +65,23 @@ async def test_brokers_are_asked_in_rotation() -> None:
     assert cluster.asked[:2] == cluster.asked[2:]
 
 
+async def test_of_a_host_name_that_is_not_known_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happened, why, what to do: a wrong name is another mistake than a cluster that is down."""
+    cluster = FakeCluster("nohost:1", "b:2")
+
+    async def ask(address: str, *_: object) -> ClusterInfo:
+        details = (
+            "[field:hostname lookup error:address lookup failed for nohost:1]" if "nohost" in address else "refused"
+        )
+        raise Unreachable(address, details)
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    with pytest.raises(TidegaugeError) as caught:
+        await cluster.refresh()
+    assert "the broker at b:2 cannot be reached; " in caught.value.message
+    assert "nohost:1 cannot be reached: this machine knows no host nohost;" in caught.value.message.replace(")", ";")
+
+
 async def test_a_dead_broker_is_asked_last_from_then_on() -> None:
     cluster = FakeCluster("a:1", "b:2")
     cluster.dead = {"a:1"}

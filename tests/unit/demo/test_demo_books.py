@@ -25,9 +25,9 @@ def test_equal_books_balance():
 @pytest.mark.parametrize(
     ("committed", "sentence"),
     [
-        (SOURCE[:2], "1 rows of the source are not in Parquet"),
-        ((*SOURCE, SOURCE[0]), "1 rows in Parquet are repetitions"),
-        ((*SOURCE[:2], ("UA", "4")), "1 rows in Parquet are not in the source"),
+        (SOURCE[:2], "not in Parquet: 1 row of the source"),
+        ((*SOURCE, SOURCE[0]), "in Parquet repeated: 1 row; in the source: 0"),
+        ((*SOURCE[:2], ("UA", "4")), "in Parquet and not in the source: 1 row"),
         ((*SOURCE[:2], ("AA", "3")), "carrier AA: 2 rows in the source, 3 in Parquet"),
     ],
 )

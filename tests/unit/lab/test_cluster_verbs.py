@@ -86,7 +86,17 @@ def test_purge_refuses_a_directory_that_up_did_not_make(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     done = CliRunner().invoke(down, ["--purge", "--dir", "mine"])
     assert done.exit_code == 1
-    assert "there is no cluster in" in done.stderr
+    assert "so nothing was deleted" in done.stderr
+    assert "`tidegauge up -d`" not in done.stderr
+
+
+@pytest.mark.parametrize("address", ["localhost:port", ":2181", "a:2181,,b:2181"])
+def test_what_is_no_address_of_zookeeper_is_a_wrong_use(tmp_path: Path, address: str) -> None:
+    """Bad input is refused before anything changes, with click's exit code of a wrong use."""
+    done = CliRunner().invoke(up, ["-d", "--zookeeper", address])
+    assert done.exit_code == 2
+    assert "is no ZooKeeper address: host:port" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("verb", "arguments"), [(status, []), (kill, ["1"])])

@@ -300,6 +300,8 @@ def test_a_setting_with_a_brokers_id_before_it_is_of_that_broker_alone() -> None
     assert {"broker.rack=b", "num.partitions=7"} <= set(second)
     with pytest.raises(TidegaugeError, match=r"Unknown broker setting: broker\.rakc; did you mean broker\.rack"):
         check_settings({"1:broker.rakc": "b"}, "fast")
+    with pytest.raises(TidegaugeError, match=r"Unknown broker setting: foo; docs/configuration\.md lists all"):
+        check_settings({"foo": "1"}, "fast")
     with pytest.raises(TidegaugeError, match=r"broker\.id can't be set"):
         check_settings({"1:broker.id": "5"}, "fast")
 

@@ -28,7 +28,7 @@ def test_a_group_that_is_so_has_no_problem() -> None:
     ("condition", "problem"),
     [
         (GroupCondition(state="Empty"), "group g is Stable: a member left"),
-        (GroupCondition(members=2), "group g has 1 members"),
+        (GroupCondition(members=2), "group g has 1 member"),
         (GroupCondition(generation=5), "group g is in generation 4"),
         (GroupCondition(lag=2), "group g lags by 3 records"),
         (GroupCondition(lag=4, is_exact=True), "group g lags by 3 records"),

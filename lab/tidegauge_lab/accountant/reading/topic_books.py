@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.collections_off import collections_off
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import causal_key, read_events
 from tidegauge.partition import TopicPartition
@@ -157,7 +158,7 @@ def _sent(
             f"{', '.join(map(str, histories))} can't be read: it does not hold lines of `produce --history`",
         )
     if history.damaged_lines:
-        not_read.append(f"{history.damaged_lines} damaged lines of the history")
+        not_read.append(f"{counted(history.damaged_lines, 'damaged line')} of the history")
     not_read += [_of_another(count, "records of the history", topic, one) for one, count in history.of_others.items()]
     if history.without_identity:
         not_read.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, Placed, deaths
 from tidegauge_lab.labs.model import Finding, no, yes
@@ -36,7 +37,7 @@ def one_offsets_replica(evidence: Evidence) -> Iterator[Finding]:
             "start that broker, and reassign the partition to brokers 1, 2 and 0",
         )
         return
-    yield yes(f"It has {len(assigned)} replicas now, on brokers {numbers(assigned)}")
+    yield yes(f"It has {counted(len(assigned), 'replica')} now, on brokers {numbers(assigned)}")
     moved = _moved_coordinator(evidence)
     if moved is None:
         yield no("No coordinator has died since", "kill the coordinator of group shop once more")
@@ -68,7 +69,7 @@ def storm_and_calm(evidence: Evidence) -> Iterator[Finding]:
     ]
     if len(left) < 2 or len(stable) < 2:
         yield no(
-            f"Group storm has been left {len(left)} time{'' if len(left) == 1 else 's'}",
+            f"Group storm has been left {counted(len(left), 'time')}",
             "let a consumer of group storm work longer than max.poll.interval.ms, twice",
         )
         return
@@ -91,7 +92,7 @@ def storm_and_calm(evidence: Evidence) -> Iterator[Finding]:
     rebalances = list(evidence.of("group", None, group=CALM, new="PreparingRebalance"))
     if len(rebalances) != 1:
         yield no(
-            f"Group calm rebalanced {len(rebalances)} times",
+            f"Group calm rebalanced {counted(len(rebalances), 'time')}",
             "start this lab again, and restart within session.timeout.ms",
         )
         return
@@ -115,7 +116,7 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
     skipped = [value for value in orders[:never] if value not in done[NEVER]]
     if not skipped:
         yield no(
-            f"Group {NEVER} has processed all {never} records that it has committed",
+            f"Group {NEVER} has processed each record that it has committed ({never})",
             "let it commit first, and crash before it processes",
         )
         return
@@ -125,7 +126,7 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
     twice = [value for value, count in Counter(done[TWICE]).items() if count > 1]
     if not twice:
         yield no(
-            f"Group {TWICE} has processed {len(done[TWICE])} records, none of them twice",
+            f"Group {TWICE} has processed {counted(len(done[TWICE]), 'record')}, none of them twice",
             "let it process first, crash before the commit, and run it again",
         )
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, Placed, StoredRecord, appended, committed, deaths
 from tidegauge_lab.labs.model import Finding, no, yes
@@ -72,7 +73,7 @@ def truncated_or_not(evidence: Evidence) -> Iterator[Finding]:
     changes = [one for one in evidence.of("election", CURED) if one.event.get("strategy") == "offline"]
     if len(changes) < 2:
         yield no(
-            f"cured-0 has lost {len(changes)} leader{'' if len(changes) == 1 else 's'} so far",
+            f"cured-0 has lost {counted(len(changes), 'leader')} so far",
             "do the same with a topic `cured` after a restart with replica.truncation.rule=kip-320",
         )
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, Placed, appended, seconds_between
 from tidegauge_lab.labs.model import Finding, no, yes
@@ -47,8 +48,8 @@ def fenced(evidence: Evidence) -> Iterator[Finding]:
         return
     records = [one.value for one in evidence.leaders_records(ORDERS)]
     yield yes(
-        f"Epoch {_epoch(old)} has done nothing since. The log has {len(records)} records, and readers of committed "
-        "data leave out those of the aborted transaction"
+        f"Epoch {_epoch(old)} has done nothing since. The log has {counted(len(records), 'record')}, and readers of "
+        "committed data leave out those of the aborted transaction"
     )
 
 

@@ -1,0 +1,12 @@
+"""Numbers with their nouns, for sentences that people read."""
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun in singular or plural: ``1 record``, ``3 records``.
+
+    Args:
+        count: how many.
+        noun: what is counted, in singular.
+        plural: its plural, where that is not formed with ``s``.
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
