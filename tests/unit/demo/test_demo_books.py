@@ -39,7 +39,7 @@ def test_a_lost_a_repeated_a_strange_and_a_misplaced_row_are_each_reported(commi
 def test_a_row_swapped_for_a_repetition_keeps_the_count_and_is_found_all_the_same():
     swapped = account(SOURCE[0], SOURCE[0], SOURCE[2])
     assert swapped.total == 3
-    assert any("repetitions" in line for line in mismatches(account(*SOURCE), account(*SOURCE), swapped))
+    assert any("repeated: 1 row" in line for line in mismatches(account(*SOURCE), account(*SOURCE), swapped))
 
 
 def test_the_table_sums_up():

@@ -117,7 +117,7 @@ def test_groups_that_did_not_crash_do_not_pass():
     none_skipped = shop([(LEAST, "one"), (LEAST, "two"), (MOST, "one"), (MOST, "two")], 2, 2)
     assert (
         said("crash-before-commit", none_skipped)[1]
-        == "Group at-most-once has processed all 2 records that it has committed"
+        == "Group at-most-once has processed all that it has committed: 2 records"
     )
     none_twice = shop([(LEAST, "one"), (LEAST, "two"), (MOST, "one")], 2, 2)
     assert (

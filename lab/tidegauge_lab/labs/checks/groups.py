@@ -116,7 +116,7 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
     skipped = [value for value in orders[:never] if value not in done[NEVER]]
     if not skipped:
         yield no(
-            f"Group {NEVER} has processed each record that it has committed ({never})",
+            f"Group {NEVER} has processed all that it has committed: {counted(never, 'record')}",
             "let it commit first, and crash before it processes",
         )
         return
