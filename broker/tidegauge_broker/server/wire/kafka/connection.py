@@ -1,9 +1,9 @@
 """One connection of Kafka's protocol: frames in, responses out, in the order of the requests.
 
 Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
-    1. A frame's size is from 1 to ``socket.request.max.bytes``; anything else, an unknown API or version, and a body
-       that cannot be read close the connection without a response, with one line in the log. ApiVersions of an unknown
-       version is responded to, in version 0 (KIP-511).
+    1. A frame of a wrong size (``frame_reader``), an unknown API or version, and a body that cannot be read close the
+       connection without a response, with one line in the log. ApiVersions of an unknown version is responded to, in
+       version 0 (KIP-511).
     2. A connection's requests are handled one at a time: the next begins when the response before has been handed to
        the socket and the client reads. Only a Produce may begin behind Produces that are appended and wait for their
        acks (one whose transaction is being verified is not appended yet); batches are appended, and responses sent, in
@@ -22,8 +22,8 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
     8. Where brokers speak among themselves, a request may carry the sender's logical clock: this broker's is advanced
        before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
 
-Hot path: for each request ``buffer_updated``, ``_split``, ``_begin``, the handler and ``_send`` run once, without a
-task or a turn of the event loop where nothing has to wait (docs/performance.md, CPU of one request).
+Hot path: for each request ``buffer_updated``, ``_begin``, the handler and ``_send`` run once, without a task
+or a turn of the event loop where nothing has to wait (docs/performance.md, CPU of one request).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ import asyncio
 import itertools
 import logging
 import os
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -75,6 +74,7 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.failures import failure_response, log_failure, measured_name
+from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
@@ -94,20 +94,10 @@ from tidegauge_broker.server.wire.kafka.slot import Slot
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining
 
 LOG = logging.getLogger("tidegauge.kafka")
-READ_BYTES = 256 * 1024
-_FIRST_FRAME_BYTES = 32 * 1024
-_GROWTH = 4
-"""An announced size takes no memory: a large frame's buffer begins small and grows as bytes come."""
-_SHARED_FRAME_BYTES = 16 * 1024
-"""An incomplete frame that is larger gets a buffer of its own."""
 _MAX_PARTS = 1024
 """Maximum number of buffers that one ``writev`` takes (IOV_MAX of Linux)."""
 MAX_UNACKED_PRODUCES = 100
 """Maximum number of Produce requests of one connection that wait for their acks at a time."""
-_SIZE = struct.Struct(">i")
-_HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
-_SCRATCH = memoryview(bytearray(READ_BYTES))
-"""All connections read into this buffer: between a read and the copy of its bytes nothing else runs."""
 _NUMBERS = itertools.count(1)
 _NO_LARGER_THAN_REQUEST = {
     *(PRODUCE, FETCH, HEARTBEAT, OFFSET_COMMIT),
@@ -128,18 +118,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: Owner, now_ms: Callable[[], int]) -> None:
         self._owner = owner
         self._now_ms = now_ms
-        self._max_frame_bytes = owner.max_request_bytes
+        self._reader = FrameReader(owner.max_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self.peer_host = "?"
         self.caller = Caller("kafka:?", owner.name)
-        self._rest = b""
-        self._large: bytearray | None = None
-        self._large_bytes = 0
-        self._filled_bytes = 0
-        self._frames: deque[memoryview] = deque()
+        self._frames = self._reader.frames
         self._slots: deque[Slot] = deque()
-        self._problem: str | None = None
         self._entry: Entry | None = None
         self._writable = True
         self._unwritten: list[PendingResponse] = []
@@ -218,48 +203,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes are read to."""
         del sizehint
-        if self._large is None:
-            return _SCRATCH
-        if self._filled_bytes == len(self._large):
-            grown = bytearray(min(self._large_bytes, _GROWTH * len(self._large)))
-            grown[: self._filled_bytes] = self._large
-            self._large = grown
-        return memoryview(self._large)[self._filled_bytes :]
+        return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in what was read."""
         self.used_ms = self._now_ms()
-        if self._large is not None:
-            self._filled_bytes += nbytes
-            if self._filled_bytes == self._large_bytes:
-                self._frames.append(memoryview(self._large))
-                self._large = None
-        else:
-            data = bytes(_SCRATCH[:nbytes])
-            self._split(self._rest + data if self._rest else data)
+        self._reader.take(nbytes)
         self._go_on()
-
-    def _split(self, data: bytes) -> None:
-        """Split bytes into frames; an incomplete frame waits for more, a larger one in a buffer of its own."""
-        view = memoryview(data)
-        at, end = 0, len(data)
-        while end - at >= 4 and self._problem is None:
-            (size,) = _SIZE.unpack_from(data, at)
-            if not 0 < size <= self._max_frame_bytes:
-                self._problem = _size_problem(size, self._max_frame_bytes)
-                break
-            if end - at - 4 < size:
-                if size > _SHARED_FRAME_BYTES:
-                    self._filled_bytes = end - at - 4
-                    self._large_bytes = size
-                    self._large = bytearray(min(size, _FIRST_FRAME_BYTES))
-                    self._large[: self._filled_bytes] = view[at + 4 :]
-                    at = end
-                break
-            at += 4
-            self._frames.append(view[at : at + size])
-            at += size
-        self._rest = bytes(view[at:]) if at < end else b""
 
     # Requests
 
@@ -283,10 +233,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        if self._problem is not None and not self._frames and not self._slots:
-            self._close(self._problem)
+        problem = self._reader.problem
+        if problem is not None and not self._frames and not self._slots:
+            self._close(problem)
             return
-        wants = not self._frames and self._problem is None and self._writable
+        wants = not self._frames and problem is None and self._writable
         if wants != self._reading:
             self._reading = wants
             if wants:
@@ -591,9 +542,3 @@ def _is_coroutine(response: Any) -> bool:
 
 def _is_produce(frame: memoryview) -> bool:
     return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE
-
-
-def _size_problem(size: int, max_bytes: int) -> str:
-    if size == _HTTP2_PREFACE:
-        return "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol; use the gRPC listener's port"
-    return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"

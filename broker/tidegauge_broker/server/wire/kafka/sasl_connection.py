@@ -76,7 +76,7 @@ class SaslConnection(KafkaConnection):
         self._is_authenticated = False
         self._failure: asyncio.TimerHandle | None = None
         self._has_failed = False
-        self._max_frame_bytes = min(owner.max_request_bytes, sasl.max_receive_bytes)
+        self._reader.max_bytes = min(owner.max_request_bytes, sasl.max_receive_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the delayed end of a failed authentication too."""
@@ -153,7 +153,7 @@ class SaslConnection(KafkaConnection):
                 case Authenticated(principal):
                     self.caller = replace(self.caller, principal=principal)
                     self._is_authenticated = True
-                    self._max_frame_bytes = self._owner.max_request_bytes
+                    self._reader.max_bytes = self._owner.max_request_bytes
                 case Failed(why, response):
                     self._fail(why, response)
                 case Close(why):
