@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tests.waiting import until
 from tests.zookeeper_view import ZooKeeperView
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.elect_leaders import elect_leaders
@@ -187,11 +187,25 @@ class Chaos:
             until(lambda: broker not in (isr := view.state(self.topics[0])["isr"]) or isr == [broker], LIMIT_S)
 
     def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
+        """Have brokers do something, once more from the beginning where one had no time to respond.
+
+        All that is done so may be done twice. A machine that stands still for seconds is one of the world's troubles.
+        """
+
         async def work() -> None:
             async with Switches.of_cluster(self.cluster.file) as switches:
                 await change(switches)
 
-        asyncio.run(work())
+        def is_done() -> bool:
+            try:
+                asyncio.run(work())
+            except TidegaugeError as error:
+                if error.code not in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}:
+                    raise
+                return False
+            return True
+
+        until(is_done, LIMIT_S)
 
     def switched_for_a_while(
         self, brokers: Sequence[int], change: Callable[[Switches, int], Coroutine[Any, Any, Any]]
