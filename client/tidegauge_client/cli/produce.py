@@ -425,9 +425,10 @@ def _tell(work: Work, counters: Counters, seconds: float, output: str) -> None:
     else:
         for (code, sentence), times in work.problems.most_common(PROBLEMS_REPORTED):
             say(f"{counted(times, 'record')} failed: {TidegaugeError(code, sentence)}")
+        retries = counted(counters.retries, "retry", "retries")
         say(
-            f"Sent {counted(summary['sent'], 'record')} in {seconds:.2f} s: {summary['acked']} acknowledged, "
-            f"{summary['failed']} failed, {counted(summary['retries'], 'retry', 'retries')}"
+            f"Sent {counted(counters.sent + work.refused, 'record')} in {seconds:.2f} s: "
+            f"{summary['acked']} acknowledged, {summary['failed']} failed, {retries}"
         )
         if done is not None:
             left_open = "; the last one is open until its timeout" if done.is_open else ""

@@ -36,7 +36,6 @@ from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.cli.simulate_coordinators import simulate_coordinators
-from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.acts import words_of
 from tidegauge_proof.simulator.coordinator_search import GROUPS, KINDS, CoordinatorPlan
 from tidegauge_proof.simulator.coverage import EACH
@@ -55,6 +54,7 @@ from tidegauge_proof.simulator.search import (
 )
 from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import DEFAULT_POWER, DEFAULT_RULE, POWER_MODES, History, history_of
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _TOPICS = "topics"

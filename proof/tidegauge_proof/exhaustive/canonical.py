@@ -232,35 +232,35 @@ _NAMES_OF_VALUES: dict[object, str] = {}
 
 
 def _runtime(walk: _Walk, one: Runtime) -> None:
-    outcomes = one._outcomes  # noqa: SLF001
+    outcomes = one._outcomes  # noqa: SLF001 - a state is all that the object holds
     walk.rank(one, outcomes)
     walk.all_of("outcomes", (outcomes[number] for number in sorted(outcomes)))
     walk.fields(one)
 
 
 def _markers(walk: _Walk, one: Markers) -> None:
-    in_flight = one._in_flight  # noqa: SLF001
-    assert not one._lookups, "leaders are looked up within an event"  # noqa: SLF001
+    in_flight = one._in_flight  # noqa: SLF001 - a state is all that the object holds
+    assert not one._lookups, "leaders are looked up within an event"  # noqa: SLF001 - a state is all that the object holds
     walk.rank(one, in_flight)
     walk.all_of("in flight", (in_flight[number] for number in sorted(in_flight)))
     walk.fields(one)
 
 
 def _process(walk: _Walk, one: Process[Any]) -> None:
-    if id(one) not in walk._seen:  # noqa: SLF001
+    if id(one) not in walk._seen:  # noqa: SLF001 - a state is all that the object holds
         walk.of(one.coordinator)
     walk.fields(one)
 
 
 def _marker_request(walk: _Walk, one: MarkerRequest) -> None:
     walk.of(one.process)
-    walk.ranked(one.process.coordinator._markers, one.effect.request_id)  # noqa: SLF001
+    walk.ranked(one.process.coordinator._markers, one.effect.request_id)  # noqa: SLF001 - a state is all that the object holds
     walk.all_of("markers", (one.effect.broker_id, one.effect.markers, one.errors, one.is_lost))
 
 
 def _appending(walk: _Walk, one: Any) -> None:
     walk.of(one.process)
-    walk.ranked(one.process.coordinator._runtime, one.append_id)  # noqa: SLF001
+    walk.ranked(one.process.coordinator._runtime, one.append_id)  # noqa: SLF001 - a state is all that the object holds
 
 
 _HANDLERS: dict[type, _Handler] = {Appending: _appending}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest, GroupState, Heartbeat, HeartbeatResult, JoinGroup, OffsetFetch
@@ -102,7 +102,7 @@ class GroupServer:
 
     def __init__(self) -> None:
         self._world = SmallWorld()
-        self._checker = GroupChecker(self._world.partition)  # type: ignore[arg-type]
+        self._checker = GroupChecker(self._world.partition)  # type: ignore[arg-type]  # a small one in the place of a Checker
         self._cluster = _Groups(self._world, self._checker)
         self._world.elect()
         self._cluster.run()
@@ -223,7 +223,7 @@ class GroupMember:
         is_in = not self._has_left
         return MemberFacts(
             tuple(sorted(member.in_flight)),
-            None if beat is None else beat[1],  # type: ignore[arg-type]
+            None if beat is None else cast("Heartbeat", beat[1]),
             is_in and member.commit(1) is not None,
             is_in and member.leave() is not None,
             is_in and member.is_stable,

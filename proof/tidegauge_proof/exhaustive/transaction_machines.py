@@ -136,7 +136,7 @@ class TransactionServer:
 
     def __init__(self) -> None:
         self._world = SmallWorld()
-        self._checker = TransactionChecker(self._world.partition)  # type: ignore[arg-type]
+        self._checker = TransactionChecker(self._world.partition)  # type: ignore[arg-type]  # a small one in the place of a Checker
         self._cluster = _Transactions(self._world, self._checker)
         self._guards: dict[TransactionCall, object] = {}
         self._world.elect()

@@ -1,52 +1,35 @@
 """What may happen in a simulated history: one function for each kind of event, and how often it is tried.
 
 An action draws what it needs (which broker, which message) and does nothing where it has no object. The weights are for
-histories in which records flow, epochs pass, and faults overlap; ``Swarm`` turns faults up, down and off for each
-history, since faults that always come together hide one another.
+histories in which records flow, epochs pass, and faults overlap. What happens to disks is in ``disk_actions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
-from math import gcd
 from random import Random
 
-from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import ACKS_ALL
 from tidegauge_controller.decisions.leaders import partitions_to_rebalance
+from tidegauge_proof.simulator.action import Action, brokers_up, victim
 from tidegauge_proof.simulator.acts import UNDESCRIBED, Act, act
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.stored_replica import StoredReplica
-from tidegauge_proof.simulator.world import SimPartition, World
+from tidegauge_proof.simulator.disk_actions import (
+    cut_power,
+    damage_batch,
+    fail_directory,
+    flush,
+    mend,
+    raise_defect,
+    write_checkpoint,
+)
+from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE, Swarm
+from tidegauge_proof.simulator.world import World
 
-MUST_SURVIVE, MAY_LOSE = "must-survive", "may-lose"
-"""The two modes of histories; see ``swarm_of``."""
 FLUSHING = 0.3
 """The part of the histories that must survive in which every record is flushed before anybody hears of it."""
-
-_TORN_BYTES = 160
-"""Up to so many bytes may be left of a batch that a power loss took; small batches have less."""
-
-Action = Callable[[World, Dice, "Swarm"], Act | None]
-"""Does it, and returns what was done (UNDESCRIBED where ``World.tells`` is off); None where there was nothing to do."""
-
-
-@dataclass(slots=True)
-class Swarm:
-    """The settings of one history, drawn from its seed."""
-
-    min_insync_replicas: int
-    replicas: tuple[int, ...]
-    max_records: int
-    loss: float
-    weights: tuple[float, ...]
-    power: str
-    flushes: bool
-    directories: int = 1
-    """Log directories of each broker."""
-    partitions: int = 1
 
 
 def produce(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -107,21 +90,6 @@ def _numbers(partitions: Sequence[SimPartition]) -> list[int]:
     return [partition.at.partition for partition in partitions]
 
 
-def _up(world: World) -> list[int]:
-    paused = world.paused
-    if not paused:
-        return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running]
-    return [broker_id for broker_id, broker in world.brokers.items() if broker.is_running and broker_id not in paused]
-
-
-def _victim(world: World, dice: Dice, among: Sequence[int]) -> int:
-    """One of these, the leader as often as all others together: what happens to it has consequences."""
-    leader = dice.choose(world.partitions).state_now.leader
-    if leader in among and dice.happens(0.5):
-        return leader
-    return dice.choose(among)
-
-
 def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Complete a round: request, response, append."""
     del swarm
@@ -140,7 +108,7 @@ def whole_round(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 def ask(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Let a follower send its next requests."""
     del swarm
-    up = _up(world)
+    up = brokers_up(world)
     if not up:
         return None
     broker_id = dice.choose(up)
@@ -191,10 +159,10 @@ def deliver_response(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 def give_up(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Time out a follower's wait for a response, or a leader's for a verdict."""
     del swarm
-    up = _up(world)
-    asking = [b for b in up if b in world.asking] if world.asking else ()
+    up = brokers_up(world)
+    asking = [b for b in up if b in world.proposals.asking] if world.proposals.asking else ()
     if asking and dice.happens(0.2):
-        world.ask_again(asking[0])
+        world.proposals.ask_again(asking[0])
         return act("give_up_proposal", broker=asking[0])
     waiting = [exchange for b in up for exchange in world.open_rounds[b]]
     if not waiting:
@@ -269,9 +237,9 @@ def decide(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Deliver a leader's ISR change to the controller, seldom to one that has resigned."""
-    if not any(world.outbox.values()):
+    if not any(world.proposals.outbox.values()):
         return None
-    waiting = [b for b in _up(world) if world.outbox[b] and b not in world.asking]
+    waiting = [b for b in brokers_up(world) if world.proposals.may_propose(b)]
     if not waiting:
         return None
     broker_id = dice.choose(waiting)
@@ -280,10 +248,10 @@ def propose(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         target = dice.choose(sorted(world.controllers)) if world.controllers else None
     if target not in world.controllers or target in world.paused or world.is_cut(broker_id, target):
         return None
-    if not world.may_ask(broker_id, target):
+    if not world.proposals.may_ask(broker_id, target):
         return None
-    proposal = world.outbox[broker_id][0]
-    world.propose(broker_id, target)
+    proposal = world.proposals.outbox[broker_id][0]
+    world.proposals.propose(broker_id, target)
     return act("propose", broker=broker_id, isr=proposal.new_isr, partition=proposal.topic_partition.partition)
 
 
@@ -299,7 +267,7 @@ def tell(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     del verdicts[place]
     if dice.happens(swarm.loss):
         verdict.verdict = None
-    world.tell(verdict)
+    world.proposals.tell(verdict, world.now_ms)
     if not world.tells:
         return UNDESCRIBED
     error = "none" if verdict.verdict is None else verdict.verdict.error.name
@@ -314,75 +282,15 @@ def pass_time(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     return act("pass_time", ms=ms) if world.tells else UNDESCRIBED
 
 
-def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Let a broker write its high watermark."""
-    del swarm
-    up = _up(world)
-    if not up:
-        return None
-    broker_id = dice.choose(up)
-    world.brokers[broker_id].write_checkpoint()
-    return act("write_checkpoint", broker=broker_id)
-
-
-def flush(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Flush a broker's log to the disk."""
-    del swarm
-    up = _up(world)
-    if not up:
-        return None
-    broker_id = dice.choose(up)
-    world.brokers[broker_id].flush()
-    return act("flush", broker=broker_id)
-
-
 def kill(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Kill a process."""
     del swarm
     running = [b for b, broker in world.brokers.items() if broker.is_running]
     if not running or (len(running) == 1 and not dice.happens(0.3)):
         return None
-    broker_id = _victim(world, dice, running)
+    broker_id = victim(world, dice, running)
     world.kill(broker_id)
     return act("kill", broker=broker_id) if world.tells else UNDESCRIBED
-
-
-def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """End a machine's power supply, which loses records that were never flushed.
-
-    By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
-    broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
-    that it has not given away as a leader either ("unseen").
-    """
-    running = [b for b, broker in world.brokers.items() if broker.is_running]
-    if not running or swarm.power == "none":
-        return None
-    broker_id = _victim(world, dice, running)
-    keep: dict[TopicPartition, int] = {}
-    ends: list[int] = []
-    torn = 0
-    for partition in world.partitions:
-        replica = partition.brokers[broker_id]
-        end = replica.log.log_end_offset
-        least = min(end, _least_kept(replica, len(partition.checker.committed), swarm.power))
-        kept = keep[partition.at] = replica.log.whole_batches_below(end - dice.below(end - least + 1))
-        ends.append(end)
-        if kept < end:
-            torn = dice.below(_TORN_BYTES)
-    world.cut_power(broker_id, keep, torn)
-    return act("cut_power", broker=broker_id, keep=[*keep.values()], end=ends, torn=torn)
-
-
-def _least_kept(replica: StoredReplica, committed: int, power: str) -> int:
-    """Below which offset a power loss of this kind takes nothing."""
-    least = replica.flushed
-    if power != "any":
-        least = max(least, committed)
-    if power in {"unseen", "unreported"}:
-        least = max(least, replica.reported)
-    if power == "unseen":
-        least = max(least, replica.given)
-    return least
 
 
 def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
@@ -397,7 +305,7 @@ def expire(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         absent = [b for b in world.brokers if b not in world.without_session]
     if not absent:
         return None
-    broker_id = _victim(world, dice, absent)
+    broker_id = victim(world, dice, absent)
     world.expire(broker_id)
     return act("expire", broker=broker_id) if world.tells else UNDESCRIBED
 
@@ -423,10 +331,10 @@ def start(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 def pause(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Pause a process."""
     del swarm
-    up = _up(world)
+    up = brokers_up(world)
     if len(up) < 2:
         return None
-    broker_id = _victim(world, dice, up)
+    broker_id = victim(world, dice, up)
     world.paused.add(broker_id)
     world.note("fault", broker_id, action="pause")
     return act("pause", broker=broker_id)
@@ -448,7 +356,7 @@ def cut_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Partition links: one way, both ways, or all into or out of a broker. Responses take their call's way."""
     del swarm
     ids = sorted(world.brokers)
-    one = _victim(world, dice, ids)
+    one = victim(world, dice, ids)
     others = [b for b in ids if b != one]
     kind = dice.below(4)
     if kind == 0:
@@ -475,7 +383,7 @@ def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     del swarm
     if world.elected is not None:
         return None
-    able = [b for b in _up(world) if b not in world.without_session]
+    able = [b for b in brokers_up(world) if b not in world.without_session]
     if not able:
         return None
     broker_id = dice.choose(able)
@@ -502,64 +410,12 @@ def leave(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         broker_id = dice.choose(ready)
         world.stop(broker_id)
         return act("stop", broker=broker_id)
-    up = [b for b in _up(world) if b not in world.without_session]
+    up = [b for b in brokers_up(world) if b not in world.without_session]
     if len(up) < 2 or world.elected is None or world.elected not in world.controllers:
         return None
     broker_id = dice.choose(up)
     world.leave(broker_id, world.elected)
     return act("leave", broker=broker_id)
-
-
-def fail_directory(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Fail a log directory of a broker, perhaps in the middle of a step; never the last healthy one."""
-    del swarm
-    able = [b for b in _up(world) if not world.brokers[b].failing and not world.brokers[b].failed_directories]
-    if not able:
-        return None
-    broker_id = _victim(world, dice, able)
-    directory, writes_left = dice.below(world.brokers[broker_id].directories), dice.below(4)
-    world.fail_directory(broker_id, directory, writes_left)
-    return act("fail_directory", broker=broker_id, directory=directory, writes_left=writes_left)
-
-
-def damage_batch(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Damage a batch in the log of a running broker."""
-    del swarm
-    broker_id = _victim(world, dice, [*world.brokers])
-    partition = dice.choose(world.partitions)
-    replica = partition.brokers[broker_id]
-    if replica.damaged is not None or not replica.log.log_end_offset:
-        return None
-    offset = replica.damaged = replica.log.whole_batches_below(dice.below(replica.log.log_end_offset))
-    world.note("fault", broker_id, action="damage-batch")
-    return act("damage_batch", broker=broker_id, partition=partition.at.partition, offset=offset)
-
-
-def raise_defect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Make one of the next writes to a replica's log raise what no error of the table describes."""
-    del swarm
-    up = _up(world)
-    if not up:
-        return None
-    broker_id = _victim(world, dice, up)
-    partition = dice.choose(world.partitions)
-    replica = partition.brokers[broker_id]
-    if replica.writes_left is not None or replica.is_offline:
-        return None
-    replica.writes_left = dice.below(3)
-    world.note("fault", broker_id, action="defect")
-    return act("raise_defect", broker=broker_id, partition=partition.at.partition, writes_left=replica.writes_left)
-
-
-def mend(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Repair a broker's disks. What is offline comes back when the broker restarts."""
-    del swarm
-    faulty = [b for b, broker in world.brokers.items() if broker.has_faults]
-    if not faulty:
-        return None
-    broker_id = dice.choose(faulty)
-    world.mend(broker_id)
-    return act("mend", broker=broker_id)
 
 
 ACTIONS: tuple[tuple[Action, float, bool], ...] = (
@@ -640,21 +496,3 @@ def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -
         directories=directories,
         partitions=partitions,
     )
-
-
-class Lots:
-    """Chooses a place by its weight: each has as many numbers below ``end`` as its weight has thousandths."""
-
-    __slots__ = ("_places", "_unit", "end")
-
-    def __init__(self, weights: Sequence[float]) -> None:
-        thousandths = [round(weight * 1000) for weight in weights]
-        self.end = sum(thousandths)
-        self._unit = gcd(*thousandths)
-        self._places: list[int] = []
-        for place, count in enumerate(thousandths):
-            self._places += [place] * (count // self._unit)
-
-    def place(self, number: int) -> int:
-        """Return the place that a number stands for."""
-        return self._places[number // self._unit]

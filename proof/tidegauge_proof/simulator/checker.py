@@ -50,7 +50,7 @@ from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.clients import Produced
-    from tidegauge_proof.simulator.world import SimPartition
+    from tidegauge_proof.simulator.sim_partition import SimPartition
 
 
 class Violation(Exception):

@@ -6,21 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
-from tidegauge_proof.simulator.actions import (
-    ACTIONS,
-    MUST_SURVIVE,
-    Lots,
-    Swarm,
-    consume,
-    produce,
-    produce_idempotently,
-    swarm_of,
-)
+from tidegauge_proof.simulator.actions import ACTIONS, consume, produce, produce_idempotently, swarm_of
 from tidegauge_proof.simulator.acts import words_of
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.memory_broker import AT
+from tidegauge_proof.simulator.swarm import MUST_SURVIVE, Lots, Swarm
 from tidegauge_proof.simulator.world import World
 
 _LAG_MS = 2000

@@ -19,8 +19,9 @@ from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, 
 from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.memory_log import MemoryLog
+from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.stored_replica import StoredReplica
-from tidegauge_proof.simulator.world import SimPartition, World
+from tidegauge_proof.simulator.world import World
 
 _READ_BYTES = 600
 """What a step of a load reads: a few batches."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegauge_proof.simulator.world import SimPartition, World
+    from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.world import World
 
 EACH = 8
 """Every so-many-th history is looked at: the first of them, and so on."""

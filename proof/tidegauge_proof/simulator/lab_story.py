@@ -162,12 +162,12 @@ def _rest(world: World) -> None:
             for broker_id in reached:
                 world.deliver_all(broker_id)
         elif world.traffic.verdicts:
-            world.tell(world.traffic.verdicts.pop(0))
+            world.proposals.tell(world.traffic.verdicts.pop(0), world.now_ms)
         else:
-            waiting = [b for b in world.brokers if world.outbox[b] and b not in world.asking]
+            waiting = [b for b in world.brokers if world.proposals.may_propose(b)]
             if not waiting:
                 return
-            world.propose(waiting[0], CONTROLLER)
+            world.proposals.propose(waiting[0], CONTROLLER)
 
 
 def _state(world: World) -> dict[str, Any]:

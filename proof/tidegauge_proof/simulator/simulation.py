@@ -14,13 +14,15 @@ from tidegauge.collections_off import collections_off
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import sim_controller
-from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, MAY_LOSE, MUST_SURVIVE, Lots, Swarm, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, swarm_of
 from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
 from tidegauge_proof.simulator.memory_broker import AT
-from tidegauge_proof.simulator.world import SimPartition, World
+from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE, Lots, Swarm
+from tidegauge_proof.simulator.world import World
 
 DEFAULT_RULE = "kip-320"
 POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
@@ -287,10 +289,10 @@ def _settle(world: World) -> None:
             world.deliver_all(broker_id)
             world.whole_round(broker_id)
             elected = world.elected
-            while elected in world.controllers and world.outbox[broker_id] and broker_id not in world.asking:
-                world.propose(broker_id, elected)
+            while elected in world.controllers and world.proposals.may_propose(broker_id):
+                world.proposals.propose(broker_id, elected)
         while world.traffic.verdicts:
-            world.tell(world.traffic.verdicts.pop())
+            world.proposals.tell(world.traffic.verdicts.pop(), world.now_ms)
         for broker_id in sorted(world.leaving | world.unheard):
             world.stop(broker_id)
             world.start(broker_id)
@@ -299,7 +301,7 @@ def _settle(world: World) -> None:
         after = _picture(world)
         if (
             after == before
-            and not any(world.outbox.values())
+            and not any(world.proposals.outbox.values())
             and not any(t.is_busy for t in world.controllers.values())
         ):
             return

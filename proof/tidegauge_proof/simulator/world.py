@@ -11,15 +11,9 @@ looks at its replica.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from tidegauge.control import (
-    NO_LEADER,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    IsrProposal,
-    IsrVerdict,
     LeaderAndIsrRequest,
     PartitionsResponse,
     StopReplicaRequest,
@@ -27,8 +21,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition, partition_named
-from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event, state_path
-from tidegauge_broker.replica.effects import LeadershipChanged
+from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
@@ -44,16 +37,18 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
     Wait,
 )
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response, process_log_dir_notifications
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
+from tidegauge_proof.simulator.isr_proposals import IsrProposals
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 from tidegauge_proof.simulator.sim_controller import SimController
+from tidegauge_proof.simulator.sim_partition import SimPartition, rotated
+from tidegauge_proof.simulator.traffic import Consumed, Coordinators, Exchange, Sent, Traffic
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
@@ -61,113 +56,6 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS = 500
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 RESPONSE_MAX_BYTES = 10 * 1024 * 1024
-_FIRST_NUMBER = 1_000_000
-"""The records of partition P are numbered from P times this, so that none is taken for one of another partition."""
-_RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
-"""Errors after which a broker sends its proposal again (as its AlterPartitionManager does)."""
-
-
-@dataclass(slots=True, eq=False)
-class Exchange:
-    """One round of a follower, from the request to the response. It is its own token at the leader."""
-
-    follower: MemoryBroker
-    incarnation: int
-    broker_epoch: int
-    chosen: FetchRound | EpochRound
-    response: list[FetchedPartition] | list[EpochEndResult] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Consumed:
-    """A consumer's fetch, from an offset in each of some partitions."""
-
-    offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(slots=True, eq=False)
-class Sent:
-    """A client's produce request: a batch for each of some partitions."""
-
-    batches: list[Produced]
-
-
-class Coordinators(Protocol):
-    """Who hears of leaderships, and of the outcome of its appends; it must not act before the event is over."""
-
-    def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
-        """Take in that a broker gained or lost a leadership."""
-        ...
-
-    def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
-        """Take in the response to a produce that no client has sent."""
-        ...
-
-
-class SimPartition:
-    """One partition of the cluster: what a checker looks at.
-
-    Attributes:
-        at: its name.
-        replicas: the broker ids, in assignment order.
-        brokers: what each broker keeps of it.
-        clients: who writes to it, and reads it.
-        state_now: its state in ZooKeeper.
-    """
-
-    def __init__(
-        self,
-        at: TopicPartition,
-        replicas: tuple[int, ...],
-        brokers: Mapping[int, MemoryBroker],
-        zookeeper: MemoryZooKeeper,
-        checker: Checker,
-    ) -> None:
-        self.at = at
-        self.path = state_path(*at)
-        self.replicas = replicas
-        self.brokers = {broker_id: broker.replicas[at] for broker_id, broker in brokers.items()}
-        self.zookeeper = zookeeper
-        self.clients = Clients(_FIRST_NUMBER * at.partition)
-        self.state_now = PartitionStateNode(NO_LEADER, -1, replicas, 0)
-        self.checker = checker
-        self._read_mzxid = -1
-        """Which transaction wrote what was taken over."""
-        checker.at = at
-        checker.world = self
-
-    def read_state(self) -> None:
-        """Take over what stands in ZooKeeper, and check it; what was written already has been checked."""
-        node = self.zookeeper.nodes.get(self.path)
-        if node is None:
-            return
-        if node.mzxid == self._read_mzxid:
-            self.checker.check_isr()
-            return
-        self._read_mzxid = node.mzxid
-        self.state_now = PartitionStateNode.decode(self.path, node.data)
-        self.checker.look_at_state()
-
-
-@dataclass(slots=True)
-class Verdict:
-    """The response to one request with an ISR proposal, on its way to a broker's process; None: there will be none."""
-
-    broker: MemoryBroker
-    request: object
-    proposal: IsrProposal
-    verdict: IsrVerdict | None
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What is on its way."""
-
-    requests: list[Exchange] = field(default_factory=list)
-    responses: list[Exchange] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    strays: list[tuple[int, Any]] = field(default_factory=list)
-    """Control requests of controllers that have resigned, or to brokers that were dead."""
 
 
 class World:
@@ -205,7 +93,7 @@ class World:
             for b in ids
         }
         self.partitions = [
-            SimPartition(at, _rotated(self.replicas, place), self.brokers, self.zookeeper, checker)
+            SimPartition(at, rotated(self.replicas, place), self.brokers, self.zookeeper, checker)
             for place, (at, checker) in enumerate(zip(names, checkers, strict=True))
         ]
         self._by_name = {partition.at: partition for partition in self.partitions}
@@ -214,9 +102,6 @@ class World:
         self._checked = [(partition.checker, partition.brokers) for partition in self.partitions]
         self.traffic = Traffic()
         self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
-        self.outbox: dict[int, list[IsrProposal]] = {b: [] for b in self.brokers}
-        self.asking: dict[int, IsrProposal] = {}
-        """The proposal that a broker has in flight: one at a time."""
         self.sessions = dict.fromkeys(self.brokers, 0)
         """The number of each broker's newest session."""
         self.without_session: set[int] = set(self.brokers)
@@ -226,10 +111,8 @@ class World:
         self.unheard: set[int] = set()
         """Brokers that asked to shut down and got a refusal or no response: they go all the same, in the end."""
         self.cut_links: set[tuple[int, int]] = set()
-        self._questions: dict[int, object] = {}
-        self._asked_epochs = dict.fromkeys(self.brokers, 0)
-        """The epoch of the latest controller that each broker has asked."""
         self.controllers: dict[int, SimController] = {}
+        self.proposals = IsrProposals(self.brokers, self.controllers, self.traffic)
         self.elected: int | None = None
         """Whose ``/controller`` znode exists."""
         self.unreported: set[int] = set()
@@ -292,7 +175,7 @@ class World:
                         partition.checker.consumed(partition.brokers[broker.broker_id], token.offsets[at], response)
             reported.fetched = []
         if reported.proposals:
-            self.outbox[broker.broker_id] += reported.proposals
+            self.proposals.outbox[broker.broker_id] += reported.proposals
             reported.proposals = []
         if reported.leaderships:
             for change in reported.leaderships:
@@ -392,8 +275,8 @@ class World:
     ) -> None:
         """Let a client send a request once: a batch for each of some partitions; None: for the first."""
         chosen = self.partitions[:1] if partitions is None else partitions
-        batches = [partition.clients.send(acks, record_count) for partition in chosen]
-        self._send(broker_id, acks, timeout_ms, chosen, batches)
+        batches = [(partition, partition.clients.send(acks, record_count)) for partition in chosen]
+        self._send(broker_id, acks, timeout_ms, batches)
 
     def produce_idempotently(
         self, broker_id: int, record_count: int, timeout_ms: int, partition: SimPartition | None = None
@@ -401,23 +284,13 @@ class World:
         """Let the idempotent producer of a partition send its batch, perhaps not for the first time."""
         chosen = partition or self.partitions[0]
         produced = chosen.clients.send_idempotent(record_count)
-        self._send(broker_id, produced.acks, timeout_ms, [chosen], [produced])
+        self._send(broker_id, produced.acks, timeout_ms, [(chosen, produced)])
         return produced
 
-    def _send(
-        self,
-        broker_id: int,
-        acks: int,
-        timeout_ms: int,
-        partitions: Sequence[SimPartition],
-        batches: list[Produced],
-    ) -> None:
+    def _send(self, broker_id: int, acks: int, timeout_ms: int, batches: list[tuple[SimPartition, Produced]]) -> None:
         broker = self.brokers[broker_id]
-        parts = [
-            ProducePartition(partition.at, produced.data)
-            for partition, produced in zip(partitions, batches, strict=True)
-        ]
-        sent = self._sending = Sent(batches)
+        parts = [ProducePartition(partition.at, produced.data) for partition, produced in batches]
+        sent = self._sending = Sent([produced for _, produced in batches])
         try:
             broker.execute(broker.core.produce(ProduceRequest(acks, timeout_ms, parts), sent, self.now_ms))
         finally:
@@ -584,53 +457,6 @@ class World:
                 assert_never(message)
         return None
 
-    # ISR changes
-
-    def may_ask(self, broker_id: int, controller: int) -> bool:
-        """Whether a broker may take a controller for the one there is: ``/controller`` never goes back for a reader.
-
-        So a proposal that a later controller may have written is not refused by an earlier one, on which the rule for
-        a rejection stands (AlterPartitionManager).
-        """
-        return self.controllers[controller].context.epoch >= self._asked_epochs[broker_id]
-
-    def propose(self, broker_id: int, controller: int) -> None:
-        """Deliver the broker's next proposal to a controller, where it waits for its turn."""
-        self._asked_epochs[broker_id] = self.controllers[controller].context.epoch
-        broker = self.brokers[broker_id]
-        proposal = self.outbox[broker_id].pop(0)
-        request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])
-        self.asking[broker_id] = proposal
-        asked = self._questions[broker_id] = object()
-
-        def done(response: AlterPartitionResponse | None) -> None:
-            if self._questions.get(broker_id) is not asked:
-                return  # the broker has given this request up
-            verdict = None
-            if response is not None and response.error is _NONE:
-                verdict = response.partitions[0]
-            elif response is not None and response.error not in _RETRIED:
-                verdict = IsrVerdict(proposal.topic_partition, response.error)
-            self.traffic.verdicts.append(Verdict(broker, asked, proposal, verdict))
-
-        self.controllers[controller].add(lambda context: process_alter_partition(context, request), done)
-
-    def ask_again(self, broker_id: int) -> None:
-        """Time out the broker's wait for a verdict; it sends the proposal again, and the first may still be taken."""
-        self._questions.pop(broker_id, None)
-        self.outbox[broker_id].insert(0, self.asking.pop(broker_id))
-
-    def tell(self, verdict: Verdict) -> None:
-        """Deliver a verdict to the leader. Where there is none, the same proposal is sent again."""
-        broker = verdict.broker
-        if self._questions.get(broker.broker_id) is not verdict.request:
-            return  # given up while the verdict was on its way, or the process is another
-        del self._questions[broker.broker_id], self.asking[broker.broker_id]
-        if verdict.verdict is None:
-            self.outbox[broker.broker_id].insert(0, verdict.proposal)
-        else:
-            broker.execute(broker.core.isr_verdict(verdict.proposal, verdict.verdict, self.now_ms))
-
     # Processes, disks, sessions
 
     def kill(self, broker_id: int) -> None:
@@ -642,9 +468,7 @@ class World:
         self.leaving.discard(broker_id)
         self.unheard.discard(broker_id)
         self.open_rounds[broker_id] = []
-        self.outbox[broker_id] = []
-        self.asking.pop(broker_id, None)
-        self._questions.pop(broker_id, None)
+        self.proposals.forget(broker_id)
         if broker_id in self.controllers:
             self.end_term(broker_id)
         self._lose_requests_at(broker_id)
@@ -766,9 +590,3 @@ class World:
         for broker_id, broker in self.brokers.items():
             if self.is_up(broker_id):
                 broker.execute(broker.core.tick(self.now_ms))
-
-
-def _rotated(replicas: tuple[int, ...], places: int) -> tuple[int, ...]:
-    """Return the assignment of a further partition: led by another broker, as Kafka spreads leaders."""
-    places %= len(replicas)
-    return replicas[places:] + replicas[:places]

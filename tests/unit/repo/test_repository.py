@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-OWN_CODE = ("proto/tidegauge/", "broker/", "controller/", "client/", "spark_jobs/", "lab/")
+OWN_CODE = ("proto/tidegauge/", "broker/", "controller/", "client/", "spark_jobs/", "lab/", "proof/")
 
 
 def tracked(*patterns: str) -> list[Path]:

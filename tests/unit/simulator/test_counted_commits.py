@@ -12,13 +12,14 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetCommit, OffsetToCommit
-from tidegauge_proof.simulator.actions import MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.actions import swarm_of
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.exactly_once.clients import SIMPLE, SIMPLE_GROUP
 from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, Call, Caller
 from tidegauge_proof.simulator.exactly_once.joint_checker import OffsetsChecker
 from tidegauge_proof.simulator.exactly_once.network import TIMELY
 from tidegauge_proof.simulator.exactly_once.stage import Stage, staged
+from tidegauge_proof.simulator.swarm import MUST_SURVIVE
 
 E = ErrorCode
 PAST_COMMIT_TIMEOUT_MS = 6_000
@@ -49,12 +50,12 @@ class Offsets:
             world.decide_all()
             for broker_id in running:
                 world.deliver_all(broker_id)
-                while world.outbox[broker_id] and broker_id not in world.asking:
-                    world.propose(broker_id, world.elected or 0)
+                while world.proposals.may_propose(broker_id):
+                    world.proposals.propose(broker_id, world.elected or 0)
             world.decide_all()
             verdicts, world.traffic.verdicts = world.traffic.verdicts, []
             for verdict in verdicts:
-                world.tell(verdict)
+                world.proposals.tell(verdict, world.now_ms)
             for broker_id in running:
                 world.whole_round(broker_id)
             self.loads()

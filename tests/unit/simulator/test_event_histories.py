@@ -20,8 +20,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_lab.accountant.books import Findings
 from tidegauge_lab.accountant.epochs import check_events
-from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.simulation import history_of, replay_schedule
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE
 
 SEEDS = range(12)
 STEPS = 400

@@ -31,7 +31,7 @@ def make_world(*, refuses: bool = True) -> World:
         world.produce(1, ACKS_ALL, 1, 60_000)
     world.start(2)
     settle(world)
-    while not world.outbox[1]:
+    while not world.proposals.outbox[1]:
         assert world.whole_round(2)
     assert world.state_now.isr == (1,)
     assert world.brokers[2].log.log_end_offset == 3
@@ -58,11 +58,11 @@ def come_to_rest(world: World) -> None:
         for broker_id in (1, 2):
             for _ in range(3):
                 world.whole_round(broker_id)
-            if world.outbox[broker_id] and broker_id not in world.asking and world.elected is not None:
-                world.propose(broker_id, world.elected)
+            if world.proposals.may_propose(broker_id) and world.elected is not None:
+                world.proposals.propose(broker_id, world.elected)
         settle(world)
         while world.traffic.verdicts:
-            world.tell(world.traffic.verdicts.pop(0))
+            world.proposals.tell(world.traffic.verdicts.pop(0), world.now_ms)
         world.produce(world.state_now.leader, ACKS_ALL, 1, 60_000)
 
 
@@ -76,7 +76,7 @@ def join_after_a_restart(world: World) -> None:
     """The leader's proposal for the joiner's previous incarnation is decided when its new incarnation is known."""
     lose_all(world, 2)
     settle(world)
-    world.propose(1, CONTROLLER)
+    world.proposals.propose(1, CONTROLLER)
     settle(world)
 
 
@@ -110,7 +110,7 @@ def test_kafkas_rule_takes_it_in_and_loses_what_is_committed(monkeypatch: pytest
 
 def overlook_a_restart(world: World, broker_id: int = 1) -> None:
     """A controller that has not seen a member restart writes the leader's proposal, and dies; the next one reads it."""
-    world.propose(1, CONTROLLER)
+    world.proposals.propose(1, CONTROLLER)
     lose_all(world, broker_id)
     world.decide(CONTROLLER, 1000)
     assert (world.state_now.leader, world.state_now.isr) == (1, (1, 2))
@@ -148,12 +148,12 @@ def test_a_broker_that_refuses_is_notified_again_though_its_leader_has_taken_it_
     """Else it has heard of no leader, and fetches from no broker for good (seed 3,247,467)."""
     world = make_world()
     overlook_a_restart(world, 2)
-    world.tell(world.traffic.verdicts.pop())
+    world.proposals.tell(world.traffic.verdicts.pop(), world.now_ms)
     world.decide_all()
     assert world.state_now.isr == (1, 2)
     world.produce(1, ACKS_ALL, 1, 60_000)
     world.pass_time(2500)
-    world.propose(1, 2)
+    world.proposals.propose(1, 2)
     world.decide_all()
     assert world.state_now.isr == (1,), "before 2 has heard, and refused, that it is a member"
     settle(world)
@@ -186,13 +186,13 @@ def test_a_broker_that_has_asked_a_controller_asks_none_before_it():
     world.expire(CONTROLLER)
     world.elect(2)
     settle(world)
-    assert world.may_ask(1, CONTROLLER)
-    world.propose(1, 2)
+    assert world.proposals.may_ask(1, CONTROLLER)
+    world.proposals.propose(1, 2)
     settle(world)
     assert world.state_now.isr == (1, 2)
     verdict = world.traffic.verdicts.pop()
     verdict.verdict = None
-    world.tell(verdict)
-    assert world.outbox[1], "it asks again"
-    assert world.may_ask(1, 2)
-    assert not world.may_ask(1, CONTROLLER)
+    world.proposals.tell(verdict, world.now_ms)
+    assert world.proposals.outbox[1], "it asks again"
+    assert world.proposals.may_ask(1, 2)
+    assert not world.proposals.may_ask(1, CONTROLLER)

@@ -20,7 +20,7 @@ from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.simulator import schedule_scenario, sim_controller
-from tidegauge_proof.simulator.actions import ACTIONS, MAY_LOSE, MUST_SURVIVE, Lots, swarm_of
+from tidegauge_proof.simulator.actions import ACTIONS, swarm_of
 from tidegauge_proof.simulator.acts import UNDESCRIBED
 from tidegauge_proof.simulator.checker import Checker
 from tidegauge_proof.simulator.coverage import Coverage
@@ -28,6 +28,7 @@ from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.search import SearchPlan, search
 from tidegauge_proof.simulator.shrink import shrink
 from tidegauge_proof.simulator.simulation import heal, history_of, replay_schedule
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE, Lots
 from tidegauge_proof.simulator.world import World
 
 OLDER_RULES = ("high-watermark", "kip-101", "kip-279")

@@ -13,11 +13,12 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetFetch
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
-from tidegauge_proof.simulator.actions import MUST_SURVIVE, swarm_of
+from tidegauge_proof.simulator.actions import swarm_of
 from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, Call, Caller
 from tidegauge_proof.simulator.exactly_once.network import TIMELY
 from tidegauge_proof.simulator.exactly_once.stage import Stage, staged
 from tidegauge_proof.simulator.groups.members import GROUP, TOPIC
+from tidegauge_proof.simulator.swarm import MUST_SURVIVE
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 AT = TopicPartition(TOPIC, 0)

@@ -13,9 +13,9 @@ import pytest
 
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import Effect
-from tidegauge_proof.simulator.actions import MAY_LOSE, MUST_SURVIVE
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.simulation import history_of
+from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE
 
 SEEDS = range(25)
 

@@ -63,7 +63,8 @@ from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, Message, N
 from tidegauge_proof.simulator.exactly_once.stable_offsets import StableOffsets
 from tidegauge_proof.simulator.memory_broker import MemoryBroker, Reading
 from tidegauge_proof.simulator.memory_log import MemoryLog
-from tidegauge_proof.simulator.world import SimPartition, World
+from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.world import World
 
 E = ErrorCode
 TRANSACTIONS, OFFSETS = TopicPartition(TRANSACTION_TOPIC, 0), TopicPartition(OFFSETS_TOPIC, 0)
@@ -455,9 +456,14 @@ class Cluster:
             open_parts[0] -= 1
             if not open_parts[0]:
                 words = f"response to the {internal.words}"
-                wanted: Callable[[], bool] = lambda: not internal.is_over  # noqa: E731
                 self.network.send(
-                    Message("", words, lambda: internal.finish(found), wanted, lambda: internal.finish(None))
+                    Message(
+                        "",
+                        words,
+                        lambda: internal.finish(found),
+                        lambda: not internal.is_over,
+                        lambda: internal.finish(None),
+                    )
                 )
 
         for one in effect.markers:

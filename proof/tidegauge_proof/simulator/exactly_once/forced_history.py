@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidegauge.collections_off import collections_off
 from tidegauge.transaction_marker import Outcome
-from tidegauge_proof.simulator.actions import MUST_SURVIVE, Swarm, swarm_of
+from tidegauge_proof.simulator.actions import swarm_of
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, TRANSACTIONS, Call, Internal
@@ -22,7 +22,8 @@ from tidegauge_proof.simulator.exactly_once.joint_actions import copier_asks, me
 from tidegauge_proof.simulator.exactly_once.network import TIMELY, Message
 from tidegauge_proof.simulator.exactly_once.stage import TIMEOUTS_MS, JointHistory, Stage, count, judge, staged
 from tidegauge_proof.simulator.groups.members import REBALANCE_MS, SESSION_MS
-from tidegauge_proof.simulator.world import SimPartition
+from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.swarm import MUST_SURVIVE, Swarm
 
 
 def _swarm() -> Swarm:
@@ -299,12 +300,12 @@ class _Turns:
         for broker_id in world.brokers:
             if world.is_up(broker_id) and broker_id not in self._isolated:
                 world.deliver_all(broker_id)
-                while world.outbox[broker_id] and broker_id not in world.asking:
-                    world.propose(broker_id, world.elected)
+                while world.proposals.may_propose(broker_id):
+                    world.proposals.propose(broker_id, world.elected)
         world.decide_all()
         verdicts, world.traffic.verdicts = world.traffic.verdicts, []
         for verdict in verdicts:
-            world.tell(verdict)
+            world.proposals.tell(verdict, world.now_ms)
         return "the controller decides" if world.inputs != before else None
 
     def _join_or_beat(self, copier: Copier) -> str | None:

@@ -50,9 +50,9 @@ from tidegauge_proof.simulator.exactly_once.folds import Folds, batches_of
 from tidegauge_proof.simulator.groups.members import GROUP, TOPIC
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.memory_log import MemoryLog
+from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker, read_log
-from tidegauge_proof.simulator.world import SimPartition
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.exactly_once.cluster import Cluster

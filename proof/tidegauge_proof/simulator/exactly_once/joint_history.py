@@ -10,20 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegauge.collections_off import collections_off
-from tidegauge_proof.simulator.actions import (
-    ACTIONS,
-    DISK_ACTIONS,
-    Lots,
-    consume,
-    damage_batch,
-    pass_time,
-    produce,
-    produce_idempotently,
-)
+from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, consume, pass_time, produce, produce_idempotently
 from tidegauge_proof.simulator.acts import Act, words_of
+from tidegauge_proof.simulator.disk_actions import damage_batch
 from tidegauge_proof.simulator.exactly_once.joint_actions import ACTIONS_HERE
 from tidegauge_proof.simulator.exactly_once.network import LATE_ENDS, TIMELY
 from tidegauge_proof.simulator.exactly_once.stage import JointHistory, Stage, count, judge, staged
+from tidegauge_proof.simulator.swarm import Lots
 
 _CLUSTER_SHARE = 0.12
 _FAULT_WEIGHTS = (0.01, 0.03, 0.1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
-from tidegauge_proof.simulator.actions import MUST_SURVIVE, Swarm, swarm_of
+from tidegauge_proof.simulator.actions import swarm_of
 from tidegauge_proof.simulator.checker import Checker
 from tidegauge_proof.simulator.coordinator_history import History
 from tidegauge_proof.simulator.dice import Dice
@@ -18,6 +18,7 @@ from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Read
 from tidegauge_proof.simulator.exactly_once.cluster import NAMES, Cluster
 from tidegauge_proof.simulator.exactly_once.joint_checker import JointChecker
 from tidegauge_proof.simulator.simulation import end_faults, mend, rest
+from tidegauge_proof.simulator.swarm import MUST_SURVIVE, Swarm
 from tidegauge_proof.simulator.world import World
 
 TIMEOUTS_MS = (5_000, 10_000, 20_000)

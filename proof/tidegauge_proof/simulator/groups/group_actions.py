@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tidegauge.groups import GroupRequest, OffsetFetch
 from tidegauge.partition import TopicPartition
+from tidegauge_proof.simulator.coordinator_world import Response
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, PARTITIONS, TOPIC, Call, Member
@@ -138,7 +139,7 @@ def timers_run(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
     return "timers run" if cluster.step_timers() else None
 
 
-def deliver(call: Call, cluster: GroupWorld, response: object) -> None:
+def deliver(call: Call, cluster: GroupWorld, response: Response) -> None:
     """Hand a response to the member that waits for it, if it still does."""
     del cluster
     member = call.member
@@ -147,7 +148,7 @@ def deliver(call: Call, cluster: GroupWorld, response: object) -> None:
     for kind, waiting in list(member.in_flight.items()):
         if waiting is call:
             del member.in_flight[kind]
-            member.responded(kind, response.result)  # type: ignore[attr-defined]
+            member.responded(kind, response.result)
 
 
 def _found(cluster: GroupWorld, dice: Dice) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.transactions import AddPartitionsToTxn
+from tidegauge.transactions import AddPartitionsToTxn, TransactionRequest
 from tidegauge_broker.coordinator.effects import AllocateProducerId, Append, Effect, FindLeaders, WriteMarkers
 from tidegauge_broker.coordinator.events import (
     NO_BROKER,
@@ -19,7 +20,7 @@ from tidegauge_broker.coordinator.settings import TransactionSettings
 from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process, Sending
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.transactions.data import DataPartition
+from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, TIMEOUT_MS, Call, Producer
 from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
 from tidegauge_proof.simulator.world import World
@@ -100,10 +101,10 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
             self.checker.marking(process, effect)
             self.markers.append(MarkerRequest(process, effect))
 
-    def call(self, producer: Producer, request: object, **fields: object) -> Call:
+    def call(self, producer: Producer, request: TransactionRequest, **fields: Any) -> Call:
         """Return a call of its own number."""
         self._calls += 1
-        return Call(self._calls, producer, request, **fields)  # type: ignore[arg-type]
+        return Call(self._calls, producer, request, **fields)
 
     def is_late(self, call: Call) -> bool:
         """Return whether the sender of a call does not wait for it any more."""
@@ -111,29 +112,29 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
 
     # Data
 
-    def produce(self, producer: Producer, partition: TopicPartition, datum: object) -> None:
+    def produce(self, producer: Producer, partition: TopicPartition, datum: Datum) -> None:
         """Have a record written: at once in an open transaction, else when the coordinator has confirmed it."""
         data = self.data[partition]
-        guard = data.guard(datum.producer_id)  # type: ignore[attr-defined]
+        guard = data.guard(datum.producer_id)
         if guard is None:
             self.append(producer, partition, datum, None)
             return
         verification = AddPartitionsToTxn(
             producer.transactional_id,
-            datum.producer_id,  # type: ignore[attr-defined]
-            datum.producer_epoch,  # type: ignore[attr-defined]
+            datum.producer_id,
+            datum.producer_epoch,
             (partition,),
             verify_only=True,
         )
         self.send(self.call(producer, verification, guard=guard, datum=(partition, datum)), self.leader())
 
-    def append(self, producer: Producer, partition: TopicPartition, datum: object, guard: object | None) -> None:
+    def append(self, producer: Producer, partition: TopicPartition, datum: Datum, guard: object | None) -> None:
         """Append a record, and tell its producer, unless the response is lost."""
-        error = self.data[partition].append(datum, guard)  # type: ignore[arg-type]
+        error = self.data[partition].append(datum, guard)
         if error is ErrorCode.NONE:
-            self.checker.produced(partition, datum)  # type: ignore[arg-type]
+            self.checker.produced(partition, datum)
         if self.is_calm or not self.dice.happens(0.1):
-            producer.written(partition, datum, error)  # type: ignore[arg-type]
+            producer.written(partition, datum, error)
 
     def verified(self, call: Call, error: ErrorCode) -> None:
         """Take the response to a verification: the record is written now, or refused."""
