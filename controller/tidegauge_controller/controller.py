@@ -19,15 +19,13 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     Endpoint,
-    LeaderAndIsrRequest,
     PartitionsResponse,
-    StopReplicaRequest,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
@@ -48,7 +46,7 @@ from tidegauge.znodes import (
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.channels import Channels
 from tidegauge_controller.control_links import OpenLink
-from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, topic_events
+from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, responses, topic_events
 from tidegauge_controller.decisions.alter_partition import names_of, process_alter_partition
 from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
 from tidegauge_controller.decisions.failover import fail_over
@@ -434,40 +432,12 @@ class Controller:
     def _responded(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         """Handle a broker's response to a control request."""
         self._stop_at(response_step(request))
-        match request:
-            case StopReplicaRequest():
-                deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
-                if deleted:
-                    self._put_response(
-                        "StopReplicaResponse",
-                        broker_id,
-                        request,
-                        lambda context: reassignment.process_replicas_deleted(context, broker_id, deleted, response),
-                    )
-            case LeaderAndIsrRequest():
-                self._put_response(
-                    "LeaderAndIsrResponse",
-                    broker_id,
-                    request,
-                    lambda context: broker_events.process_leader_and_isr_response(context, broker_id, response),
-                )
-            case UpdateMetadataRequest():
-                pass  # nothing follows from it
-            case _:
-                assert_never(request)
-
-    def _put_response(
-        self, name: str, broker_id: int, request: ControlRequest, make: Callable[[ControllerContext], Steps[None]]
-    ) -> None:
-        decide = self._decide(name, make)
-
-        async def handle() -> None:
-            if self._term is not None and broker_events.is_of_current_incarnation(
-                self._term.context, broker_id, request
-            ):
-                await decide()
-
-        self._put(name, handle)
+        if not isinstance(request, UpdateMetadataRequest):
+            name = f"{type(request).__name__.removesuffix('Request')}Response"
+            self._put(
+                name,
+                self._decide(name, lambda context: responses.process_response(context, broker_id, request, response)),
+            )
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
         """Elect where it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""

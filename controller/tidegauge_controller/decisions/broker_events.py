@@ -38,7 +38,6 @@ from tidegauge_controller.decisions.reassignment import process_removers_died, r
 from tidegauge_controller.decisions.replica_machine import change_replicas
 from tidegauge_controller.decisions.steps import (
     AddBroker,
-    ControlRequest,
     DeleteNode,
     MoveBroker,
     Outcome,
@@ -200,16 +199,6 @@ def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica])
         yield from fail_replica_deletion(context, to_delete)
     if not leaderless and not any_online:
         yield metadata_for(context, context.live_or_shutting_down)
-
-
-def is_of_current_incarnation(context: ControllerContext, broker_id: int, request: ControlRequest) -> bool:
-    """Return whether a request went to the broker's present registration, so that its response is still valid.
-
-    The response of a previous incarnation may arrive after the broker's failure and start-up have been handled; its
-    outcomes would undo what was begun since. (Kafka accepts it; a deletion can then be stuck until a broker starts.)
-    """
-    broker = context.live.get(broker_id)
-    return broker is not None and broker.epoch == request.header.broker_epoch
 
 
 def process_leader_and_isr_response(

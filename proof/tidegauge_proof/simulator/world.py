@@ -37,8 +37,9 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
     Wait,
 )
-from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response, process_log_dir_notifications
+from tidegauge_controller.decisions.broker_events import process_log_dir_notifications
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
+from tidegauge_controller.decisions.responses import process_response
 from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
@@ -429,7 +430,7 @@ class World:
         message = queue[0] if again else queue.popleft()
         response = self.hand_over(broker_id, message)
         if response is not None and not again and self.controllers.get(term.broker_id) is term:
-            term.add(lambda context: process_leader_and_isr_response(context, broker_id, response))
+            term.add(lambda context: process_response(context, broker_id, message, response))
 
     def deliver_all(self, broker_id: int) -> None:
         """All that waits for a broker at the elected controller."""

@@ -35,17 +35,15 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.broker_events import (
-    is_of_current_incarnation,
     process_broker_change,
-    process_leader_and_isr_response,
 )
 from tidegauge_controller.decisions.deletion import process_delete_markers
 from tidegauge_controller.decisions.reassignment import (
     alter_reassignments,
     complete_reassignments,
     process_legacy_reassignments,
-    process_replicas_deleted,
 )
+from tidegauge_controller.decisions.responses import process_response
 from tidegauge_controller.decisions.steps import ControlRequest, RemoveBroker, Request, Send, Write
 from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
 
@@ -228,14 +226,7 @@ class World:
 
     def responded(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
         context = self.term.context
-        if not is_of_current_incarnation(context, broker_id, request):
-            return
-        if isinstance(request, LeaderAndIsrRequest):
-            self.term.run(process_leader_and_isr_response(context, broker_id, response))
-        elif isinstance(request, StopReplicaRequest):
-            deleted = [entry.topic_partition for entry in request.partitions if entry.delete]
-            if deleted:
-                self.term.run(process_replicas_deleted(context, broker_id, deleted, response))
+        self.term.run(process_response(context, broker_id, request, response))
 
     def reassign(self, topic: str, targets: dict[int, tuple[int, ...] | None]) -> None:
         """The admin's request; then leaders add the new replicas to the ISR, as long as that takes."""

@@ -51,9 +51,10 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_controller.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.broker_events import process_broker_change, process_leader_and_isr_response
+from tidegauge_controller.decisions.broker_events import process_broker_change
 from tidegauge_controller.decisions.context import Leadership
 from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
+from tidegauge_controller.decisions.responses import process_response
 from tidegauge_controller.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
@@ -198,7 +199,7 @@ class Cluster:
                 loaded = {at: broker.load(at) for at in broker.core.logs_needed(message)}
                 response, effects = broker.core.leader_and_isr(message, loaded, self.now_ms)
                 broker.execute(effects)
-                self._decide(process_leader_and_isr_response(self.term.context, broker_id, response))
+                self._decide(process_response(self.term.context, broker_id, message, response))
         return [response]
 
     def impose(self, leader: int, isr: Sequence[int], at: TopicPartition = AT) -> LeaderAndIsrRequest:

@@ -21,7 +21,7 @@ from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceReques
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import validation
 from tidegauge_broker.server.service import Caller
-from tidegauge_broker.server.wire.kafka import connection
+from tidegauge_broker.server.wire.kafka import connection, frame_reader
 from tidegauge_broker.server.wire.kafka.handlers import fetch, produce
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
@@ -57,7 +57,7 @@ class Traffic:
         self.to_socket: list[Any] = []
         self.from_log: list[bytes] = []
         self.walked: list[memoryview] = []
-        split = connection.KafkaConnection._split
+        split = frame_reader.FrameReader._split
         begin, writev, pread = connection.KafkaConnection._begin, os.writev, os.pread
         walk = validation.DefaultRecordBatch
 
@@ -65,7 +65,7 @@ class Traffic:
             self.frames.append(frame)
             begin(of, frame)
 
-        def note_received(of: connection.KafkaConnection, data: bytes) -> None:
+        def note_received(of: frame_reader.FrameReader, data: bytes) -> None:
             self.received.append(data)
             split(of, data)
 
@@ -83,7 +83,7 @@ class Traffic:
             return walk(view)
 
         monkeypatch.setattr(connection.KafkaConnection, "_begin", note_frame)
-        monkeypatch.setattr(connection.KafkaConnection, "_split", note_received)
+        monkeypatch.setattr(frame_reader.FrameReader, "_split", note_received)
         monkeypatch.setattr(os, "writev", note_write)
         monkeypatch.setattr(os, "pread", note_read)
         monkeypatch.setattr(validation, "DefaultRecordBatch", note_walk)

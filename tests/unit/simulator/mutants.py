@@ -31,7 +31,7 @@ from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
 from tidegauge_broker.replica.writes import Writes
 from tidegauge_controller.decisions import alter_partition as alter_module
-from tidegauge_controller.decisions import broker_events, partition_machine, replica_machine, state_store
+from tidegauge_controller.decisions import broker_events, partition_machine, replica_machine, responses, state_store
 from tidegauge_controller.decisions import leaders as leaders_module
 from tidegauge_controller.decisions.context import ControllerSettings
 from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
@@ -323,6 +323,13 @@ def write_any_version(path: str, data: bytes, version: int) -> SetNode:
     return SetNode(path, data)
 
 
+def takes_responses_of_the_dead(context: Any, broker_id: int, request: Any, response: Any) -> Any:
+    """The response of a previous registration counts for the present one."""
+    if broker_id in context.live:
+        header = replace(request.header, broker_epoch=context.live[broker_id].epoch)
+        yield from responses.process_response(context, broker_id, replace(request, header=header), response)
+
+
 def no_broker_epoch(control: ControlRequests, header: Any) -> ErrorCode:
     if header.controller_epoch < control.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -464,8 +471,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "broker-epoch",
-        "a control request is for this registration",
-        ((ControlRequests, "check_controller_epoch", no_broker_epoch),),
+        "a control request is for this registration, and its response, too",
+        (
+            (ControlRequests, "check_controller_epoch", no_broker_epoch),
+            (world_module, "process_response", takes_responses_of_the_dead),
+        ),
         "KIP-380",
     ),
     Mutant("consumers-see-all", "consumers read below the high watermark", ((Leader, "read", reads_all),)),
@@ -531,6 +541,11 @@ CONTROLS: tuple[Mutant, ...] = (
         "zombie-writes",
         "none that is not held twice: a term reads in its own session only, and writes over the version it has read",
         (FENCE_OFF,),
+    ),
+    Mutant(
+        "broker-epoch-at-the-broker",
+        "none that is not held twice: no response of a previous registration is taken",
+        ((ControlRequests, "check_controller_epoch", no_broker_epoch),),
     ),
     Mutant(
         "own-version",
@@ -634,7 +649,7 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "controller-in-the-dark",
         "the controller takes offline replicas out of the ISR",
-        ((world_module, "process_leader_and_isr_response", _ignores_failed_replicas),),
+        ((responses, "process_leader_and_isr_response", _ignores_failed_replicas),),
     ),
     Mutant(
         "unreported",

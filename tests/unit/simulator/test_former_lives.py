@@ -196,3 +196,23 @@ def test_a_broker_that_has_asked_a_controller_asks_none_before_it():
     assert world.proposals.outbox[1], "it asks again"
     assert world.proposals.may_ask(1, 2)
     assert not world.proposals.may_ask(1, CONTROLLER)
+
+
+def test_a_replica_that_works_again_is_not_stopped_by_a_response_of_the_process_before_it():
+    """The response waits behind a look at the brokers that finds the restart (seed 60,200,973 with two directories)."""
+    world = make_world()
+    come_to_rest(world)
+    assert world.state_now.isr == (1, 2)
+    world.fail_directory(2, 0, 0)
+    world.produce(1, ACKS_ALL, 1, 60_000)
+    world.whole_round(2)
+    world.decide_all()
+    world.controllers[CONTROLLER].brokers_changed = True
+    world.decide(CONTROLLER, 0)
+    world.deliver_all(2)
+    world.mend(2)
+    world.kill(2)
+    world.start(2)
+    settle(world)
+    come_to_rest(world)
+    assert world.state_now.isr == (1, 2)
