@@ -133,8 +133,8 @@ class AdminBase:
             except LateError as late:
                 raise TidegaugeError(
                     late.code,
-                    f"the controller was asked, and {late.message}, so it is not known whether that was done: it may "
-                    "be paused, or wait for ZooKeeper, without which it can change nothing; see `tidegauge status`",
+                    f"{late.message}: the controller may be paused, or wait for ZooKeeper, without which it can change "
+                    "nothing; it is not known whether the request was carried out; see `tidegauge status`",
                 ) from None
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}

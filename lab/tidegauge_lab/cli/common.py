@@ -25,6 +25,9 @@ class BrokerIdType(click.ParamType[int]):
         """Read it, or fail as a usage error."""
         text = str(value)
         if not (text.isascii() and text.isdigit()):
+            options = [] if ctx is None else ctx.command.params
+            if text.lower() == "zookeeper" and any(one.name == "zookeeper" for one in options):
+                self.fail("ZooKeeper is no broker: it is named with --zookeeper", param, ctx)
             self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
         return int(text)
 
