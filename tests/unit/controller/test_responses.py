@@ -18,7 +18,7 @@ AT = TopicPartition("orders", 0)
 FAILED = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})
 
 
-def told() -> tuple[Term, LeaderAndIsrRequest]:
+def made_leader() -> tuple[Term, LeaderAndIsrRequest]:
     """A controller, one partition on brokers 1 to 3, and the LeaderAndIsr that made broker 1 its leader."""
     zookeeper = MemoryZooKeeper()
     for broker_id in (1, 2, 3):
@@ -33,7 +33,7 @@ def told() -> tuple[Term, LeaderAndIsrRequest]:
 
 
 def test_the_present_incarnation_takes_its_replica_offline() -> None:
-    term, request = told()
+    term, request = made_leader()
     term.run(process_response(term.context, 1, request, FAILED))
     assert term.context.offline_directories[1] == {AT}
     assert term.zookeeper.state(AT).isr == (2, 3)
@@ -42,7 +42,7 @@ def test_the_present_incarnation_takes_its_replica_offline() -> None:
 @pytest.mark.parametrize("returns", [True, False])
 def test_a_response_that_a_restart_has_overtaken_stops_no_replica(*, returns: bool) -> None:
     """It was queued while the controller handled that the broker had died, or had come back: its replica is sound."""
-    term, request = told()
+    term, request = made_leader()
     if returns:
         term.zookeeper.register_broker(1)
     else:
@@ -57,7 +57,7 @@ def test_a_response_that_a_restart_has_overtaken_stops_no_replica(*, returns: bo
 
 def test_a_deletion_by_a_previous_incarnation_is_not_that_of_the_present_one() -> None:
     """The restarted broker is asked again; its replica is deleted when it responds to that."""
-    term, _ = told()
+    term, _ = made_leader()
     term.zookeeper.create(delete_topic_path(AT.topic), b"")
     term.run(process_delete_markers(term.context))
     asked = deletions_of(term)
