@@ -92,6 +92,12 @@ def test_what_the_long_search_found_is_cured(seed: int, power: str):
     assert history_of(seed, 1000, power=power, directories=1).violation is None
 
 
+@pytest.mark.parametrize("seed", [60_200_973, 60_228_544, 60_232_570, 60_234_686])
+def test_histories_of_two_directories_that_broke_hold(seed: int):
+    """A response of a process before, epochs beyond the end after a failed append, an offline member of the ISR."""
+    assert history_of(seed, 1000, directories=2).violation is None
+
+
 def test_a_broker_that_asked_to_shut_down_and_never_heard_goes_in_the_end():
     """Its replica has been stopped, and no LeaderAndIsr of the same leader epoch starts it again (seed 3,074,854)."""
     world = World((1, 2, 3), CoreSettings(replica_lag_time_max_ms=2000), TopicRules(), Checker(1))
