@@ -492,7 +492,8 @@ def _out_of_sync(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     if broker not in facts.live:
-        return "it is not registered in ZooKeeper, so it is dead or partitioned", RULE_DEATH, f"start broker {broker}"
+        text = "it is not registered in ZooKeeper, so it is dead, paused or partitioned"
+        return text, RULE_DEATH, f"start, resume or heal broker {broker}"
     if broker in facts.offline:
         return (
             "its log directory has failed",

@@ -1,8 +1,8 @@
 """``describe-log-dirs`` (kafka-log-dirs.sh --describe, LogDirsCommand): the replicas in each broker's log directories.
 
 JSON is the document that Kafka's tool prints, with a broker that does not respond listed by its error; text is a table.
-A replica that is offline, because its directory failed, is listed under ``(offline)``; its size is unknown, in JSON -1, and
-so is its ``offsetLag`` (DescribeLogDirsResponse.INVALID_OFFSET_LAG).
+A replica that is offline, because its directory failed, is listed under ``(offline)``; its size is unknown, in JSON -1,
+and so is its ``offsetLag`` (DescribeLogDirsResponse.INVALID_OFFSET_LAG).
 """
 
 from __future__ import annotations

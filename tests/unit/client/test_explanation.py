@@ -208,7 +208,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             "the controller was asked to add it",
             RULE_ALTER,
         ),
-        (outside(Remote(3, None), live=frozenset({1, 2})), "it is not registered in ZooKeeper", RULE_DEATH),
+        (outside(Remote(3, None), live=frozenset({1, 2})), "so it is dead, paused or partitioned", RULE_DEATH),
         (outside(Remote(3, None), offline=frozenset({0})), "its log directory has failed", RULE_FAILED_DIRECTORY),
         # Followers and clients.
         (
