@@ -298,5 +298,5 @@ def unknown_topic(name: str) -> str:
     """Return the sentence for a topic that no broker knows."""
     return (
         f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does, `tidegauge create-topic` "
-        "makes it"
+        "makes it, unless its deletion has not ended"
     )

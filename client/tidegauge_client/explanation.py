@@ -17,6 +17,29 @@ from typing import Literal
 from tidegauge.counted import counted
 from tidegauge.in_sync import bounds_high_watermark, effective_min_isr, may_move, obstacle_to_joining
 from tidegauge.partition import TopicPartition
+from tidegauge_client.explanation_rules import (
+    RULE_ACKS,
+    RULE_ALTER,
+    RULE_CAUGHT_UP,
+    RULE_CONTROLLER,
+    RULE_DEATH,
+    RULE_ELECTION,
+    RULE_FAILED_DIRECTORY,
+    RULE_FETCH,
+    RULE_HW,
+    RULE_JOIN,
+    RULE_LAG,
+    RULE_LATE,
+    RULE_MIN_ISR,
+    RULE_OFFSETS,
+    RULE_PENDING,
+    RULE_READ,
+    RULE_REASSIGNMENT,
+    RULE_SESSION,
+    RULE_SETTINGS,
+    RULE_UNCLEAN,
+    RULE_ZOOKEEPER,
+)
 from tidegauge_client.open_transaction_explanation import PartitionTransactions, explain_open_transactions
 
 About = Literal[
@@ -31,54 +54,6 @@ About = Literal[
     "lab",
     "reassignment",
 ]
-
-RULE_ELECTION = (
-    "the controller elects the first live member of the ISR in the order of the assignment "
-    "(PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection)"
-)
-RULE_UNCLEAN = "only unclean.leader.election.enable=true lets a replica lead that is not in the ISR (KIP-106)"
-RULE_SESSION = "a broker counts as alive until its session with ZooKeeper ends (zookeeper.session.timeout.ms)"
-RULE_HW = (
-    "the HW is the smallest LEO over the leader, the maximal ISR, and live replicas that are caught up; it never falls "
-    "(Partition.maybeIncrementLeaderHW)"
-)
-RULE_MIN_ISR = "below min.insync.replicas the HW does not move at all (Partition.maybeIncrementLeaderHW, since 3.7)"
-RULE_LAG = (
-    "a follower leaves the ISR when it has not had all of the leader's log for replica.lag.time.max.ms; the leader "
-    "looks every half of that time (Partition.maybeShrinkIsr)"
-)
-RULE_CAUGHT_UP = (
-    "a live replica that was caught up within replica.lag.time.max.ms holds the HW back though it is not in the ISR, "
-    "so that it can join (Partition.maybeIncrementLeaderHW)"
-)
-RULE_PENDING = "while a change of the ISR is in flight the larger set counts (KIP-497, maximal ISR)"
-RULE_DEATH = (
-    "the controller removes a dead broker from every ISR, but never the last member "
-    "(ReplicaStateMachine, OfflineReplica)"
-)
-RULE_JOIN = (
-    "a follower joins the ISR by a fetch from an offset that is not below the HW, nor below the start of the leader's "
-    "epoch (Partition.maybeExpandIsr)"
-)
-RULE_ALTER = "the ISR changes when the controller has written it (AlterPartition, KIP-497)"
-RULE_LATE = "a follower learns the HW from the response to its next fetch, one round after the leader (KIP-101)"
-RULE_ACKS = "acks=all is refused with NOT_ENOUGH_REPLICAS while the ISR is smaller than min.insync.replicas"
-RULE_READ = "consumers read below the HW only (FetchIsolation.HIGH_WATERMARK)"
-RULE_OFFSETS = (
-    "a new leader does not report the latest offset until its HW has reached the start of its epoch "
-    "(OFFSET_NOT_AVAILABLE, KIP-207)"
-)
-RULE_FAILED_DIRECTORY = "a replica whose log directory failed is offline (KIP-112)"
-RULE_FETCH = (
-    "a follower acknowledges by fetching: the offset it asks from is its LEO for the leader "
-    "(Partition.updateFollowerFetchState)"
-)
-RULE_SETTINGS = "topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)"
-RULE_REASSIGNMENT = (
-    "a reassignment ends when the ISR holds all target replicas; the others are then deleted "
-    "(KafkaController.isReassignmentComplete)"
-)
-RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +87,7 @@ class Facts:
         leader: the leader in the metadata; None: there is none, or it is not alive.
         live: registered brokers.
         kafka: those that are Apache Kafka's, without a gRPC listener, and can't be asked.
-        silent: live brokers that did not respond within a second.
+        silent: live brokers, the controller among them, that did not respond within a second.
         offline: assigned replicas on dead brokers or in failed log directories.
         led: the leader's report; None if there is no leader, or it did not respond.
         own_hws: the followers' own HW, where they reported it.
@@ -153,6 +128,13 @@ class Facts:
     def effective_min_isr(self) -> int:
         """Return min.insync.replicas, at most the replication factor."""
         return effective_min_isr(self.min_isr, len(self.replicas))
+
+    @property
+    def obstacle(self) -> str:
+        """Return what keeps leaders and ISRs as they are for now; empty where nothing is known to."""
+        if self.settings_problem:
+            return "ZooKeeper, which does not respond"
+        return "the controller, which does not respond" if self.controller in {None, *self.silent} else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +217,16 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not respond: it is paused, "
             "partitioned or has just died. No other leader is elected while its session lasts.",
             RULE_SESSION,
-            f"resume or heal broker {facts.leader}, or wait until its session expires",
+            f"start, resume or heal broker {facts.leader}, or wait until its session expires",
+            facts.leader,
+        )
+    elif facts.leader in facts.offline:
+        yield Sentence(
+            "leader",
+            f"Broker {facts.leader} was the leader in epoch {facts.leader_epoch} and has its log offline: it serves "
+            "the partition no more, and no other leader is elected yet.",
+            RULE_FAILED_DIRECTORY,
+            "the controller elects by itself, as soon as ZooKeeper has notified it",
             facts.leader,
         )
     else:
@@ -270,7 +261,22 @@ def _health(facts: Facts) -> Iterator[Sentence]:
             RULE_CONTROLLER,
             "a live broker that reaches ZooKeeper becomes the controller by itself",
         )
+    elif facts.controller in facts.silent:
+        yield Sentence(
+            "health",
+            f"Broker {facts.controller} is the controller and does not respond: no leader is elected and no ISR "
+            "changes until it does, or its session ends and another broker is the controller.",
+            RULE_CONTROLLER,
+            f"start, resume or heal broker {facts.controller}, or wait until its session expires",
+            facts.controller,
+        )
     if facts.settings_problem:
+        yield Sentence(
+            "health",
+            "While ZooKeeper does not respond no session ends, no leader is elected and no ISR changes.",
+            RULE_ZOOKEEPER,
+            "a ZooKeeper that responds",
+        )
         yield Sentence(
             "health",
             f"The topic's settings are not known, so that min.insync.replicas is taken as {facts.min_isr}: "
@@ -443,9 +449,19 @@ def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
 def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> Sentence:
     silent = ", and does not respond (if it has died, the end of its session removes it, too)"
     silent = silent if broker in facts.silent else ""
+    rule, change = RULE_LAG, "its next fetches, or that time"
     left_ms = _left_ms(facts, remote)
     if left_ms is None or facts.lag_ms is None:
         text, wait_ms = "it leaves the ISR when its time is over, if it does not catch up", None
+    elif facts.obstacle:
+        rule, change, wait_ms = RULE_ALTER, f"its next fetches, or {facts.obstacle}, when it does again", None
+        text = (
+            f"it was caught up {_ago(remote)}; its removal from the ISR, due after {_span(facts.lag_ms)}, waits for "
+            f"{facts.obstacle}"
+        )
+    elif (remote.caught_up_ago_ms or 0) > 2 * facts.lag_ms:
+        rule, change, wait_ms = RULE_ALTER, "its next fetches, or the controller's verdict", None
+        text = f"it was caught up {_ago(remote)}: its removal from the ISR is overdue, and not written yet"
     elif left_ms > 0:
         wait_ms = left_ms + facts.lag_ms // 2
         text = (
@@ -455,9 +471,7 @@ def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> 
     else:
         wait_ms = facts.lag_ms // 2
         text = f"it was caught up {_ago(remote)}: its removal from the ISR is due within {_span(wait_ms)}"
-    return Sentence(
-        "high-watermark", f"{subject}{silent}; {text}.", RULE_LAG, "its next fetches, or that time", broker, wait_ms
-    )
+    return Sentence("high-watermark", f"{subject}{silent}; {text}.", rule, change, broker, wait_ms)
 
 
 def _left_ms(facts: Facts, remote: Remote) -> int | None:
@@ -479,7 +493,8 @@ def _out_of_sync(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     if broker not in facts.live:
-        return "it is not registered in ZooKeeper, so it is dead or partitioned", RULE_DEATH, f"start broker {broker}"
+        text = "it is not registered in ZooKeeper, so it is dead, paused or partitioned"
+        return text, RULE_DEATH, f"start, resume or heal broker {broker}"
     if broker in facts.offline:
         return (
             "its log directory has failed",

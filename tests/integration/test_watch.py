@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 from tests.integration.chromium import Page, chromium
 from tests.waiting import until
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.table import FAULTS
 from tidegauge_client.sync import SyncAdmin
@@ -196,6 +197,7 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
         a_change_touches_only_its_row(page, cluster, at)
         the_keyboard_suffices(page, cluster, text)
         a_topic_comes_from_the_page(page)
+        no_records_are_offered_for_an_internal_topic(page, cluster)
         any_fault_is_set_and_cleared_by_the_form(page)
         assert page.complaints == []
         the_page_finds_a_new_run_of_its_server(page, cluster, watching, text)
@@ -284,6 +286,16 @@ def a_topic_comes_from_the_page(page: Page) -> None:
     page.run("document.getElementById('records-topic').value = 'typed'")
     page.run("document.querySelector('#produce button').click()")
     page.until("document.getElementById('said').textContent.endsWith('typed: 100 of 100 records were acknowledged')")
+
+
+def no_records_are_offered_for_an_internal_topic(page: Page, cluster: LocalCluster) -> None:
+    """ReplicaManager.appendToLocalLog refuses records of clients for internal topics, so the page proposes none."""
+    with SyncAdmin(cluster.bootstrap_servers) as admin, suppress(TidegaugeError):
+        admin.find_coordinator("app")  # it makes the topic, which has no leader yet
+    page.until("document.body.textContent.includes('__consumer_offsets-0')")
+    offered = page.run("[...document.getElementById('records-topic').options].map(one => one.value)")
+    assert "typed" in offered
+    assert "__consumer_offsets" not in offered
 
 
 def any_fault_is_set_and_cleared_by_the_form(page: Page) -> None:

@@ -81,9 +81,10 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
     views = await admin.metadata_of_each(list(cluster.brokers.values()), [at.topic])
     cluster = max([cluster, *views.values()], key=lambda view: view.controller_epoch)
     (part,) = newest_of([cluster, *views.values()], at)
-    asked = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
+    having = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
+    asked = [broker for broker in cluster.brokers.values() if broker in having or broker.id == cluster.controller_id]
     responses, in_force = await asyncio.gather(
-        admin.describe_replicas_of(asked, [at.topic]), faults_in(asked, admin.security)
+        admin.describe_replicas_of(asked, [at.topic]), faults_in(having, admin.security)
     )
     settings, problem = await settings_of(admin, at.topic)
     configs = {config.name: config.value for config in settings}

@@ -1,7 +1,8 @@
 """``describe-log-dirs`` (kafka-log-dirs.sh --describe, LogDirsCommand): the replicas in each broker's log directories.
 
 JSON is the document that Kafka's tool prints, with a broker that does not respond listed by its error; text is a table.
-A replica that is offline, because its directory failed, has no size, and is listed under ``(offline)``.
+A replica that is offline, because its directory failed, is listed under ``(offline)``; its size is unknown, in JSON -1,
+and so is its ``offsetLag`` (DescribeLogDirsResponse.INVALID_OFFSET_LAG).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.kafka_brokers import note, own_words
 
 OFFLINE = "(offline)"
+UNKNOWN = "unknown"
 Replicas = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 
 
@@ -80,9 +82,12 @@ def table(found: Replicas) -> list[str]:
     lines = []
     for broker, replicas in found.items():
         for log_dir, held in by_directory(replicas or ()).items():
-            total = sum(one.size_bytes for one in held)
+            offline = log_dir == OFFLINE
+            total = UNKNOWN if offline else sum(one.size_bytes for one in held)
             lines.append(f"Broker: {broker}\tLogDir: {log_dir}\tReplicas: {len(held)}\tSize: {total}")
-            lines += [f"\tTopic: {one.topic}\tPartition: {one.partition}\tSize: {one.size_bytes}" for one in held]
+            for one in held:
+                size = UNKNOWN if offline else one.size_bytes
+                lines.append(f"\tTopic: {one.topic}\tPartition: {one.partition}\tSize: {size}")
     return lines
 
 
@@ -101,8 +106,8 @@ def _broker_json(broker: int, replicas: Sequence[metadata_pb2.ReplicaDescription
                 "partitions": [
                     {
                         "partition": f"{one.topic}-{one.partition}",
-                        "size": one.size_bytes,
-                        "offsetLag": max(one.high_watermark - one.log_end_offset, 0),
+                        "size": -1 if log_dir == OFFLINE else one.size_bytes,
+                        "offsetLag": -1 if log_dir == OFFLINE else max(one.high_watermark - one.log_end_offset, 0),
                         "isFuture": False,
                     }
                     for one in held

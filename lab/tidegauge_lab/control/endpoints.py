@@ -15,6 +15,7 @@ from tidegauge.faults.rules import SCHEMA as RULE_SCHEMA
 from tidegauge.faults.schema import vocabulary
 from tidegauge.faults.table import FAULTS
 from tidegauge.groups import GroupState
+from tidegauge.kafka.apis import APIS
 from tidegauge_lab.control.shapes import Schema, flag, integer, list_of, map_of, object_of, text
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.transaction_conditions import SHOWN_STATES
@@ -30,6 +31,11 @@ PARTITION = "TOPIC-PARTITION, such as orders-0"
 _TIMEOUT = {
     **integer("How long to wait, in milliseconds", 0, maximum=MAX_TIMEOUT_MS),
     "default": WAIT_TIMEOUT_MS,
+}
+_API = {
+    "type": "string",
+    "description": "Of an API, by Kafka's name",
+    "enum": sorted(api.name for api in APIS.values()),
 }
 _BROKER_IDS = list_of(integer("A broker's id"), "Broker ids, in any order")
 
@@ -162,7 +168,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/requests", "requests", "The requests that arrived while rules were in force, oldest first",
              {200: "The requests after that number"},
              query={"after": integer("The number of the last request that is known"), "client_id": text("Of a client"),
-                    "api": text("Of an API, by Kafka's name"), "limit": integer("How many", 1)}),
+                    "api": _API, "limit": integer("How many", 1)}),
     Endpoint("POST", "/v1/snapshots/{name}", "snapshot", "Copy the data of the whole cluster under a name",
              {200: "Taken; the cluster is ready again"}),
     Endpoint("POST", "/v1/snapshots/{name}/restore", "restore", "Put a snapshot in place of the cluster's data",

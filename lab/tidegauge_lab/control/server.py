@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from types import FrameType
 from typing import Any, Protocol
 
 import uvicorn
@@ -164,6 +165,11 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, is_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._is_ready = is_ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take the first signal alone: a second Ctrl-C would skip what is left to close, with a traceback."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -142,7 +142,8 @@ class Demo:
         await stream.reached(FIRST_ROWS + main // 3)
         before = await self._describe(admin, "Before the failure")
         victim = _leads_most(before)
-        tell(f"kill -9 broker {victim}, the leader of the most partitions")
+        led = [str(info.topic_partition) for info in before.partitions.values() if info.leader_id == victim]
+        tell(f"kill -9 broker {victim}, the leader of {', '.join(led)}")
         await asyncio.to_thread(cluster.kill, victim)
         await self._until(f"the partitions of broker {victim} to be led by others", lambda: _left(admin, victim))
         after = await self._describe(admin, "Just after: new leaders from the ISR, in the order of the assignment")

@@ -21,6 +21,7 @@ import functools
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -230,6 +231,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._hub = hub
         self._teaching = teaching
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take the first signal alone: a second Ctrl-C would skip what is left to close, with a traceback."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._hub.close()

@@ -1,6 +1,7 @@
 """Which ZooKeeper session owns each broker's registration: a look that never waits for long.
 
-kazoo connects in its own thread; while it is not connected, nothing is known. Kazoo's missing types stay in here.
+kazoo connects in its own thread, and the first look waits a little for that; while it is not connected, nothing is
+known. Kazoo's missing types stay in here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from tidegauge.znodes import BROKER_IDS
 
 _RESPONSE_SECONDS = 1.0
+_CONNECT_SECONDS = 2.0
 
 
 class Sessions:
@@ -29,10 +31,13 @@ class Sessions:
         self.address = address
         retry = KazooRetry(max_tries=-1, delay=0.2, backoff=2, max_delay=2.0)
         self._client: Any = KazooClient(hosts=address, read_only=True, connection_retry=retry)
-        self._client.start_async()
+        self._first_connection: Any = self._client.start_async()
 
     def owners(self) -> dict[int, int] | None:
         """Session ids by broker id; None while ZooKeeper does not respond."""
+        if self._first_connection is not None:  # a client that has just been made is not connected yet
+            self._first_connection.wait(_CONNECT_SECONDS)
+            self._first_connection = None
         if not self._client.connected:
             return None
         # Whatever goes wrong (no response in time, a lost connection), there is none.

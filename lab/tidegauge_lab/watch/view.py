@@ -132,7 +132,8 @@ def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partition
 def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
     """Its ZooKeeper session in words."""
     if not zookeeper_responds:
-        return f"session {broker.session_state}" if broker.session_state else "session not known"
+        known = broker.session_state and broker.state not in SILENT  # such a process does not hear of its session's end
+        return f"session {broker.session_state}" if known else "session not known"
     if broker.session is None:
         return "no session" if broker.state == "down" else "not registered"
     if broker.state in SILENT:

@@ -9,7 +9,8 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.cli.explain import WIDTH, facts_of, lines
-from tidegauge_client.explanation import (
+from tidegauge_client.explanation import Facts, Led, Remote, explain
+from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
     RULE_CAUGHT_UP,
@@ -30,10 +31,7 @@ from tidegauge_client.explanation import (
     RULE_SESSION,
     RULE_SETTINGS,
     RULE_UNCLEAN,
-    Facts,
-    Led,
-    Remote,
-    explain,
+    RULE_ZOOKEEPER,
 )
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
 
@@ -103,6 +101,17 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             "was elected in epoch 3 and does not lead yet",
             "a broker leads once it has applied the controller's LeaderAndIsr",
         ),
+        (
+            replace(WELL, led=None, offline=frozenset({1})),
+            "Broker 1 was the leader in epoch 3 and has its log offline",
+            RULE_FAILED_DIRECTORY,
+        ),
+        (replace(WELL, silent=frozenset({2})), "Broker 2 is the controller and does not respond", RULE_CONTROLLER),
+        (
+            replace(WELL, settings_problem="no broker could read them"),
+            "While ZooKeeper does not respond no session ends, no leader is elected",
+            RULE_ZOOKEEPER,
+        ),
         (replace(WELL, controller=None), "There is no active controller now", RULE_CONTROLLER),
         (
             replace(WELL, settings_problem="no broker could read them"),
@@ -147,7 +156,22 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (held(Remote(10, 6_000)), "its removal from the ISR is due within 2.5 s", RULE_LAG),
         (held(Remote(None, 0)), "Broker 2 has not fetched in this epoch", RULE_LAG),
-        (held(Remote(10, 0), silent=frozenset({2})), "up to 10, and does not respond (if it has died,", RULE_LAG),
+        (
+            held(Remote(10, 0), controller=0, silent=frozenset({2})),
+            "up to 10, and does not respond (if it has died,",
+            RULE_LAG,
+        ),
+        (
+            held(Remote(10, 6_000), settings_problem="no broker could read them"),
+            "its removal from the ISR, due after 5.0 s, waits for ZooKeeper, which does not respond",
+            RULE_ALTER,
+        ),
+        (
+            held(Remote(10, 1_000), controller=0, silent=frozenset({0})),
+            "due after 5.0 s, waits for the controller, which does not respond",
+            RULE_ALTER,
+        ),
+        (held(Remote(10, 16_100)), "16.1 s ago: its removal from the ISR is overdue, and not written yet", RULE_ALTER),
         (held(Remote(10, 0), lag_ms=None), "it leaves the ISR when its time is over", RULE_LAG),
         (held(Remote(10, 0), live=frozenset({0, 1})), "it is no longer registered, and the controller", RULE_DEATH),
         (
@@ -184,7 +208,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             "the controller was asked to add it",
             RULE_ALTER,
         ),
-        (outside(Remote(3, None), live=frozenset({1, 2})), "it is not registered in ZooKeeper", RULE_DEATH),
+        (outside(Remote(3, None), live=frozenset({1, 2})), "so it is dead, paused or partitioned", RULE_DEATH),
         (outside(Remote(3, None), offline=frozenset({0})), "its log directory has failed", RULE_FAILED_DIRECTORY),
         # Followers and clients.
         (

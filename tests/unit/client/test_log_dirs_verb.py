@@ -21,8 +21,8 @@ FOUND = {
 
 def test_replicas_stand_under_their_directory_by_name_and_number() -> None:
     assert table(FOUND) == [
-        "Broker: 0\tLogDir: (offline)\tReplicas: 1\tSize: 0",
-        "\tTopic: c\tPartition: 0\tSize: 0",
+        "Broker: 0\tLogDir: (offline)\tReplicas: 1\tSize: unknown",
+        "\tTopic: c\tPartition: 0\tSize: unknown",
         "Broker: 0\tLogDir: /d1\tReplicas: 2\tSize: 35",
         "\tTopic: a\tPartition: 2\tSize: 5",
         "\tTopic: a\tPartition: 10\tSize: 30",
@@ -49,6 +49,10 @@ def test_json_is_kafkas_document() -> None:
         ],
     }
     offline, silent, empty = as_json(FOUND)["brokers"]
-    assert offline["logDirs"][0]["error"] == "KAFKA_STORAGE_ERROR"
+    assert offline["logDirs"][0] == {
+        "partitions": [{"partition": "c-0", "size": -1, "offsetLag": -1, "isFuture": False}],
+        "error": "KAFKA_STORAGE_ERROR",
+        "logDir": "(offline)",
+    }
     assert silent == {"broker": 1, "logDirs": [], "error": "REQUEST_TIMED_OUT"}
     assert empty == {"broker": 2, "logDirs": []}

@@ -162,6 +162,14 @@ async def test_unknown_fields_of_the_query_and_bodies_that_are_not_taken_are_ref
     assert (await ask(app, "GET", "/v1/cluster", {"a": 1})).status == 400
 
 
+async def test_the_journal_is_not_asked_for_an_api_that_kafka_does_not_have(app: Starlette):
+    """A mistyped name gave an empty list, as if no such request had arrived."""
+    refused = await ask(app, "GET", "/v1/requests", query="api=Produse")
+    assert refused.status == 400
+    assert "near: Produce" in refused.value["error"]["message"]
+    assert (await ask(app, "GET", "/v1/requests", query="api=Produce")).status == 200
+
+
 async def test_a_number_of_the_path_has_a_length(app: Starlette, control: FakeControl):
     await ask(app, "GET", "/v1/faults/" + "9" * 5_000)
     [(_, asked)] = control.asked

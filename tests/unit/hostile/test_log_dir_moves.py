@@ -230,6 +230,16 @@ async def test_the_destination_fails(broker: Moving) -> None:
     assert broker.home == home
 
 
+async def test_a_replica_in_a_failed_directory_is_reported_without_size_and_place(broker: Moving) -> None:
+    """ReplicaManager.describeLogDirs: a failed directory has KAFKA_STORAGE_ERROR and no replicas."""
+    broker.produce(3)
+    assert broker.replicas.logs_on_disk([AT])[AT].log_dir == broker.home
+    broker.logs.logs[AT].log_directory.failed(OSError(5, "Input/output error"), "testing")
+    broker.replicas.report_failures()
+    assert broker.replicas.logs_on_disk([AT]) == {}
+    assert broker.shown() == {}
+
+
 async def test_the_current_directory_fails(broker: Moving) -> None:
     """The replica is offline; its copy lacks records, so it does not take its place."""
     await broker.hold()

@@ -146,6 +146,8 @@ def test_a_dead_broker_keeps_its_replica_as_last_seen():
         (None, "up", "lost", True, "not registered"),
         (None, "up", "suspended", False, "session suspended"),
         (None, "up", "", False, "session not known"),
+        (None, "down", "connected", False, "session not known"),
+        (None, "paused", "connected", False, "session not known"),
     ],
 )
 def test_sessions_in_words(session: int | None, state: str, heard: str, responds: bool, text: str):

@@ -587,9 +587,10 @@ class ReplicaManager:
         return self.core.led_epoch(topic_partition) is not None
 
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
-        """Return how large the logs are, and where; replicas without a log are left out."""
+        """Return how large the logs are, and where; replicas without a log, or in a failed directory, are left out."""
         found = ((at, self.logs.get(at)) for at in topic_partitions)
-        return {at: LogOnDisk(log.size_bytes, str(log.log_directory.path)) for at, log in found if log is not None}
+        online = [(at, log) for at, log in found if log is not None and not log.log_directory.offline]
+        return {at: LogOnDisk(log.size_bytes, str(log.log_directory.path)) for at, log in online}
 
     def topic_id(self, topic_partition: TopicPartition) -> str:
         """Return the id of the topic that a local replica belongs to; empty where there is none."""

@@ -1,6 +1,8 @@
 // Topics: a new one, and records for one.
 "use strict";
 
+const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
+
 let topics = "";
 
 function makeTopics() {
@@ -12,7 +14,8 @@ function makeTopics() {
 }
 
 function drawTopics() {
-  const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].sort();
+  // Brokers refuse records of clients for the topics that they write themselves.
+  const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].filter((name) => !INTERNAL.has(name)).sort();
   show(byId("topics"), Boolean(view.switchable || view.greyed));
   able(byId("create").firstChild, view.switchable);
   able(byId("produce").firstChild, view.switchable && names.length > 0);

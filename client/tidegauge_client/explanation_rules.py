@@ -1,0 +1,52 @@
+"""Kafka's rules from which the sentences about a partition follow, each with its class, setting or KIP. Pure."""
+
+from __future__ import annotations
+
+RULE_ELECTION = (
+    "the controller elects the first live member of the ISR in the order of the assignment "
+    "(PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection)"
+)
+RULE_UNCLEAN = "only unclean.leader.election.enable=true lets a replica lead that is not in the ISR (KIP-106)"
+RULE_SESSION = "a broker counts as alive until its session with ZooKeeper ends (zookeeper.session.timeout.ms)"
+RULE_HW = (
+    "the HW is the smallest LEO over the leader, the maximal ISR, and live replicas that are caught up; it never falls "
+    "(Partition.maybeIncrementLeaderHW)"
+)
+RULE_MIN_ISR = "below min.insync.replicas the HW does not move at all (Partition.maybeIncrementLeaderHW, since 3.7)"
+RULE_LAG = (
+    "a follower leaves the ISR when it has not had all of the leader's log for replica.lag.time.max.ms; the leader "
+    "looks every half of that time (Partition.maybeShrinkIsr)"
+)
+RULE_CAUGHT_UP = (
+    "a live replica that was caught up within replica.lag.time.max.ms holds the HW back though it is not in the ISR, "
+    "so that it can join (Partition.maybeIncrementLeaderHW)"
+)
+RULE_PENDING = "while a change of the ISR is in flight the larger set counts (KIP-497, maximal ISR)"
+RULE_DEATH = (
+    "the controller removes a dead broker from every ISR, but never the last member "
+    "(ReplicaStateMachine, OfflineReplica)"
+)
+RULE_JOIN = (
+    "a follower joins the ISR by a fetch from an offset that is not below the HW, nor below the start of the leader's "
+    "epoch (Partition.maybeExpandIsr)"
+)
+RULE_ALTER = "the ISR changes when the controller has written it (AlterPartition, KIP-497)"
+RULE_LATE = "a follower learns the HW from the response to its next fetch, one round after the leader (KIP-101)"
+RULE_ACKS = "acks=all is refused with NOT_ENOUGH_REPLICAS while the ISR is smaller than min.insync.replicas"
+RULE_READ = "consumers read below the HW only (FetchIsolation.HIGH_WATERMARK)"
+RULE_OFFSETS = (
+    "a new leader does not report the latest offset until its HW has reached the start of its epoch "
+    "(OFFSET_NOT_AVAILABLE, KIP-207)"
+)
+RULE_FAILED_DIRECTORY = "a replica whose log directory failed is offline (KIP-112)"
+RULE_FETCH = (
+    "a follower acknowledges by fetching: the offset it asks from is its LEO for the leader "
+    "(Partition.updateFollowerFetchState)"
+)
+RULE_SETTINGS = "topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)"
+RULE_REASSIGNMENT = (
+    "a reassignment ends when the ISR holds all target replicas; the others are then deleted "
+    "(KafkaController.isReassignmentComplete)"
+)
+RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
+RULE_ZOOKEEPER = "sessions end, leaders are elected and ISRs change by ZooKeeper's words alone (KafkaController)"
