@@ -8,6 +8,7 @@ themselves, some time later, so that is waited for.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,30 @@ def held_by(cluster: LocalCluster, broker: int) -> dict[str, int]:
         "descriptors": len(list((process / "fd").iterdir())),
         "threads": len(list((process / "task").iterdir())),
         "memory_mb": pages * 4096 >> 20,
+    }
+
+
+def kinds_of_descriptors(cluster: LocalCluster, broker: int) -> dict[str, int]:
+    """How many descriptors of each kind a broker has: sockets by state and local port, files by their end of path."""
+    pid = cluster.pid_of(broker)
+    found: Counter[str] = Counter()
+    sockets = _sockets(Path(f"/proc/{pid}/net/tcp")) | _sockets(Path(f"/proc/{pid}/net/tcp6"))
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:
+            continue  # closed since the directory was read
+        found[sockets.get(target, "/".join(target.split("/")[-2:]) if target.startswith("/") else target[:7])] += 1
+    return dict(found.most_common(40))
+
+
+def _sockets(table: Path) -> dict[str, str]:
+    """Read sockets by their name in ``/proc/PID/fd``: TCP state, local and remote port, as the kernel writes them."""
+    rows = [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
+    return {
+        f"socket:[{row[9]}]": f"tcp state {row[3]} port {int(row[1].rpartition(':')[2], 16)}"
+        f" to {int(row[2].rpartition(':')[2], 16) if row[3] != '0A' else '*'}"
+        for row in rows
     }
 
 
@@ -75,4 +100,5 @@ def wait_until_back(cluster: LocalCluster, before: Holdings) -> None:
     try:
         until(is_back, LIMIT_S)
     except AssertionError:
-        raise AssertionError(f"not as it was before the faults: {grown}") from None
+        kinds = {broker: kinds_of_descriptors(cluster, broker) for broker in BROKERS}
+        raise AssertionError(f"not as it was before the faults: {grown}; descriptors: {kinds}") from None
