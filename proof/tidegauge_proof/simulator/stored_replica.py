@@ -108,14 +108,17 @@ class StoredReplica:
         return self.directory in broker.offline_directories or self.at in broker.executor.failed
 
     def recover(self) -> None:
-        """Do what a new process does: keep whole batches, and drop epochs and lower a checkpoint beyond the log's end.
+        """Do what a new process does: keep whole batches, and lower a checkpoint above the log's end.
 
-        Epochs are written before the batches in which they begin; an append that fails leaves them without.
+        Epochs are written before the batches in which they begin, so an append that failed leaves some beyond the end,
+        which a new process drops. Where nothing failed they stay: a truncation that leaves them is to be found.
         """
+        has_failed = self.is_offline
         self.is_struck = False
         self.led_epoch = None
         self.log.recover()
-        self.log.epochs = [entry for entry in self.log.epochs if entry.start_offset < self.log.log_end_offset]
+        if has_failed:
+            self.log.epochs = [entry for entry in self.log.epochs if entry.start_offset < self.log.log_end_offset]
         self.checkpoint = min(self.checkpoint, self.log.log_end_offset)
 
     def flush(self) -> None:
