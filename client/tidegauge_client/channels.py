@@ -75,11 +75,12 @@ class Unreachable(TidegaugeError):
     """
 
     def __init__(self, address: str, details: str) -> None:
-        self.reason = client_reason(details, address.rpartition(":")[0])
+        host = address.rpartition(":")[0]
+        self.reason = client_reason(details, host)
         self.hung_up = self.reason is None and any(words in details for words in _HUNG_UP)
         self.is_unnamed = self.reason is None and any(words in details for words in _NO_SUCH_NAME)
-        name = f"this machine knows no host {address.rpartition(':')[0]}" if self.is_unnamed else None
-        because = "" if (why := self.reason or name) is None else f": {why}"
+        why = f"this machine knows no host {host}" if self.is_unnamed else self.reason
+        because = "" if why is None else f": {why}"
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"the broker at {address} cannot be reached{because}")
 
 

@@ -349,7 +349,7 @@ def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
         total = sum(row.lag or 0 for row in known)
         where = f", most of it in {most.topic_partition} ({most.lag})" if total and len(known) > 1 else ""
         yield GroupSentence(
-            "lag", f"The lag is {counted(total, 'record')} over {len(known)} {_partitions(known)}{where}.", RULE_LAG
+            "lag", f"The lag is {counted(total, 'record')} over {counted(len(known), 'partition')}{where}.", RULE_LAG
         )
 
 
@@ -382,10 +382,6 @@ def _named(partitions: Sequence[TopicPartition]) -> str:
 
 def _have(partitions: Sequence[TopicPartition]) -> str:
     return "has" if len(partitions) == 1 else "have"
-
-
-def _partitions(rows: Sequence[OffsetRow]) -> str:
-    return "partition" if len(rows) == 1 else "partitions"
 
 
 def _them(partitions: Sequence[TopicPartition]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import TransactionDescription
@@ -198,11 +199,10 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
 
 
 def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -> Iterator[Statement]:
-    count = len(found.partitions)
     yield Statement(
         "transaction",
-        f"A transaction of {who} has been open since {ago(found.start_time_ms, facts.now_ms)}, with {count} "
-        f"partition{'' if count == 1 else 's'}.",
+        f"A transaction of {who} has been open since {ago(found.start_time_ms, facts.now_ms)}, with "
+        f"{counted(len(found.partitions), 'partition')}.",
         RULE_ONGOING,
         "a commit or abort of its producer, or a new producer of the id, which aborts it",
     )

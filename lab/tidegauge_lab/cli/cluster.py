@@ -282,17 +282,17 @@ def _take_down(cluster: LocalCluster) -> None:
 @lab_verb
 def down(purge: bool, directory: Path, output: str) -> None:
     """Stop everything; returns when all processes have ended. Where there is no cluster, nothing is to be done."""
-    if not (directory / FILE_NAME).exists() and not (purge and directory.exists()):
+    if not (directory / FILE_NAME).exists():
+        if purge and directory.exists():
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"there is no cluster in {directory.absolute()}, so nothing was deleted: --purge deletes only what "
+                "`tidegauge up` has made; name its directory with --dir",
+            )
         say(f"There is no cluster in {directory.absolute()}: nothing is to be taken down")
         if output == "json":
             print_json({"directory": str(directory.absolute()), "purged": False})
         return
-    if not (directory / FILE_NAME).exists():
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"there is no cluster in {directory.absolute()}, so nothing was deleted: --purge deletes only what "
-            "`tidegauge up` has made; name its directory with --dir",
-        )
     cluster = LocalCluster(directory)
     cluster.down(purge=purge)
     if others := brokers_of_others(cluster.directory, cluster.file):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from types import FrameType
 from typing import Any, Protocol
 
 import uvicorn
@@ -25,6 +24,7 @@ from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
 from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
 from tidegauge_lab.control.gate import refusal
 from tidegauge_lab.control.problems import RefusedError, malformed, refused
+from tidegauge_lab.http_server import HttpServer
 
 _STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WITH_SLASHES = frozenset({"target", "group", "transaction"})
@@ -159,17 +159,12 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
+class _Server(HttpServer):
     """Reports when it serves."""
 
     def __init__(self, config: uvicorn.Config, is_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._is_ready = is_ready
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take the first signal alone: a second Ctrl-C would skip what is left to close, with a traceback."""
-        if not self.should_exit:
-            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from tidegauge.counted import counted
 from tidegauge_lab.scenario import group_steps as steps
 
 
@@ -72,7 +73,7 @@ def _(step: steps.WaitGroup) -> str:
     if step.state is not None:
         parts.append(f"is {step.state}")
     if step.members is not None:
-        parts.append(f"has {step.members} member{'' if step.members == 1 else 's'}")
+        parts.append(f"has {counted(step.members, 'member')}")
     if step.generation is not None:
         parts.append(f"is in generation {step.generation} or later")
     if step.lag is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import WantedFault
 from tidegauge_lab.local.roles import Role
@@ -184,7 +185,7 @@ _FAULTS = {
 
 @_sentence.register
 def _(step: steps.WaitHeld) -> str:
-    return f"Wait until broker {step.broker} holds {step.count} request{'s' if step.count > 1 else ''}"
+    return f"Wait until broker {step.broker} holds {counted(step.count, 'request')}"
 
 
 @_sentence.register

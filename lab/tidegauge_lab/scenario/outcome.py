@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import facts, steps, table
@@ -159,8 +160,7 @@ def introduction(scenario: Scenario) -> list[str]:
 def settings_lines(scenario: Scenario) -> list[str]:
     """Return the cluster and its topics in words, a line each."""
     settings = "".join(f", {name}={value}" for name, value in scenario.settings.items())
-    brokers = "1 broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
-    lines = [f"{brokers}, controller {scenario.controller}{settings}"]
+    lines = [f"{counted(scenario.brokers, 'broker')}, controller {scenario.controller}{settings}"]
     for topic in scenario.topics:
         replicas = ", ".join(
             f"{topic.name}-{number} on {facts.numbers(one)}" for number, one in enumerate(topic.assignment)

@@ -95,12 +95,8 @@ def _short(attribute: str, broker: int, *, several: bool) -> str:
     return f"{attribute}({broker})" if several else attribute
 
 
-def _count(number: int) -> str:
-    return counted(number, "record")
-
-
 def _written(number: int) -> str:
-    return f"{_count(number)} written" if number else "no new data written"
+    return f"{counted(number, 'record')} written" if number else "no new data written"
 
 
 def _fetched(offsets: Sequence[int]) -> str:
@@ -112,5 +108,5 @@ def _fetched(offsets: Sequence[int]) -> str:
 
 def _copied(number: int, offsets: Sequence[int]) -> str:
     if number:
-        return f"{_count(number)} replicated"
+        return f"{counted(number, 'record')} replicated"
     return "no new data written" if offsets else "no fetch yet"

@@ -21,7 +21,6 @@ import functools
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -34,6 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.schema import vocabulary
+from tidegauge_lab.http_server import HttpServer
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
@@ -221,7 +221,7 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
+class _Server(HttpServer):
     """Lets the watchers go as soon as it is asked to end; their streams would last for ever.
 
     A story is ended in here, too: once the server has ended, it raises the signal again that ended it.
@@ -231,11 +231,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._hub = hub
         self._teaching = teaching
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take the first signal alone: a second Ctrl-C would skip what is left to close, with a traceback."""
-        if not self.should_exit:
-            super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._hub.close()

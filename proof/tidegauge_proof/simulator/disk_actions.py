@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidegauge.partition import TopicPartition
 from tidegauge_proof.simulator.action import brokers_up, victim
 from tidegauge_proof.simulator.acts import Act, act
 from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 from tidegauge_proof.simulator.swarm import Swarm
 from tidegauge_proof.simulator.world import World
@@ -17,23 +20,23 @@ _TORN_BYTES = 160
 def write_checkpoint(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Let a broker write its high watermark."""
     del swarm
-    up = brokers_up(world)
-    if not up:
-        return None
-    broker_id = dice.choose(up)
-    world.brokers[broker_id].write_checkpoint()
-    return act("write_checkpoint", broker=broker_id)
+    return _let_one(world, dice, "write_checkpoint", MemoryBroker.write_checkpoint)
 
 
 def flush(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Flush a broker's log to the disk."""
     del swarm
+    return _let_one(world, dice, "flush", MemoryBroker.flush)
+
+
+def _let_one(world: World, dice: Dice, name: str, write: Callable[[MemoryBroker], None]) -> Act | None:
+    """Have one of the brokers that are up write what it has in memory."""
     up = brokers_up(world)
     if not up:
         return None
     broker_id = dice.choose(up)
-    world.brokers[broker_id].flush()
-    return act("flush", broker=broker_id)
+    write(world.brokers[broker_id])
+    return act(name, broker=broker_id)
 
 
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:

@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegauge.control import Endpoint
@@ -33,6 +33,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     run,
 )
+from tidegauge_controller.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 
 __all__ = ["MemoryZooKeeper", "Term"]
@@ -107,3 +108,21 @@ class Term:
             raise ControllerMoved("Another controller has been elected")
         self.writes += request.operations
         return [self.zookeeper.write(operation) for operation in request.operations]
+
+
+def term_of_topic(
+    topic: str,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    *,
+    brokers: Sequence[int] = (1, 2, 3),
+    config: Mapping[str, str] | None = None,
+    settings: ControllerSettings | None = None,
+) -> Term:
+    """A controller (broker 9's number, which is no broker here) that has just created a topic."""
+    zookeeper = MemoryZooKeeper()
+    for broker_id in brokers:
+        zookeeper.register_broker(broker_id)
+    term = Term(zookeeper, 9, settings).start()
+    zookeeper.add_topic(topic, assignment or {0: (1, 2, 3)}, config)
+    term.run(process_topic_change(term.context))
+    return term

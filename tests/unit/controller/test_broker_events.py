@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from memory_zookeeper import MemoryZooKeeper, Term
+from memory_zookeeper import MemoryZooKeeper, Term, term_of_topic
 
 from tidegauge.control import (
     NO_LEADER,
@@ -59,12 +59,7 @@ def term_of(
     settings: ControllerSettings | None = None,
 ) -> Term:
     """A controller (broker 9's number, which is no broker here) with one topic; nothing sent yet."""
-    zookeeper = MemoryZooKeeper()
-    for broker_id in brokers:
-        zookeeper.register_broker(broker_id)
-    term = Term(zookeeper, 9, settings).start()
-    zookeeper.add_topic("orders", assignment or {0: (1, 2, 3)}, config)
-    term.run(process_topic_change(term.context))
+    term = term_of_topic("orders", assignment, brokers=brokers, config=config, settings=settings)
     term.take_sent()
     return term
 

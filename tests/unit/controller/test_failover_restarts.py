@@ -7,13 +7,12 @@ same offsets in the same epoch; histories of it stand in docs/simulation.md.
 from __future__ import annotations
 
 import pytest
-from memory_zookeeper import MemoryZooKeeper, Term
+from memory_zookeeper import MemoryZooKeeper, Term, term_of_topic
 
 from tidegauge.control import NO_LEADER, LeaderAndIsrRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import delete_topic_path
 from tidegauge_controller.decisions.context import ControllerSettings
-from tidegauge_controller.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 Outcome = tuple[int, int, tuple[int, ...]]
@@ -21,13 +20,7 @@ Outcome = tuple[int, int, tuple[int, ...]]
 
 def topic() -> MemoryZooKeeper:
     """Brokers 1 to 3; leader 1 in epoch 0, all in the ISR."""
-    zookeeper = MemoryZooKeeper()
-    for broker_id in (1, 2, 3):
-        zookeeper.register_broker(broker_id)
-    term = Term(zookeeper, 9).start()
-    zookeeper.add_topic(AT.topic, {0: (1, 2, 3)})
-    term.run(process_topic_change(term.context))
-    return zookeeper
+    return term_of_topic(AT.topic).zookeeper
 
 
 def outcome(zookeeper: MemoryZooKeeper) -> Outcome:

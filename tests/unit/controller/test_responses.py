@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from memory_zookeeper import MemoryZooKeeper, Term
+from memory_zookeeper import Term, term_of_topic
 
 from tidegauge.control import LeaderAndIsrRequest, PartitionsResponse, StopReplicaRequest
 from tidegauge.errors import ErrorCode
@@ -12,7 +12,6 @@ from tidegauge.znodes import delete_topic_path
 from tidegauge_controller.decisions.broker_events import process_broker_change
 from tidegauge_controller.decisions.deletion import process_delete_markers
 from tidegauge_controller.decisions.responses import process_response
-from tidegauge_controller.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 FAILED = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})
@@ -20,12 +19,7 @@ FAILED = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})
 
 def made_leader() -> tuple[Term, LeaderAndIsrRequest]:
     """A controller, one partition on brokers 1 to 3, and the LeaderAndIsr that made broker 1 its leader."""
-    zookeeper = MemoryZooKeeper()
-    for broker_id in (1, 2, 3):
-        zookeeper.register_broker(broker_id)
-    term = Term(zookeeper, 9).start()
-    zookeeper.add_topic(AT.topic, {0: (1, 2, 3)})
-    term.run(process_topic_change(term.context))
+    term = term_of_topic(AT.topic)
     [request] = [
         request for broker, request in term.take_sent() if broker == 1 and isinstance(request, LeaderAndIsrRequest)
     ]

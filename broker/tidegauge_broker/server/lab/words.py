@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.v1 import lab_pb2
 
@@ -80,5 +81,5 @@ def _describe_disk(fault: lab_pb2.DiskFault) -> str:
 
 
 def _count(times: int, skip: int) -> str:
-    which = f", {times} time{'s' if times > 1 else ''}" if times else ""
+    which = f", {counted(times, 'time')}" if times else ""
     return which + (f" after {skip} that pass" if skip else "")

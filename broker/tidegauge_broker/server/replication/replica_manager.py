@@ -588,9 +588,11 @@ class ReplicaManager:
 
     def logs_on_disk(self, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
         """Return how large the logs are, and where; replicas without a log, or in a failed directory, are left out."""
-        found = ((at, self.logs.get(at)) for at in topic_partitions)
-        online = [(at, log) for at, log in found if log is not None and not log.log_directory.offline]
-        return {at: LogOnDisk(log.size_bytes, str(log.log_directory.path)) for at, log in online}
+        return {
+            at: LogOnDisk(log.size_bytes, str(log.log_directory.path))
+            for at in topic_partitions
+            if (log := self.logs.get(at)) is not None and not log.log_directory.offline
+        }
 
     def topic_id(self, topic_partition: TopicPartition) -> str:
         """Return the id of the topic that a local replica belongs to; empty where there is none."""
