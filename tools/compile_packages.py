@@ -77,6 +77,7 @@ MODULES = (
     "tidegauge_broker/server/metadata/metadata_cache.py",
     "tidegauge_broker/server/metrics/metered_requests.py",
     "tidegauge_broker/server/metrics/meters.py",
+    "tidegauge_broker/server/replication/core_steps.py",
     "tidegauge_broker/server/replication/effect_host.py",
     "tidegauge_broker/server/replication/fetch_session.py",
     "tidegauge_broker/server/replication/fetchers.py",

@@ -15,27 +15,22 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegauge.control import Endpoint, IsrProposal
+from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
-from tidegauge.listeners import GRPC, WITH_TLS, Listeners
+from tidegauge.listeners import GRPC
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
 from tidegauge.partition import TopicPartition
-from tidegauge.sasl_client import Login
-from tidegauge.security import PLAIN, Security
 from tidegauge.settings import BrokerSettings, Values, listeners_of
 from tidegauge.znodes import (
-    LOG_DIR_EVENT_PREFIX,
     BrokerNode,
     PartitionStateNode,
-    encode_log_dir_event,
     new_uuid,
     state_path,
 )
@@ -46,6 +41,7 @@ from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
+from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
@@ -60,13 +56,14 @@ from tidegauge_broker.server.metadata.auto_topics import AutoTopics
 from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
+from tidegauge_broker.server.periodic_tasks import begin_periodic_tasks
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.registration.log_dir_events import LogDirEvents
 from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.leader_link import FetcherIdentity
-from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
@@ -79,54 +76,12 @@ from tidegauge_broker.server.service.transaction_service import TransactionServi
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
 from tidegauge_controller.controller import Controller
-from tidegauge_controller.zookeeper import SessionState, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper import SessionState, ZooKeeper
 
 LOG = logging.getLogger("tidegauge.broker")
 HALTED = 70
 """Exit status of a broker that met a defect in its core, outside any partition (EX_SOFTWARE of sysexits.h)."""
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
-_NOTIFY_BACKOFF_SECONDS = 0.5
-_LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """What a broker is called and where it listens.
-
-    Attributes:
-        listeners: the addresses that are bound, and those that are advertised by server.properties.
-        rack: ``broker.rack``; None where it is not set.
-        security: certificates and key of its TLS listeners; plain where it has none.
-        logins: its credentials at the other brokers' listeners, by the listener's name; those without ask for none.
-    """
-
-    broker_id: int
-    listeners: Listeners
-    rack: str | None
-    security: Security = PLAIN
-    logins: Mapping[str, Login] = field(default_factory=dict)
-
-    @property
-    def to_brokers(self) -> Security:
-        """Security of its gRPC connections to other brokers."""
-        return self._to(self.listeners.grpc_among_brokers.name)
-
-    @property
-    def to_brokers_over_kafka(self) -> Security:
-        """Security of its connections to other brokers that speak Kafka's protocol."""
-        return self._to(self.listeners.inter_broker.name)
-
-    def _to(self, listener: str) -> Security:
-        """Return the security of connections to other brokers' listeners of this name."""
-        security = self.security if self.listeners.protocols[listener] in WITH_TLS else PLAIN
-        return replace(security, login=self.logins.get(listener))
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Its address for other brokers."""
-        at = self.listeners.control_plane
-        advertised, protocols = self.listeners.advertised, self.listeners.protocols
-        return Endpoint(self.broker_id, at.host, at.port, self.rack, advertised, protocols)
 
 
 class BrokerProcess:
@@ -168,7 +123,6 @@ class BrokerProcess:
         self._resources = contextlib.AsyncExitStack()
         self._stops_in_order = False
         self._tasks: list[Periodic] = []
-        self._notifications: set[asyncio.Task[None]] = set()
 
     # Start
 
@@ -197,6 +151,7 @@ class BrokerProcess:
         resources.push_async_callback(self._seams.close)
         await self._connect()
         resources.push_async_callback(self._zookeeper.close)
+        self._log_dir_events = LogDirEvents(self._zookeeper, self._identity.broker_id)
         self._configs = DynamicConfigs(
             self._zookeeper, self._identity.broker_id, self._layers, self._metadata.knows_topic, self._now_ms
         )
@@ -220,7 +175,8 @@ class BrokerProcess:
         self._listeners.open_to_controller()
         await self._controller.start()
         self._registration.keep(self._controller)
-        self._begin_periodic_tasks()
+        self._replicas.start()
+        self._tasks = begin_periodic_tasks(self._settings, self._replicas, self._logs, self._in_pool)
 
     async def _connect(self) -> None:
         settings = self._settings
@@ -291,7 +247,7 @@ class BrokerProcess:
             fetchers_changed=self._fetchers_changed,
             leadership_changed=self._leadership_changed,
             log_dir_failed=self._log_dir_failed,
-            replicas_failed=self._report_failed_replicas,
+            replicas_failed=self._log_dir_events.report,
             halt=self._halt,
         )
         limits = MoveLimits(
@@ -408,48 +364,6 @@ class BrokerProcess:
             IN_USE.remark,
         )
 
-    def _begin_periodic_tasks(self) -> None:
-        settings, logs = self._settings, self._logs
-        self._replicas.start()
-
-        first_ms = settings.integer("log.initial.task.delay.ms")
-        self._tasks = [
-            Periodic(
-                "high watermarks",
-                settings.integer("replica.high.watermark.checkpoint.interval.ms"),
-                self._replicas.write_high_watermarks,
-            ),
-            Periodic(
-                "recovery points",
-                settings.integer("log.flush.offset.checkpoint.interval.ms"),
-                lambda: self._in_pool(logs.write_recovery_points),
-                first_ms,
-            ),
-            Periodic(
-                "log start offsets",
-                settings.integer("log.flush.start.offset.checkpoint.interval.ms"),
-                lambda: self._in_pool(logs.write_log_start_offsets),
-                first_ms,
-            ),
-            Periodic("flush", 1_000, lambda: self._in_pool(logs.flush_dirty)),
-            Periodic(
-                "flush by age",
-                min(settings.integer("log.flush.scheduler.interval.ms"), _LONGEST_INTERVAL_MS),
-                lambda: self._in_pool(logs.flush_due),
-                first_ms,
-            ),
-            Periodic("deleted files", 1_000, lambda: self._in_pool(logs.remove_deleted)),
-            Periodic(
-                "retention",
-                settings.integer("log.retention.check.interval.ms"),
-                self._replicas.delete_old_segments,
-                first_ms,
-            ),
-        ]
-        if settings.flag("log.cleaner.enable"):
-            cleaner = LogCleaner(self._replicas, self._in_pool)
-            self._tasks.append(Periodic("cleaner", lambda: settings.integer("log.cleaner.backoff.ms"), cleaner.run))
-
     # While it runs
 
     async def _in_pool(self, call: Callable[[], None]) -> None:
@@ -501,25 +415,7 @@ class BrokerProcess:
             self.exit_code = 1
             self.stopping.set()
             return
-        self._report_failed_replicas()
-
-    def _report_failed_replicas(self) -> None:
-        """Have the controller ask which replicas are offline (LogDirEventNotification)."""
-        task = asyncio.get_running_loop().create_task(self._write_log_dir_event(), name="log-dir-event")
-        self._notifications.add(task)
-        task.add_done_callback(self._notifications.discard)
-
-    async def _write_log_dir_event(self) -> None:
-        written = False
-        while not written:
-            try:
-                await self._zookeeper.create(
-                    LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._identity.broker_id), sequence=True
-                )
-                written = True
-            except ZooKeeperError as problem:
-                LOG.warning("The controller could not be notified of the failed replicas yet: %r", problem)
-                await asyncio.sleep(_NOTIFY_BACKOFF_SECONDS)
+        self._log_dir_events.report()
 
     def _halt(self, problem: Exception) -> None:
         """End the process at once, as kill -9 does: the state in memory cannot be trusted, the state on disk can."""
@@ -561,8 +457,7 @@ class BrokerProcess:
         await self._alter_partition.close()
         await self._producer_ids.close()
         await self._auto_topics.close()
-        for notification in list(self._notifications):
-            notification.cancel()
+        self._log_dir_events.close()
         for task in self._tasks:
             await task.close()
 

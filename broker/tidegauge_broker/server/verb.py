@@ -27,7 +27,8 @@ from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import Values, listeners_of, parse_broker_settings, read_assignments, read_properties
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.allocator import keep_freed_memory
-from tidegauge_broker.server.broker_process import BrokerIdentity, BrokerProcess
+from tidegauge_broker.server.broker_identity import BrokerIdentity
+from tidegauge_broker.server.broker_process import BrokerProcess
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
 from tidegauge_broker.server.wire.sasl_listener import SaslListener

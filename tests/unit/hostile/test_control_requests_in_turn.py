@@ -46,7 +46,7 @@ class SlowPool:
     def __init__(self, broker: HostileBroker) -> None:
         self.waiting: list[asyncio.Event] = []
         manager: Any = broker.replicas
-        manager._in_log_pool = self.run
+        manager.in_log_pool = self.run
 
     async def run(self, call: Any) -> None:
         let = asyncio.Event()
@@ -70,9 +70,9 @@ async def values_of(_topic: str) -> Any:
 async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_has_disconnected():
     broker = await HostileBroker().begin()
     pool = SlowPool(broker)
-    begun = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(1), values_of))
+    begun = asyncio.ensure_future(broker.replicas.control.leader_and_isr(lead(1), values_of))
     stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, True),))
-    stopped = asyncio.ensure_future(broker.replicas.stop_replica(stop))
+    stopped = asyncio.ensure_future(broker.replicas.control.stop_replica(stop))
     await pool.let(0)  # the log's files
     begun.cancel()  # the controller's connection broke
     assert not stopped.done()
@@ -87,7 +87,7 @@ async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_
 async def test_the_leader_epoch_is_in_force_at_once_and_on_disk_before_the_response():
     broker = await HostileBroker().begin()
     pool = SlowPool(broker)
-    response = asyncio.ensure_future(broker.replicas.leader_and_isr(lead(5), values_of))
+    response = asyncio.ensure_future(broker.replicas.control.leader_and_isr(lead(5), values_of))
     await pool.let(0)
 
     async def leads() -> bool:

@@ -28,6 +28,7 @@ from tidegauge.settings import topic_values
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest
 from tidegauge_broker.replica.quota import UNLIMITED
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
+from tidegauge_broker.server.replication.log_dir_views import logs_on_disk
 
 HEADER = ControlHeader(0, 1, 1)
 AT = TopicPartition("t", 0)
@@ -172,7 +173,7 @@ async def test_the_directory_is_remembered_for_a_replica_that_comes_later(broker
     late = TopicPartition("late", 0)
     for path in reversed(broker.paths):
         await broker.alter(path, late)
-    await broker.replicas.leader_and_isr(become(1, late, is_new=True), values_of(broker))
+    await broker.replicas.control.leader_and_isr(become(1, late, is_new=True), values_of(broker))
     assert str(broker.logs.logs[late].log_directory.path) == broker.paths[0]
 
 
@@ -233,10 +234,10 @@ async def test_the_destination_fails(broker: Moving) -> None:
 async def test_a_replica_in_a_failed_directory_is_reported_without_size_and_place(broker: Moving) -> None:
     """ReplicaManager.describeLogDirs: a failed directory has KAFKA_STORAGE_ERROR and no replicas."""
     broker.produce(3)
-    assert broker.replicas.logs_on_disk([AT])[AT].log_dir == broker.home
+    assert logs_on_disk(broker.logs, [AT])[AT].log_dir == broker.home
     broker.logs.logs[AT].log_directory.failed(OSError(5, "Input/output error"), "testing")
     broker.replicas.report_failures()
-    assert broker.replicas.logs_on_disk([AT]) == {}
+    assert logs_on_disk(broker.logs, [AT]) == {}
     assert broker.shown() == {}
 
 
@@ -249,25 +250,27 @@ async def test_the_current_directory_fails(broker: Moving) -> None:
     assert not broker.replicas.moves._moving
     assert AT in broker.logs.futures.logs
     assert await broker.alter(broker.others[0]) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await broker.replicas.leader_and_isr(become(9), values_of(broker))).partitions[AT] is not ErrorCode.NONE
+    assert (await broker.replicas.control.leader_and_isr(become(9), values_of(broker))).partitions[
+        AT
+    ] is not ErrorCode.NONE
 
 
 async def test_a_stopped_replica_is_copied_no_longer_until_it_is_hosted_again(broker: Moving) -> None:
     await broker.hold()
     target = broker.others[0]
     stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, False),))
-    await broker.replicas.stop_replica(stop)
+    await broker.replicas.control.stop_replica(stop)
     broker.rate = UNLIMITED
     assert not broker.replicas.moves._moving
     assert AT in broker.logs.futures.logs
-    await broker.replicas.leader_and_isr(become(5), values_of(broker))
+    await broker.replicas.control.leader_and_isr(become(5), values_of(broker))
     await broker.until(lambda: broker.home == target)
 
 
 async def test_deletion_ends_a_move(broker: Moving) -> None:
     await broker.hold()
     stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, True),))
-    assert (await broker.replicas.stop_replica(stop)).partitions == {AT: ErrorCode.NONE}
+    assert (await broker.replicas.control.stop_replica(stop)).partitions == {AT: ErrorCode.NONE}
     assert AT not in broker.logs.logs
     assert not broker.logs.futures.logs
     assert not broker.replicas.moves._moving

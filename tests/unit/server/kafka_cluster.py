@@ -221,7 +221,7 @@ class Broker:
         async def values_of(_topic: str) -> Any:
             return topic_values({}, self.settings)
 
-        response = await self.replicas.leader_and_isr(become, values_of)
+        response = await self.replicas.control.leader_and_isr(become, values_of)
         assert set(response.partitions.values()) == {ErrorCode.NONE}
 
     async def close(self) -> None:

@@ -56,13 +56,14 @@ async def test_the_outlet_hears_of_each_leadership_before_the_controller_does(tm
     request = LeaderAndIsrRequest(HEADER, [LeaderAndIsrPartition(state, is_new=True)], ())
 
     async def lead() -> None:
-        response = await manager.leader_and_isr(request, values_of)
+        response = await manager.control.leader_and_isr(request, values_of)
         heard.append(response.partitions[OFFSETS].name)
 
     await lead()
     assert heard == [LeadershipChanged(OFFSETS, leads=True, leader_epoch=3), "NONE"]
     heard.clear()
-    deleted = await manager.stop_replica(StopReplicaRequest(HEADER, [StopReplicaPartition(OFFSETS, 3, delete=True)]))
+    stop = StopReplicaRequest(HEADER, [StopReplicaPartition(OFFSETS, 3, delete=True)])
+    deleted = await manager.control.stop_replica(stop)
     assert deleted.partitions == {OFFSETS: ErrorCode.NONE}
     assert heard == [LeadershipChanged(OFFSETS, leads=False, leader_epoch=3)]
     manager.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tidegauge.settings import Values
-from tidegauge_broker.server.replication.replica_manager import ReplicaManager, topic_rules
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.replication.topic_rules import topic_rules
 from tidegauge_controller.controller import Controller
 
 

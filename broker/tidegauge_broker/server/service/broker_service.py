@@ -47,7 +47,8 @@ from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
-from tidegauge_broker.server.replication.replica_manager import LogDirectoryView, ReplicaManager
+from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, logs_on_disk
+from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import (
     ClusterView,
@@ -313,16 +314,16 @@ class BrokerService:
     def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, LogOnDisk]]:
         """Return this broker's replicas, each with its log on disk; no topics: all."""
         views = self._replicas.core.describe(now_ms, topics or None)
-        logs = self._replicas.logs_on_disk([view.topic_partition for view in views])
+        logs = logs_on_disk(self._replicas.logs, [view.topic_partition for view in views])
         return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
 
     def describe_log_directories(self) -> list[LogDirectoryView]:
         """Return this broker's log directories, with the replicas in each."""
-        return self._replicas.describe_log_directories()
+        return describe_log_directories(self._replicas.logs, self._replicas.core.high_watermarks())
 
     async def alter_replica_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, ErrorCode]:
         """Begin to move replicas to other log directories of this broker."""
-        return await self._replicas.alter_log_directories(wanted)
+        return await self._replicas.control.alter_log_directories(wanted)
 
     def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
         """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""
@@ -516,7 +517,7 @@ class BrokerService:
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> PartitionsResponse:
         """Become leader or follower."""
-        return await self._replicas.leader_and_isr(request, self.configs.topics.read_values)
+        return await self._replicas.control.leader_and_isr(request, self.configs.topics.read_values)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Fill the metadata cache."""
@@ -545,7 +546,7 @@ class BrokerService:
 
     async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         """Stop replicas."""
-        return await self._replicas.stop_replica(request)
+        return await self._replicas.control.stop_replica(request)
 
     # Requests of brokers to the controller
 
