@@ -16,11 +16,13 @@ class Forwarder:
 
     Args:
         port: of 127.0.0.1, where connections go.
+        silent: how many connections are taken, the first ones, and nothing ever said on them.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, silent: int = 0) -> None:
         self.taken = 0
         self._to = port
+        self._silent = silent
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -40,6 +42,9 @@ class Forwarder:
             except OSError:
                 return  # it has been closed
             self.taken += 1
+            if self.taken <= self._silent:
+                self._open.add(client)
+                continue
             try:
                 broker = socket.create_connection(("127.0.0.1", self._to))
             except OSError:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.forwarder import Forwarder
 from tests.labs import make_topic
 from tests.waiting import until_async
 
@@ -21,6 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client import Producer
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
+from tidegauge_lab.switches.wire import BrokerSilentError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
@@ -235,3 +237,16 @@ async def test_a_release_does_not_wait_for_a_leader_that_is_frozen(brokers: Loca
         return (await offsets(lab, at, 2))[0][0] == 1
 
     await until_async(followed, limit=150)
+
+
+async def test_a_broker_that_does_not_take_the_first_connection_in_time_is_asked_again(brokers: LocalCluster) -> None:
+    """Rule 6 of ``Switches``: the machine may have stood still; a broker that is silent twice is taken to be paused."""
+    port = brokers.file.broker(1).port
+    with Forwarder(port, silent=1) as late, Forwarder(port, silent=100) as silent:
+        async with Switches({1: f"127.0.0.1:{late.port}"}) as lab:
+            assert not (await lab.list_faults(1)).faults
+        assert late.taken > 1
+        async with Switches({1: f"127.0.0.1:{silent.port}"}) as lab:
+            with pytest.raises(BrokerSilentError):
+                await lab.list_faults(1)
+        assert silent.taken > 1

@@ -17,14 +17,16 @@ Rules:
        isn't held here, a broker that doesn't run, or one without lab.enable=true) raises TidegaugeError.
     4. No fault affects the Lab service itself, so ``observe`` sees through every fault.
     5. A restart of a broker clears what was in it.
+    6. A broker that refuses a connection is down. One that does not finish it within a second is tried once more
+       before it counts as silent: if the whole machine stood still, the second attempt succeeds at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -61,6 +63,9 @@ _OPTIONS = (
 _DEADLINE_SECONDS = 10.0
 STEP_LIMIT_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.05
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 
 class Switches(FormerCalls):
@@ -114,8 +119,7 @@ class Switches(FormerCalls):
 
     async def _hold(self, at: TopicPartition, broker_id: int, *, release: bool) -> bool:
         request = lab_pb2.HoldFetchRequest(partition=wire.to_partition(at), release=release)
-        with _telling(broker_id):
-            return (await (await self._stub(broker_id)).HoldFetch(request, timeout=STEP_LIMIT_SECONDS)).changed
+        return (await self._ask(broker_id, lambda stub: stub.HoldFetch, request, STEP_LIMIT_SECONDS)).changed
 
     async def step_fetch(
         self,
@@ -134,8 +138,7 @@ class Switches(FormerCalls):
             TidegaugeError: INVALID_REQUEST, it is not held or does not follow; BROKER_NOT_AVAILABLE.
         """
         request = lab_pb2.StepFetchRequest(partition=wire.to_partition(at), until=wire.UNTIL[until])
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).StepFetch(request, timeout=limit_seconds)
+        response = await self._ask(broker_id, lambda stub: stub.StepFetch, request, limit_seconds)
         return wire.from_step(at, broker_id, response)
 
     # Faults
@@ -149,8 +152,7 @@ class Switches(FormerCalls):
         if problem := wanted.problem(broker):
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem)
         request = lab_pb2.SetFaultRequest(fault=to_message(wanted))
-        with _telling(broker):
-            response = await (await self._stub(broker)).SetFault(request, timeout=_DEADLINE_SECONDS)
+        response = await self._ask(broker, lambda stub: stub.SetFault, request)
         return wire.from_fault(broker, response.fault)
 
     async def heal(self, broker_id: int) -> list[Fault]:
@@ -166,8 +168,7 @@ class Switches(FormerCalls):
     async def _clear(
         self, broker_id: int, request: lab_pb2.ClearFaultsRequest
     ) -> tuple[list[Fault], list[TopicPartition]]:
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ClearFaults(request, timeout=_DEADLINE_SECONDS)
+        response = await self._ask(broker_id, lambda stub: stub.ClearFaults, request)
         ended = [wire.from_fault(broker_id, fault) for fault in response.faults]
         return ended, [wire.from_partition(partition) for partition in response.released]
 
@@ -197,59 +198,64 @@ class Switches(FormerCalls):
 
     async def list_faults(self, broker_id: int) -> BrokerSwitches:
         """All that is in force on the broker."""
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ListFaults(
-                lab_pb2.ListFaultsRequest(), timeout=_DEADLINE_SECONDS
-            )
+        response = await self._ask(broker_id, lambda stub: stub.ListFaults, lab_pb2.ListFaultsRequest())
         return wire.from_list(response)
 
     async def set_rules(self, broker_id: int, rules: Sequence[lab_pb2.RequestRule]) -> None:
         """Put rules for requests of Kafka's clients in force at the broker, and no others."""
-        with _telling(broker_id):
-            await (await self._stub(broker_id)).SetRules(
-                lab_pb2.SetRulesRequest(rules=rules), timeout=_DEADLINE_SECONDS
-            )
+        await self._ask(broker_id, lambda stub: stub.SetRules, lab_pb2.SetRulesRequest(rules=rules))
 
     async def list_rules(self, broker_id: int) -> list[RuleInForce]:
         """Return the rules for requests of Kafka's clients that are in force at the broker."""
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ListRules(
-                lab_pb2.ListRulesRequest(), timeout=_DEADLINE_SECONDS
-            )
+        response = await self._ask(broker_id, lambda stub: stub.ListRules, lab_pb2.ListRulesRequest())
         return [RuleInForce(one.rule_id, one.rule_json, one.held, one.hits) for one in response.rules]
 
     async def requests_after(self, broker_id: int, number: int) -> Sequence[lab_pb2.ArrivedRequest]:
         """Return the journal of requests that arrived at the broker while rules were in force, after a number."""
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ListRequests(
-                lab_pb2.ListRequestsRequest(after=number), timeout=_DEADLINE_SECONDS
-            )
+        response = await self._ask(broker_id, lambda stub: stub.ListRequests, lab_pb2.ListRequestsRequest(after=number))
         return list(response.requests)
 
     async def expire_session(self, broker_id: int) -> int:
         """End the broker's ZooKeeper session on the server, at once; returns the session's id."""
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ExpireSession(
-                lab_pb2.ExpireSessionRequest(), timeout=_DEADLINE_SECONDS
-            )
+        response = await self._ask(broker_id, lambda stub: stub.ExpireSession, lab_pb2.ExpireSessionRequest())
         return response.session_id
 
     async def sync_log(self, broker_id: int, at: TopicPartition | None = None) -> dict[TopicPartition, int]:
         """Flush a replica's log to the disk, or all of the broker; returns the recovery points."""
         request = lab_pb2.SyncLogRequest(partition=None if at is None else wire.to_partition(at))
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).SyncLog(request, timeout=STEP_LIMIT_SECONDS)
+        response = await self._ask(broker_id, lambda stub: stub.SyncLog, request, STEP_LIMIT_SECONDS)
         return {wire.from_partition(log.partition): log.recovery_point for log in response.logs}
 
     async def observe(
         self, broker_id: int, topics: Sequence[str] = ()
     ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
         """Return the broker's replicas (LEO, HW, epochs, ISR, ...), through every network partition."""
-        with _telling(broker_id):
-            response = await (await self._stub(broker_id)).ObserveReplicas(
-                lab_pb2.ObserveReplicasRequest(topics=topics), timeout=_DEADLINE_SECONDS
-            )
+        response = await self._ask(
+            broker_id, lambda stub: stub.ObserveReplicas, lab_pb2.ObserveReplicasRequest(topics=topics)
+        )
         return {TopicPartition(replica.topic, replica.partition): replica for replica in response.replicas}
+
+    async def _ask(
+        self,
+        broker_id: int,
+        method: Callable[[LabServiceAsyncStub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        limit_seconds: float = _DEADLINE_SECONDS,
+    ) -> Response:
+        """Make one call; rule 6.
+
+        Raises:
+            TidegaugeError: the one sentence that a failed call stands for.
+        """
+        try:
+            try:
+                return await method(await self._stub(broker_id))(request, timeout=limit_seconds)
+            except grpc.aio.AioRpcError as problem:
+                if not wire.was_never_sent(problem):
+                    raise
+            return await method(await self._stub(broker_id))(request, timeout=limit_seconds)
+        except grpc.aio.AioRpcError as problem:
+            raise wire.from_problem(broker_id, problem) from None
 
     async def _stub(self, broker_id: int) -> LabServiceAsyncStub:
         channel = self._channels.get(broker_id)
@@ -268,17 +274,3 @@ class Switches(FormerCalls):
             channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self.security)
         # The stub class is one; the generated types know it under two names.
         return LabServiceStub(channel)  # type: ignore[return-value]  # see above
-
-
-class _telling:  # noqa: N801 - reads as a word of a `with`
-    """Turn a failed call into one sentence."""
-
-    def __init__(self, broker_id: int) -> None:
-        self._broker_id = broker_id
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
-        if isinstance(problem, grpc.aio.AioRpcError):
-            raise wire.from_problem(self._broker_id, problem) from None

@@ -124,6 +124,10 @@ def _describe_response(response: lab_pb2.StepFetchResponse) -> str:
     return f"{records}, high watermark {result.high_watermark}"
 
 
+_LATE = "connection attempt timed out"
+"""In gRPC's details of a call for which the peer accepted a connection, and sent nothing within the time for it."""
+
+
 class BrokerSilentError(TidegaugeError):
     """BROKER_NOT_AVAILABLE: a broker does not respond.
 
@@ -134,6 +138,11 @@ class BrokerSilentError(TidegaugeError):
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not respond: is it down or paused?")
+
+
+def was_never_sent(problem: grpc.aio.AioRpcError) -> bool:
+    """Return whether a call failed because the attempt to connect took too long, rather than was refused."""
+    return problem.code() is grpc.StatusCode.UNAVAILABLE and _LATE in (problem.details() or "")
 
 
 def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeError:
