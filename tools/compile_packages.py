@@ -94,6 +94,7 @@ MODULES = (
     "tidegauge_broker/server/service/pending_responses.py",
     "tidegauge_broker/server/service/produce_verification.py",
     "tidegauge_broker/server/wire/kafka/connection.py",
+    "tidegauge_broker/server/wire/kafka/fetch_reader.py",
     "tidegauge_broker/server/wire/kafka/frame_reader.py",
     "tidegauge_broker/server/wire/kafka/handlers/common.py",
     "tidegauge_broker/server/wire/kafka/handlers/fetch.py",

@@ -110,7 +110,8 @@ def test_a_plain_broker_does_not_even_load_the_lab() -> None:
         "import sys\n"
         "import tidegauge_broker.server.verb\n"
         "from tidegauge.settings import parse_broker_settings\n"
-        "from tidegauge_broker.server.seams import Seams, seams_of\n"
+        "from tidegauge_broker.server.seams import Seams\n"
+        "from tidegauge_broker.server.seams_in_use import seams_of\n"
         "seams = seams_of(parse_broker_settings({})[0], 1, None)\n"
         "print(type(seams) is Seams, [name for name in sys.modules if '.server.lab' in name])\n"
     )

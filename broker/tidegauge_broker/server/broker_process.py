@@ -67,7 +67,8 @@ from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.seams import Parts, seams_of
+from tidegauge_broker.server.seams import Parts
+from tidegauge_broker.server.seams_in_use import seams_of
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification

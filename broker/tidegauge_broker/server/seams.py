@@ -1,6 +1,6 @@
 """Where the lab may put something of its own into a broker; a plain broker has what stands here.
 
-Rule: without ``lab.enable=true`` nothing of the lab is loaded, listens, or can be asked for .
+Which of both a broker has, ``seams_in_use`` decides.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import grpc.aio
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, Security
-from tidegauge.settings import Values
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
@@ -94,19 +92,3 @@ class Seams:
 
     async def close(self) -> None:
         """Stop: the broker ends, and its ZooKeeper session is closed."""
-
-
-def seams_of(
-    settings: Values,
-    broker_id: int,
-    metadata: MetadataCache,
-    security: Security = PLAIN,
-    over_kafka: Security = PLAIN,
-    logical_clock: LogicalClock | None = None,
-) -> Seams:
-    """Return the lab's seams if ``lab.enable`` is set, else plain ones."""
-    if not settings.flag("lab.enable"):
-        return Seams(security, over_kafka, logical_clock)
-    from tidegauge_broker.server.lab.lab import Lab  # noqa: PLC0415 - a plain broker must not even load it
-
-    return Lab(settings, broker_id, metadata, security, over_kafka, logical_clock)

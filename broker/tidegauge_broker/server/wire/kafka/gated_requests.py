@@ -26,7 +26,7 @@ from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka import error_forms, error_responses, partial_errors
-from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
+from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
     named_partitions,

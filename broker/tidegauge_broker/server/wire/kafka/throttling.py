@@ -23,7 +23,7 @@ from tidegauge.kafka import apis
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge_broker.quotas.client_quota import Mutations, QuotaManagers
 from tidegauge_broker.server.wire.kafka.eager import Around
-from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
+from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.request import Encoded, Held, Paced, Pending, Response, Silent
 
 EXEMPT = frozenset(

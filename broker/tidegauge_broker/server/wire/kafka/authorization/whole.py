@@ -13,7 +13,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     Guard,
     changed,
 )
-from tidegauge_broker.server.wire.kafka.handlers.fetch import is_followers
+from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.request import Handler, Response
 
 

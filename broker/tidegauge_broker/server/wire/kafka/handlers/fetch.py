@@ -42,6 +42,7 @@ from tidegauge_broker.replica import messages as core
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.fetch_reader import Reader, reader_of
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context, Held, Pending, Response
 from tidegauge_broker.server.wire.kafka.sessions import (
@@ -59,7 +60,6 @@ _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
-_FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
 _ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
@@ -77,18 +77,6 @@ _OLD_FORMATS = {0: 0, 1: 0, 2: 1, 3: 1}
 _NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
-class _Reader(NamedTuple):
-    """The sender of a fetch: a consumer, or the follower with this id and broker epoch."""
-
-    replica_id: int = core.CONSUMER
-    replica_epoch: int = -1
-
-    @property
-    def is_follower(self) -> bool:
-        """Whether it is a replica."""
-        return self.replica_id != core.CONSUMER
-
-
 class _Read(NamedTuple):
     """One partition's part of the response."""
 
@@ -100,7 +88,7 @@ class _Read(NamedTuple):
 def handle(request: FetchRequest, context: Context) -> Response:
     """Read for a consumer or a follower; what can be read at once is responded to at once."""
     version = context.version
-    reader = _reader(request, version)
+    reader = reader_of(request, version)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _failed(request)
     rule = context.header.tags.truncation_rule
@@ -140,7 +128,7 @@ def handle(request: FetchRequest, context: Context) -> Response:
     return begun(_of_all(request, reader, opened, context))
 
 
-async def _of_all(request: FetchRequest, reader: _Reader, opened: Opened, context: Context) -> FetchResponse | Held:
+async def _of_all(request: FetchRequest, reader: Reader, opened: Opened, context: Context) -> FetchResponse | Held:
     """Read of every partition."""
     reads, pending = await _read(request, reader, opened, context)
     return reads if isinstance(reads, FetchResponse) else _held(reads, opened, pending, context)
@@ -170,22 +158,6 @@ def _failed(request: FetchRequest) -> FetchResponse:
         for topic in request.topics
     ]
     return FetchResponse(error_code=error, responses=topics)
-
-
-def _reader(request: FetchRequest, version: int) -> _Reader:
-    """Return the sender; a negative id is a consumer's, or kafka-replica-verification's, which is served as one."""
-    if version < _FIRST_WITH_REPLICA_STATE:
-        found = _Reader(request.replica_id)
-    elif request.replica_state is None:
-        return _Reader()
-    else:
-        found = _Reader(request.replica_state.replica_id, request.replica_state.replica_epoch)
-    return found if found.replica_id >= 0 else _Reader()
-
-
-def is_followers(request: FetchRequest, version: int) -> bool:
-    """Whether a follower sends this request."""
-    return _reader(request, version).is_follower
 
 
 def _asked(item: FetchPartition) -> Asked:
@@ -272,7 +244,7 @@ def _is_of_others(standing: StandingPlaces, partitions: Iterable[core.FetchParti
 
 
 def _of_standing(
-    request: FetchRequest, reader: _Reader, standing: StandingPlaces, opened: Opened, context: Context
+    request: FetchRequest, reader: Reader, standing: StandingPlaces, opened: Opened, context: Context
 ) -> Held | Pending | None:
     """Read of those partitions that may have news, in the order of the session; None: look at each."""
     partitions = standing.fetch.asked_by(*reader)
@@ -305,7 +277,7 @@ def _of_standing(
 
 
 async def _read(
-    request: FetchRequest, reader: _Reader, opened: Opened, context: Context
+    request: FetchRequest, reader: Reader, opened: Opened, context: Context
 ) -> tuple[list[_Read] | FetchResponse, PendingResponse]:
     """Return what every partition gives, in their order, and what counts the response until it is written.
 
