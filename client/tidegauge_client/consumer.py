@@ -19,6 +19,7 @@ from typing import Literal, Self, Unpack
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge.waits import until_set
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
@@ -289,10 +290,7 @@ class Consumer:
         """Wait until something happens, or until the timeout or a back-off has passed."""
         due_ms = min(until_ms, self._due_ms())
         self._wake.clear()
-        try:
-            await asyncio.wait_for(self._wake.wait(), max(0.0, due_ms - now_ms()) / 1000)
-        except TimeoutError:
-            return
+        await until_set(self._wake, max(0.0, due_ms - now_ms()) / 1000)
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
         """Take records that are here, from the partitions in turn."""

@@ -190,7 +190,8 @@ class Producer:
         self._is_stopping = True
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self.flush()
         tasks = [task for task in (self._task, self._identifying) if task is not None]
         for task in tasks:
             task.cancel()
