@@ -38,7 +38,8 @@ class BufferMemory:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append((size_bytes, granted))
         try:
-            await asyncio.wait_for(granted, timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await granted
         except BaseException as error:
             if granted.done() and not granted.cancelled():
                 self.release(size_bytes)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
+from tidegauge.waits import until_set
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
@@ -289,10 +290,7 @@ class Consumer:
         """Wait until something happens, or until the timeout or a back-off has passed."""
         due_ms = min(until_ms, self._due_ms())
         self._wake.clear()
-        try:
-            await asyncio.wait_for(self._wake.wait(), max(0.0, due_ms - now_ms()) / 1000)
-        except TimeoutError:
-            return
+        await until_set(self._wake, max(0.0, due_ms - now_ms()) / 1000)
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
         """Take records that are here, from the partitions in turn."""
@@ -331,7 +329,9 @@ class Consumer:
             if address is not None and address not in self._fetches:
                 by_address.setdefault(address, []).append(topic_partition)
         for address, partitions in by_address.items():
-            self._fetches[address] = asyncio.get_running_loop().create_task(self._fetch(address, partitions))
+            self._fetches[address] = asyncio.get_running_loop().create_task(
+                self._fetch(address, *self._fetch_request(partitions))
+            )
 
     def _address(self, topic_partition: TopicPartition) -> str | None:
         leader = self._cluster.leader(topic_partition)
@@ -342,7 +342,10 @@ class Consumer:
             return None
         return leader.address
 
-    async def _fetch(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+    def _fetch_request(
+        self, partitions: Sequence[TopicPartition]
+    ) -> tuple[fetch_pb2.FetchRequest, dict[TopicPartition, Position]]:
+        """Return a request, and the positions in it. Made at once: what is read may change before a task begins."""
         request = fetch_pb2.FetchRequest(
             max_wait_ms=self._fetch_max_wait_ms,
             min_bytes=self._fetch_min_bytes,
@@ -360,6 +363,11 @@ class Consumer:
                 fetch_offset=position.offset,
                 partition_max_bytes=self._max_partition_fetch_bytes,
             )
+        return request, asked
+
+    async def _fetch(
+        self, address: str, request: fetch_pb2.FetchRequest, asked: Mapping[TopicPartition, Position]
+    ) -> None:
         limit_ms = min(self._request_timeout_ms, self._fetch_max_wait_ms + FETCH_GRACE_MS)
         try:
             stub = self._cluster.channels.broker(address)
@@ -416,12 +424,18 @@ class Consumer:
                 by_address.setdefault(address, []).append(topic_partition)
         return by_address
 
-    async def _list_offsets(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+    def _list_offsets(self, address: str, partitions: Sequence[TopicPartition]) -> Coroutine[Any, Any, None]:
+        """Make a request at once, as for fetches; return what sends it."""
         request = offsets_pb2.ListOffsetsRequest(reads_committed=self._reads_committed)
         asked: dict[TopicPartition, Reset] = {}
         for tp in partitions:
             asked[tp] = self._subscription.reset_wanted(tp)
             request.partitions.add(topic=tp.topic, partition=tp.partition, timestamp_ms=asked[tp].timestamp_ms)
+        return self._find_offsets(address, request, asked)
+
+    async def _find_offsets(
+        self, address: str, request: offsets_pb2.ListOffsetsRequest, asked: Mapping[TopicPartition, Reset]
+    ) -> None:
         limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
         try:
             stub = self._cluster.channels.broker(address)
@@ -436,7 +450,8 @@ class Consumer:
             ):
                 self._cluster.request_refresh()
 
-    async def _check_epochs(self, address: str, partitions: Sequence[TopicPartition]) -> None:
+    def _check_epochs(self, address: str, partitions: Sequence[TopicPartition]) -> Coroutine[Any, Any, None]:
+        """Make a request at once, as for fetches; return what sends it."""
         request = offsets_pb2.OffsetsForLeaderEpochRequest()
         asked: dict[TopicPartition, Position] = {}
         for tp in partitions:
@@ -447,6 +462,11 @@ class Consumer:
                 current_leader_epoch=position.leader_epoch,
                 leader_epoch=-1 if position.last_fetched_epoch is None else position.last_fetched_epoch,
             )
+        return self._find_epoch_ends(address, request, asked)
+
+    async def _find_epoch_ends(
+        self, address: str, request: offsets_pb2.OffsetsForLeaderEpochRequest, asked: Mapping[TopicPartition, Position]
+    ) -> None:
         limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
         try:
             stub = self._cluster.channels.broker(address)

@@ -190,12 +190,15 @@ class Producer:
         self._is_stopping = True
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.flush(), None if timeout_ms is None else timeout_ms / 1000)
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self.flush()
         tasks = [task for task in (self._task, self._identifying) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._task = None
+        if self._transactions is not None:
+            await self._transactions.close()
         stopped = "the producer was stopped before the record was acknowledged"
         self._sender.abandon(TidegaugeError(ErrorCode.NETWORK_EXCEPTION, stopped))
         await asyncio.gather(*self._streams, return_exceptions=True)
@@ -373,8 +376,10 @@ class Producer:
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.COMMITTING)
         if transactions.phase is Phase.OPEN:
-            await self.flush()
-            transactions.expect(Phase.OPEN)
+            with transactions.closing():
+                await transactions.until_added()
+                await self.flush()
+                transactions.expect(Phase.COMMITTING)
         await transactions.end(committed=True)
 
     async def abort_transaction(self) -> None:
@@ -384,7 +389,9 @@ class Producer:
             TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
-        needs_epoch = transactions.phase is not Phase.OPEN or bool(self._accumulator.incomplete)
+        needs_epoch = (
+            transactions.phase is not Phase.OPEN or bool(self._accumulator.incomplete) or transactions.is_adding
+        )
         if needs_epoch:
             transactions.phase = Phase.ABORTING
             self._accumulator.producer = None

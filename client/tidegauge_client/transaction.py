@@ -9,6 +9,10 @@ Rules (KafkaProducer, TransactionManager):
     4. A fenced producer can do nothing any more.
     5. Requests are repeated while the coordinator moves, loads, or ends the transaction before. A commit whose time is
        over may be called again, and only that: whether the transaction is committed is unknown.
+    6. Once a commit or an abort has begun the transaction takes nothing more (beginCommit, beginAbort): what was sent
+       later would belong to the next one. A request that adds something is carried out even if the caller gives up
+       waiting for it, and the end waits for it; if it has no response in time, the transaction must be aborted. So the
+       coordinator never has a transaction of which this producer does not know.
 
 Only ``producer`` knows the records; this module sends requests and keeps the state.
 """
@@ -16,7 +20,8 @@ Only ``producer`` knows the records; this module sends requests and keeps the st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -81,6 +86,7 @@ class Transactions:
         self._partitions: set[TopicPartition] = set()
         self._has_offsets = False
         self._adding = asyncio.Lock()
+        self._additions: set[asyncio.Task[None]] = set()
         self.phase = Phase.NEW
         self.identity: Identity | None = None
         self.problem: TidegaugeError | None = None
@@ -108,7 +114,7 @@ class Transactions:
         if problem.code in _FATAL:
             self.is_fenced = True
             self.problem = problem
-        elif self.phase is Phase.OPEN:
+        elif self.phase in {Phase.OPEN, Phase.COMMITTING}:
             self.phase = Phase.TO_ABORT
             self.problem = problem
 
@@ -136,8 +142,11 @@ class Transactions:
     async def add(self, at: TopicPartition) -> None:
         """Add a partition, unless it is in the transaction already: rule 2."""
         self.expect(Phase.OPEN)
-        if at in self._partitions:
-            return
+        if at not in self._partitions:
+            await self._addition(self._add(at))
+            self.expect(Phase.OPEN)
+
+    async def _add(self, at: TopicPartition) -> None:
         async with self._adding:
             self.expect(Phase.OPEN)
             if at in self._partitions:
@@ -146,16 +155,18 @@ class Transactions:
                 partitions=[transactions_pb2.TransactionPartition(topic=at.topic, partition=at.partition)],
                 **self._who(),
             )
-            await self._ask("AddPartitions", request)
+            await self._ask_to_add("AddPartitions", request)
             self._partitions.add(at)
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         """Store offsets of a group that count when the transaction is committed."""
         self.expect(Phase.OPEN)
-        if not offsets:
-            return
+        if offsets:
+            await self._addition(self._commit_offsets(offsets, group))
+
+    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         added = transactions_pb2.AddOffsetsRequest(group_id=group.group_id, **self._who())
-        await self._ask("AddOffsets", added)
+        await self._ask_to_add("AddOffsets", added)
         self._has_offsets = True
         request = transactions_pb2.CommitOffsetsInTransactionRequest(
             group_id=group.group_id,
@@ -165,7 +176,48 @@ class Transactions:
             offsets=to_committed(offsets),
             **self._who(),
         )
-        await self._ask("CommitOffsetsInTransaction", request)
+        await self._ask_to_add("CommitOffsetsInTransaction", request)
+
+    async def _addition(self, work: Coroutine[Any, Any, None]) -> None:
+        """Carry out requests that add something to the transaction, whoever gives up waiting for them: rule 6."""
+        task = asyncio.get_running_loop().create_task(work, name="transaction-addition")
+        self._additions.add(task)
+        task.add_done_callback(self._added)
+        await asyncio.shield(task)
+
+    def _added(self, task: asyncio.Task[None]) -> None:
+        self._additions.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits raises it; there may be none left
+
+    @property
+    def is_adding(self) -> bool:
+        """Return whether the coordinator may come to have a partition or offsets of which nothing is known here yet."""
+        return bool(self._additions)
+
+    async def until_added(self) -> None:
+        """Wait for what is being added."""
+        while self._additions:
+            await asyncio.wait(set(self._additions))
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Take nothing more while what there is, is being sent; whoever gives this up may still abort: rule 6."""
+        self.phase = Phase.COMMITTING
+        try:
+            yield
+        except BaseException:
+            if self.phase is Phase.COMMITTING:
+                self.phase = Phase.OPEN
+            raise
+
+    async def close(self) -> None:
+        """Give up what is being added: the producer stops, and its transaction ends by its timeout."""
+        additions = set(self._additions)
+        for task in additions:
+            task.cancel()
+        if additions:
+            await asyncio.wait(additions)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort; a transaction to which nothing was added needs no request.
@@ -174,6 +226,9 @@ class Transactions:
             TidegaugeError: REQUEST_TIMED_OUT, and the phase says what to call again; or the coordinator's error.
         """
         self.phase = Phase.COMMITTING if committed else Phase.ABORTING
+        await self.until_added()
+        if committed:
+            self.expect(Phase.COMMITTING)  # what was being added may have failed
         if self._partitions or self._has_offsets:
             request = transactions_pb2.EndTransactionRequest(committed=committed, **self._who())
             try:
@@ -190,6 +245,14 @@ class Transactions:
         return {"transactional_id": self._id, "producer_id": producer_id, "producer_epoch": producer_epoch}
 
     # Requests
+
+    async def _ask_to_add(self, method: str, request: Any) -> None:
+        """Send a request that adds something; after any failure the transaction must be aborted: rules 3 and 6."""
+        try:
+            await self._ask(method, request)
+        except TidegaugeError as problem:
+            self.failed(problem)
+            raise
 
     async def _ask(self, method: str, request: Any) -> Any:
         """Send a request until it has its response: rule 5.

@@ -6,7 +6,7 @@ metadata shows the result, or it is REQUEST_TIMED_OUT, though the change may sti
 expecting the version that was read, where Kafka writes unconditionally: of two concurrent requests the second sees the
 first. A request over more topics than can be written within its timeout (at least ``LEAST_WRITING_MS``) is responded to
 then: what had no turn has REQUEST_TIMED_OUT, and nothing is written for it. Kafka writes everything, however long that
-takes, and waits after that.
+takes, and waits after that. What has begun is written also where the client's connection ends meanwhile.
 Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
@@ -115,6 +115,7 @@ class TopicAdmin:
         self._metadata = metadata
         self._random_bytes = random_bytes
         self._stop_at = stop_at
+        self._writing: set[asyncio.Task[None]] = set()
 
     async def create(
         self,
@@ -129,18 +130,32 @@ class TopicAdmin:
         deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
-        for topic in topics:
-            if self._is_over(written_until):
-                outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
-                continue
-            try:
-                topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
-            except (TidegaugeError, ZooKeeperError) as refusal:
-                outcomes.append(_refused(topic.name, refusal))
-            else:
-                outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
-                partitions[topic.name] = created
+
+        async def write() -> None:
+            for topic in topics:
+                if self._is_over(written_until):
+                    outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                    continue
+                try:
+                    topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
+                except (TidegaugeError, ZooKeeperError) as refusal:
+                    outcomes.append(_refused(topic.name, refusal))
+                else:
+                    outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
+                    partitions[topic.name] = created
+
+        await self._to_its_end(write())
         return await self._until_led(outcomes, partitions, deadline)
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Write what a request asks for, also where its connection ends: in Kafka a request that has begun is handled.
+
+        Else settings would be left without their topic, and the rest of the request undone.
+        """
+        task = asyncio.get_running_loop().create_task(work, name="topic-admin")
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        await asyncio.shield(task)
 
     async def _until_led(
         self, outcomes: Sequence[TopicOutcome], partitions: Mapping[str, Sequence[TopicPartition]], deadline: float
@@ -214,17 +229,21 @@ class TopicAdmin:
         deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
-        for topic in topics:
-            if self._is_over(written_until):
-                outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
-                continue
-            try:
-                added = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
-            except (TidegaugeError, ZooKeeperError) as refusal:
-                outcomes.append(_refused(topic.name, refusal))
-            else:
-                partitions[topic.name] = added
-                outcomes.append(TopicOutcome(topic.name))
+
+        async def write() -> None:
+            for topic in topics:
+                if self._is_over(written_until):
+                    outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                    continue
+                try:
+                    added = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
+                except (TidegaugeError, ZooKeeperError) as refusal:
+                    outcomes.append(_refused(topic.name, refusal))
+                else:
+                    partitions[topic.name] = added
+                    outcomes.append(TopicOutcome(topic.name))
+
+        await self._to_its_end(write())
         return await self._until_led(outcomes, partitions, deadline)
 
     async def _add_partitions(
@@ -265,16 +284,20 @@ class TopicAdmin:
         """Mark topics for deletion and wait until the metadata no longer shows them."""
         deadline, written_until = self._deadlines(timeout_ms)
         outcomes: list[TopicOutcome] = []
-        for name in names:
-            if self._is_over(written_until):
-                outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
-                continue
-            try:
-                await self._mark(name, mutate)
-            except (TidegaugeError, ZooKeeperError) as refusal:
-                outcomes.append(_refused(name, refusal))
-            else:
-                outcomes.append(TopicOutcome(name))
+
+        async def write() -> None:
+            for name in names:
+                if self._is_over(written_until):
+                    outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+                    continue
+                try:
+                    await self._mark(name, mutate)
+                except (TidegaugeError, ZooKeeperError) as refusal:
+                    outcomes.append(_refused(name, refusal))
+                else:
+                    outcomes.append(TopicOutcome(name))
+
+        await self._to_its_end(write())
         marked = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE]
         await self._until(lambda: not any(self._metadata.knows_topic(name) for name in marked), deadline)
         return [

@@ -405,7 +405,8 @@ async def _interrupt(producer: Producer, work: Work) -> None:
     """Abort the open transaction, or wait for the last acknowledgements; both only for a while."""
     if work.transactions is not None:
         with suppress(TransactionFailed, TimeoutError):
-            await asyncio.wait_for(work.transactions.give_up(), LAST_RESPONSES_MS / 1000)
+            async with asyncio.timeout(LAST_RESPONSES_MS / 1000):
+                await work.transactions.give_up()
     await producer.stop(LAST_RESPONSES_MS)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import groups_pb2
+from tidegauge.waits import until_set
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group import assignors
@@ -92,10 +93,7 @@ class Member:
             self._due_changed.clear()
             due_ms = self.membership.background_due_ms()
             wait_seconds = None if due_ms == math.inf else max(0.0, due_ms - now_ms()) / 1000
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for: before Python 3.12 it swallows a cancellation that comes as the event is set.
-                async with asyncio.timeout(wait_seconds):
-                    await self._due_changed.wait()
+            await until_set(self._due_changed, wait_seconds)
 
     def _stir(self) -> None:
         self._due_changed.set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -339,3 +341,60 @@ async def test_a_refused_deletion_or_growth_leaves_the_topic_as_it_is() -> None:
     assert deleted.error is grown.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert len(stage.topic("orders").assignment) == 1
     assert not stage.zookeeper.children(DELETE_TOPICS)
+
+
+class Slow:
+    """A session that responds when the test says so."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.responds = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        request = getattr(self.session, name)
+
+        async def asked(*arguments: Any, **named: Any) -> Any:
+            await self.responds.wait()
+            return await request(*arguments, **named)
+
+        return asked
+
+
+NEW = [NewTopic("a", 1, 1, configs={"retention.ms": "5"}), NewTopic("b", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_done"),
+    [
+        (lambda stage: stage.admin.create(stage.term.context, NEW, 0), lambda stage: bool(stage.topic("b"))),
+        (
+            lambda stage: stage.admin.add_partitions(
+                stage.term.context, [NewPartitions("old", 2), NewPartitions("older", 2)], 0
+            ),
+            lambda stage: len(stage.topic("older").assignment) == 2,
+        ),
+        (
+            lambda stage: stage.admin.delete(["old", "older"], 0),
+            lambda stage: stage.zookeeper.children(DELETE_TOPICS) == ["old", "older"],
+        ),
+    ],
+)
+async def test_what_has_begun_is_written_also_where_the_connection_ends(
+    begin: Callable[[Stage], Coroutine[Any, Any, Any]], is_done: Callable[[Stage], bool]
+) -> None:
+    """Else settings are left without their topic, and the rest of the request undone: Kafka handles all of it."""
+    stage = Stage()
+    for name in ("old", "older"):
+        await stage.create(NewTopic(name, 1, 1))
+    slow: Any = Slow(stage.session)
+    stage.admin._zookeeper = slow
+    asking = asyncio.ensure_future(begin(stage))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait({asking})
+    assert asking.cancelled()
+    slow.responds.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert is_done(stage)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import parse_broker_settings
-from tidegauge_broker.server.metadata.auto_topics import offsets_topic
+from tidegauge_broker.server.metadata import auto_topics
+from tidegauge_broker.server.metadata.auto_topics import AutoTopics, offsets_topic
+from tidegauge_controller.admin import NewTopic
 
 
 def test_the_topic_of_offsets_is_compacted_and_replicated_exactly_as_set() -> None:
@@ -33,3 +39,55 @@ def test_the_defaults_are_kafkas() -> None:
     topic = offsets_topic(values)
     assert (topic.partition_count, topic.replication_factor) == (50, 3)
     assert topic.configs["segment.bytes"] == "104857600"
+
+
+class SlowController:
+    """Refuses every topic, when the test lets it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.responds = asyncio.Event()
+
+    async def ask(self, topic: NewTopic) -> tuple[ErrorCode, str]:
+        self.asked.append(topic.name)
+        await self.responds.wait()
+        return ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers"
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def names_of(count: int) -> list[str]:
+    return [f"t{number}" for number in range(count)]
+
+
+async def test_however_many_topics_a_client_names_the_controller_gets_a_few_requests_at_a_time() -> None:
+    """A Metadata request may name a hundred thousand; an internal topic, which all groups wait for, does not wait."""
+    controller = SlowController()
+    values, _ = parse_broker_settings({})
+    topics = AutoTopics(controller.ask, values)
+    wanted = names_of(2 * auto_topics.MAX_WAITING)
+    for name in (*wanted, OFFSETS_TOPIC):
+        topics.create(name)
+    await turns()
+    assert controller.asked == [*wanted[: auto_topics.MAX_IN_FLIGHT], OFFSETS_TOPIC]
+    assert len(topics._waiting) == auto_topics.MAX_WAITING
+    controller.responds.set()
+    while topics._in_flight:
+        await turns()
+    assert controller.asked[-1] == wanted[auto_topics.MAX_IN_FLIGHT + auto_topics.MAX_WAITING - 1], "each had its turn"
+    assert len(topics._refusals) <= auto_topics._MAX_REFUSALS
+
+
+async def test_a_broker_that_stops_creates_none_of_those_that_wait() -> None:
+    controller = SlowController()
+    values, _ = parse_broker_settings({})
+    topics = AutoTopics(controller.ask, values)
+    for name in names_of(50):
+        topics.create(name)
+    await turns()
+    await topics.close()
+    assert len(controller.asked) == auto_topics.MAX_IN_FLIGHT
+    assert not topics._in_flight

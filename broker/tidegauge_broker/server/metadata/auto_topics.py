@@ -2,7 +2,9 @@
 first use.
 
 The client gets an error all the same and asks again; the controller creates the topic with num.partitions
-and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name.
+and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name, and
+``MAX_IN_FLIGHT`` of all names; what a client names beyond ``MAX_WAITING`` it has to name again. (Kafka asks for all
+names of a request at once, in one request.)
 Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``,
 ``TransactionStateManager.transactionTopicConfigs``.
 """
@@ -28,6 +30,12 @@ _TRANSACTION_CONFIGS = (
 """Kafka's for these topics alone (GroupMetadataManager, TransactionStateManager). As pairs: they name no settings of
 this broker."""
 LOG = logging.getLogger("tidegauge.auto-topics")
+MAX_IN_FLIGHT = 10
+"""Maximum number of attempts at a time: a request may name a hundred thousand topics."""
+MAX_WAITING = 10_000
+"""Maximum number of names that wait for an attempt."""
+_MAX_REFUSALS = 1_000
+"""Maximum number of names whose refusal is remembered, so that it is logged once."""
 
 
 def offsets_topic(settings: Values) -> NewTopic:
@@ -77,12 +85,20 @@ class AutoTopics:
         self._ask = ask
         self._settings = settings
         self._in_flight: dict[str, asyncio.Task[None]] = {}
+        self._waiting: dict[str, None] = {}
         self._refusals: dict[str, str] = {}
 
     def create(self, topic: str) -> None:
-        """Begin to create a topic, unless an attempt is in flight."""
-        if topic not in self._in_flight:
-            self._in_flight[topic] = asyncio.get_running_loop().create_task(self._create(topic))
+        """Create a topic in the background, unless an attempt is in flight or waits; an internal one at once."""
+        if topic in self._in_flight:
+            return
+        if len(self._in_flight) < MAX_IN_FLIGHT or topic in _INTERNAL:
+            self._begin(topic)
+        elif len(self._waiting) < MAX_WAITING:
+            self._waiting[topic] = None
+
+    def _begin(self, topic: str) -> None:
+        self._in_flight[topic] = asyncio.get_running_loop().create_task(self._create(topic))
 
     async def _create(self, topic: str) -> None:
         try:
@@ -92,15 +108,24 @@ class AutoTopics:
                 self._refused(topic, message or error.name)
         finally:
             self._in_flight.pop(topic, None)
+            if self._waiting and len(self._in_flight) < MAX_IN_FLIGHT:
+                following = next(iter(self._waiting))
+                del self._waiting[following]
+                self._begin(following)
 
     def _refused(self, topic: str, reason: str) -> None:
         """Log a refusal; clients retry, so the same one is logged once."""
-        if self._refusals.get(topic) != reason:
-            self._refusals[topic] = reason
-            LOG.warning("Topic %s was not created: %s", topic, reason)
+        if self._refusals.get(topic) == reason:
+            return
+        self._refusals.pop(topic, None)
+        while len(self._refusals) >= _MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+        self._refusals[topic] = reason
+        LOG.warning("Topic %s was not created: %s", topic, reason)
 
     async def close(self) -> None:
-        """Give up the attempts in flight."""
+        """Give up the attempts in flight, and those that wait."""
+        self._waiting.clear()
         tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()

@@ -9,11 +9,11 @@ Source: Kafka's ZkMetadataCache.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping
 
 from tidegauge.control import NO_LEADER, ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.partition import TopicPartition
+from tidegauge.waits import until_set
 from tidegauge_broker.replica.messages import LeaderHint
 
 
@@ -126,8 +126,7 @@ class MetadataCache:
 
     async def wait_changed(self, timeout_ms: int, /) -> None:
         """Return at the next change, or when the time is over."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_ms / 1000)
+        await until_set(self._changed, timeout_ms / 1000)
 
     # For clients and fetchers
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.waits import until_set
 from tidegauge_broker.replica.messages import (
     EpochEndResult,
     EpochRound,
@@ -77,8 +78,7 @@ class _Fetcher:
 
     async def _wait(self, until_ms: int | None) -> None:
         seconds = None if until_ms is None else max(0.0, (until_ms - self._owner.now_ms()) / 1000)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.look_again.wait(), seconds)
+        await until_set(self.look_again, seconds)
 
     async def _carry(self, chosen: FetchRound | EpochRound) -> None:
         """Carry a round to the leader, and give the core what comes back."""
