@@ -101,6 +101,8 @@ def headline(facts: GroupFacts) -> str:
     if group is None:
         why = "" if facts.problem is ErrorCode.NONE else f": {facts.problem.name}"
         return f"Group {facts.group_id}: state unknown, {where}{why}"
+    if group.state == "Dead":
+        return f"Group {facts.group_id}: Dead, not known to its {where}"
     return (
         f"Group {facts.group_id}: {group.state}, generation {group.generation}, "
         f"{counted(len(group.members), 'member')}, {where}"

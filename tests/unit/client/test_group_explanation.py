@@ -49,8 +49,23 @@ def test_a_partition_without_leader_stops_the_group() -> None:
         partition=replace(HELD, leader=None), live=frozenset({0}), problem=ErrorCode.COORDINATOR_NOT_AVAILABLE
     )
     [sentence] = explain_group(found)
-    assert "has no leader: its replicas are 1,2,0, of which 0 live" in sentence.text
+    assert "has no leader: of its replicas on brokers 1,2,0 only 0 is registered. Members" in sentence.text
     assert "`tidegauge explain __consumer_offsets-3`" in sentence.change
+
+
+@pytest.mark.parametrize(
+    ("replicas", "live", "words"),
+    [
+        ((1,), {0}, "its only replica is on broker 1, which is not registered"),
+        ((1,), {1}, "its only replica is on broker 1, which is registered"),
+        ((1, 2), {0}, "of its replicas on brokers 1,2 none is registered"),
+        ((1, 2, 0), {0, 1}, "of its replicas on brokers 1,2,0 only 1,0 are registered"),
+    ],
+)
+def test_which_replicas_of_a_partition_are_on_registered_brokers(
+    replicas: tuple[int, ...], live: set[int], words: str
+) -> None:
+    assert replace(HELD, replicas=replicas).living(live) == words
 
 
 @pytest.mark.parametrize(
@@ -120,6 +135,11 @@ def test_stable_empty_and_unknown_groups() -> None:
     assert (idle.member, "reads no partition" in idle.text) == ("b", True)
     assert "no members" in said(facts(group("Empty")), "group")[0].text
     assert "does not know group g" in said(facts(group("Dead")), "group")[0].text
+    assert headline(facts(group("Dead"))) == "Group g: Dead, not known to its coordinator 1"
+    [coordinator] = said(facts(group("Dead")), "coordinator")
+    assert coordinator.text == (
+        "Broker 1 leads __consumer_offsets-3, to which the id of group g hashes, in epoch 7: it is the coordinator."
+    ), "no partition holds a group that nothing was written of"
 
 
 def test_a_lag_that_cannot_shrink() -> None:

@@ -10,7 +10,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
 from tidegauge_client.cli.explain_transaction import headline, transaction_json
-from tidegauge_client.explanation import Facts, Led, explain
+from tidegauge_client.explanation import explain
+from tidegauge_client.explanation_facts import Facts, Led
 from tidegauge_client.open_transaction_explanation import (
     OpenAtPartition,
     PartitionTransactions,
@@ -144,7 +145,10 @@ def said_of(facts: TransactionFacts) -> list[tuple[str, str]]:
 def test_an_ongoing_transaction_has_its_age_its_timeout_and_its_partitions() -> None:
     places = [Place(AT, 1, 40), Place(TopicPartition("orders", 1), 2), Place(TopicPartition("orders", 2), None)]
     found = said_of(replace(FACTS, places=places))
-    assert found[0][0] == "Broker 2 leads __transaction_state-4, which holds the id, in epoch 1: it is the coordinator."
+    assert found[0][0] == (
+        "Broker 2 leads __transaction_state-4, to which the transactional id copier hashes, in epoch 1: it is the "
+        "coordinator."
+    )
     assert found[1] == (
         "A transaction of producer 7, epoch 3 has been open since 22:13:20.000 UTC, 20.0 s ago, with 1 partition.",
         RULE_ONGOING,
