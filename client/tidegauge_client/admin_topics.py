@@ -291,8 +291,8 @@ class TopicAdmin(AdminBase):
 def marked_for_deletion(name: str) -> str:
     """Return the sentence for a topic whose deletion has not ended."""
     return (
-        f"Topic '{name}' is marked for deletion, so no broker leads or shows it; its deletion ends, and the name is free "
-        "again, when every broker with a replica of it has deleted its log: start those that are down "
+        f"Topic '{name}' is marked for deletion, so no broker leads or shows it; its deletion ends, and the name is "
+        "free again, when every broker with a replica of it has deleted its log: start those that are down "
         "(`tidegauge status`)"
     )
 

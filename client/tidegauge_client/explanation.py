@@ -40,6 +40,7 @@ from tidegauge_client.explanation_rules import (
 )
 from tidegauge_client.open_transaction_explanation import explain_open_transactions
 
+
 def explain(facts: Facts) -> list[Sentence]:
     """Explain the leader, the HW, each replica that is not in the ISR, and what clients see."""
     sentences = [*_leader(facts), *_reassignment(facts)]

@@ -85,6 +85,8 @@ class OffsetsPartition:
         living = [broker for broker in self.replicas if broker in live]
         if len(self.replicas) == 1:
             return f"its only replica is on broker {self.replicas[0]}, which is {'' if living else 'not '}registered"
+        if len(living) == len(self.replicas):
+            return f"all brokers of its replicas, {_ids(self.replicas)}, are registered"
         of_them = f"of its replicas on brokers {_ids(self.replicas)}"
         if not living:
             return f"{of_them} none is registered"

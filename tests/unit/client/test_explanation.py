@@ -250,7 +250,7 @@ SILENT = "is registered in ZooKeeper and does not respond"
     ],
 )
 def test_every_silent_replica_is_named_once(facts: Facts, named: list[int]) -> None:
-    """Not the leader alone: with two dead brokers a reader would start one, and wonder. Others say it in their place."""
+    """Not the leader alone: of two dead brokers a reader would start one, and wonder."""
     assert [one.broker for one in explain(facts) if SILENT in one.text] == named
     assert all(str(broker) in " ".join(one.text for one in explain(facts)) for broker in facts.silent)
 

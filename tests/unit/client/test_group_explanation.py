@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
-from tidegauge_client.cli.explain_group import headline
+from tidegauge_client.cli.explain_group import headline, refusal
 from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition, explain_group
 from tidegauge_client.group_tables import offset_rows
 
@@ -51,6 +51,13 @@ def test_a_partition_without_leader_stops_the_group() -> None:
     [sentence] = explain_group(found)
     assert "has no leader: of its replicas on brokers 1,2,0 only 0 is registered. Members" in sentence.text
     assert "`tidegauge explain __consumer_offsets-3`" in sentence.change
+
+
+def test_without_a_leader_the_error_is_that_which_members_get_however_the_attempts_ended() -> None:
+    late = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no coordinator was found in time")
+    assert refusal(replace(HELD, leader=None), late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert refusal(HELD, late) is ErrorCode.REQUEST_TIMED_OUT
+    assert refusal(None, late) is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,11 @@ def test_a_decided_transaction_names_the_partitions_that_its_markers_wait_for() 
     ("changes", "words", "rule"),
     [
         ({"partition": None}, "There is no __transaction_state yet", RULE_CREATE),
-        ({"partition": replace(STATE, leader=None)}, "has no leader: of its replicas 2,0,1, 0,1,2 live", ""),
+        (
+            {"partition": replace(STATE, leader=None)},
+            "has no leader: all brokers of its replicas, 2,0,1, are",
+            "",
+        ),
         ({"problem": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, "still loads the ids", RULE_LOAD),
         ({"problem": ErrorCode.REQUEST_TIMED_OUT}, "does not coordinate it at the moment: REQUEST_TIMED_OUT", ""),
         ({"problem": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}, "does not know transactional id copier", RULE_UNKNOWN),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, appended, deaths, isr_changes
 from tidegauge_lab.labs.model import Finding, no, yes
-from tidegauge_lab.scenario.facts import numbers
+from tidegauge_lab.scenario.facts import brokers
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -85,7 +85,7 @@ def preferred(evidence: Evidence) -> Iterator[Finding]:
     ]
     if not waiting:
         yield no(
-            f"Broker {numbers(sorted({preferred_at[at] for at in moved}))} has not come back into the ISR",
+            f"The ISR still lacks {brokers(sorted({preferred_at[at] for at in moved}))}",
             "start it, and wait until it is in sync",
         )
         return
