@@ -235,6 +235,15 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
         f"start {_brokers(facts.isr)}: {'it' if len(facts.isr) == 1 else 'any one of them'} is elected as soon as it "
         "is registered",
     )
+    unregistered = [one for one in facts.replicas if one not in facts.isr and one not in facts.live]
+    if unregistered:
+        alone = "may lead uncleanly" if facts.unclean else "does not lead: committed records may be missing there"
+        yield Sentence(
+            "leader",
+            f"{_brokers(unregistered).capitalize()} {_are(unregistered)} not registered either, and not in the ISR: "
+            f"one that returns alone {alone}.",
+            RULE_UNCLEAN,
+        )
     if usable:
         yield Sentence(
             "leader",

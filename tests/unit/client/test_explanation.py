@@ -130,6 +130,16 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (replace(DEAD, live=frozenset({0})), "Broker 0 is alive but not in the ISR", RULE_UNCLEAN),
         (
+            replace(DEAD, live=frozenset(), isr=(1,)),
+            "Brokers 2 and 0 are not registered either, and not in the ISR: one that returns alone does not lead",
+            RULE_UNCLEAN,
+        ),
+        (
+            replace(DEAD, live=frozenset(), unclean=True),
+            "Broker 0 is not registered either, and not in the ISR: one that returns alone may lead uncleanly.",
+            RULE_UNCLEAN,
+        ),
+        (
             replace(DEAD, live=frozenset({0, 2}), offline=frozenset({2})),
             "broker 2 has its log offline",
             RULE_ELECTION,
