@@ -4,20 +4,18 @@
   is what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its
   own leaves lines out.
 - What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
-  ports, processes, ids, the directory, a follower's HW in the table of replicas (it is one round late), and who is the
-  controller. The page's cluster has the controller that the page shows: where another one won, brokers change names.
+  ports, processes, ids, the directory, and a follower's HW in the table of replicas (it is one round late).
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,18 +39,9 @@ _CHANGING = [
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),
     (re.compile(r"producer \d+-\d+"), "producer ID"),
     (re.compile(r"/\S*/tidegauge-data"), "/DIR/tidegauge-data"),
-    (re.compile(r"^(Broker \d+ .*?)\s+controller$"), r"\1"),
     (re.compile(r"^(\s*\d+\s+follower\s+yes\s+\d+\s+\d+\s+)\d+\b"), r"\1HW"),  # one round late
     (re.compile(r"\s+"), " "),
 ]
-_KNOWN = re.compile(r"broker \d+: [\d-]+(?:, broker \d+: [\d-]+)+")  # printed with the broker id; brokers change names
-_CONTROLLER = re.compile(r"^Broker (\d+) .*  controller$", re.MULTILINE)
-_NAMES_OF_BROKERS = re.compile(
-    r"(?:(?<=Leader: )|(?<=Replicas: )|(?<=Isr: )|(?<=ISR )|(?<=[Bb]roker[ -])|(?<=elects )|(?<=leader )"
-    r"|(?<=--replica-assignment )|(?<=tidegauge kill )|(?<=tidegauge start )|(?<=tidegauge stop )|(?<=tidegauge pause )"
-    r"|(?<=-\d=)|(?<= of )(?=\d+,)|^(?=\s+\d+\s+(?:leader|follower)\s))\s*\d[\d:,]*",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
@@ -98,7 +87,7 @@ def steady(line: str) -> str:
     """A line without what differs from run to run."""
     for pattern, instead in _CHANGING:
         line = pattern.sub(instead, line)
-    return _KNOWN.sub(lambda known: ", ".join(sorted(known[0].split(", "))), line).strip()
+    return line.strip()
 
 
 def missing(expected: str, actual: str) -> str | None:
@@ -124,15 +113,6 @@ def _runs(expected: str) -> Iterator[list[str]]:
             run = []
 
 
-def renamed(text: str, names: Mapping[int, int]) -> str:
-    """The same with brokers named otherwise, in commands and in what verbs print."""
-
-    def each(ids: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda one: str(names.get(int(one[0]), int(one[0]))), ids[0])
-
-    return _NAMES_OF_BROKERS.sub(each, text)
-
-
 class Reader:
     """Follows a page in a directory of its own; ``close`` takes down what the page left running."""
 
@@ -142,7 +122,6 @@ class Reader:
     def __init__(self, directory: Path, base_port: int) -> None:
         self.directory = directory
         self.base_port = base_port
-        self._names: dict[int, int] = {}
         bare = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGAUGE_")}
         self.environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1"}
 
@@ -173,11 +152,8 @@ class Reader:
         reported = f"{where}\n$ {text}\n{output}"
         assert code == block.exit_code, f"ended with {code}: {reported}"
         if block.expected is not None:
-            lacking = missing(renamed(block.expected, self._names), output)
+            lacking = missing(block.expected, output)
             assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{reported}"
-            self._learn_names(block.expected)
-        if "tidegauge down" in text:
-            self._names = {}
 
     def _run(self, program: list[str]) -> tuple[int | None, str]:
         """Exit code and output; None, and what was printed so far, where it does not end. Its children end with it."""
@@ -204,20 +180,7 @@ class Reader:
         text = _README_PORT.sub(lambda port: f"127.0.0.1:{self.base_port + int(port[1]) - 2}", text)
         kafka = self.base_port + self.kafka_ports
         text = _README_KAFKA_PORT.sub(lambda port: f"127.0.0.1:{kafka + int(port[1]) - 2}", text)
-        return renamed(text, self._names).strip()
-
-    def _learn_names(self, expected: str) -> None:
-        """Who is the controller is a race; the page's controller is the one that won."""
-        if reported := _CONTROLLER.search(expected):
-            shown, now = int(reported[1]), self._controller()
-            self._names = {shown: now, now: shown}
-
-    def _controller(self) -> int:
-        command = ["tidegauge", "status", "-o", "json"]
-        done = subprocess.run(
-            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=150, check=True
-        )
-        return int(json.loads(done.stdout)["controller"]["broker"])
+        return text.strip()
 
     def close(self) -> None:
         """Nothing is left running."""

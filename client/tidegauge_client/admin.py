@@ -41,7 +41,6 @@ __all__ = [
     "OffsetAndTimestamp",
     "TopicConfig",
     "check_new_topic",
-    "topics_of",
 ]
 
 
@@ -77,7 +76,22 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or the topic's own error.
         """
-        return topics_of(await self.metadata(topics), topics)
+        return await self.topics_in(await self.metadata(topics), topics)
+
+    async def topics_in(self, cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
+        """Return the named topics of some metadata, in the order given.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, which says whether a topic is marked for deletion; or the
+                topic's own error.
+        """
+        try:
+            return _topics_of(cluster, names)
+        except TidegaugeError as problem:
+            if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        missing = next(name for name in names if is_unknown(cluster, name))
+        raise await self.unknown_topic(missing)
 
     async def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
@@ -203,7 +217,13 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         return problem
 
 
-def topics_of(cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
+def is_unknown(cluster: ClusterInfo, name: str) -> bool:
+    """Return whether metadata, asked for a topic, does not show it."""
+    topic = cluster.topics.get(name)
+    return topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _topics_of(cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
     """Return the named topics, in the order given.
 
     Raises:
@@ -211,9 +231,9 @@ def topics_of(cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
     """
     found = []
     for name in names:
-        topic = cluster.topics.get(name)
-        if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if is_unknown(cluster, name):
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic(name))
+        topic = cluster.topics[name]
         if topic.error is not ErrorCode.NONE:
             raise TidegaugeError(topic.error, topic.error_message)
         found.append(topic)

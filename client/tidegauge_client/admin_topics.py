@@ -25,6 +25,8 @@ from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import ClusterInfo
 
 MAX_REPLICATION_FACTOR = 32767
+MARKED_TIMEOUT_MS = 2_000
+"""How long a controller has to say whether a topic is marked for deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,27 @@ class TopicAdmin(AdminBase):
 
         await self.at_controller(attempt, limit_ms, at_kafka)
 
+    async def is_marked_for_deletion(self, name: str) -> bool:
+        """Return whether the deletion of a topic has begun and not ended, so that no metadata shows it any more.
+
+        Kafka has no request for that. The controller is asked to grow the topic to one partition, which changes nothing
+        in any case: a topic that exists has one at least, and one in deletion is refused with INVALID_TOPIC_EXCEPTION
+        (KafkaApis.handleCreatePartitionsRequest). False as well where the controller does not respond.
+        """
+        if topic_name_problem(name) is not None:
+            return False
+        try:
+            await self.create_partitions(name, 1, timeout_ms=MARKED_TIMEOUT_MS)
+        except TidegaugeError as refusal:
+            return refusal.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        return False
+
+    async def unknown_topic(self, name: str) -> TidegaugeError:
+        """Return the error for a topic that no metadata shows: it is marked for deletion, or does not exist."""
+        is_marked = await self.is_marked_for_deletion(name)
+        words = marked_for_deletion(name) if is_marked else unknown_topic(name)
+        return TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
+
     async def elect_leaders(
         self,
         partitions: Collection[TopicPartition] | None,
@@ -263,6 +286,15 @@ class TopicAdmin(AdminBase):
             if problem is not None:
                 return f"broker {broker.id} {problem}"
         return None
+
+
+def marked_for_deletion(name: str) -> str:
+    """Return the sentence for a topic whose deletion has not ended."""
+    return (
+        f"Topic '{name}' is marked for deletion, so no broker leads or shows it; its deletion ends, and the name is "
+        "free again, when every broker with a replica of it has deleted its log: start those that are down "
+        "(`tidegauge status`)"
+    )
 
 
 def _raise_for_topic(result: topics_pb2.TopicResult, name: str) -> None:

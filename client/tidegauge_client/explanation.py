@@ -10,13 +10,11 @@ ReplicaStateMachine.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Iterator
 
 from tidegauge.counted import counted
-from tidegauge.in_sync import bounds_high_watermark, effective_min_isr, may_move, obstacle_to_joining
-from tidegauge.partition import TopicPartition
+from tidegauge.in_sync import bounds_high_watermark, may_move, obstacle_to_joining
+from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
@@ -40,122 +38,7 @@ from tidegauge_client.explanation_rules import (
     RULE_UNCLEAN,
     RULE_ZOOKEEPER,
 )
-from tidegauge_client.open_transaction_explanation import PartitionTransactions, explain_open_transactions
-
-About = Literal[
-    "leader",
-    "high-watermark",
-    "isr",
-    "follower",
-    "producers",
-    "consumers",
-    "transactions",
-    "health",
-    "lab",
-    "reassignment",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """What the leader knows of a follower; None where it knows nothing."""
-
-    leo: int | None = None
-    caught_up_ago_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Led:
-    """What the leader reports; ``lso`` is None where it does not report its last stable offset."""
-
-    leo: int
-    hw: int
-    isr: tuple[int, ...]
-    maximal_isr: tuple[int, ...]
-    remotes: Mapping[int, Remote]
-    epoch_start: int | None = None
-    lso: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a partition.
-
-    Attributes:
-        replicas: the assignment, in order.
-        isr: the ISR in the metadata.
-        leader: the leader in the metadata; None: there is none, or it is not alive.
-        live: registered brokers.
-        kafka: those that are Apache Kafka's, without a gRPC listener, and can't be asked.
-        silent: live brokers, the controller among them, that did not respond within a second.
-        offline: assigned replicas on dead brokers or in failed log directories.
-        led: the leader's report; None if there is no leader, or it did not respond.
-        own_hws: the followers' own HW, where they reported it.
-        controller: the active controller.
-        min_isr: min.insync.replicas.
-        lag_ms: the leader's replica.lag.time.max.ms; None if it was not reported.
-        unclean: unclean.leader.election.enable.
-        held: brokers whose follower of the partition the lab holds.
-        faulty: number of faults that the lab has in force in a broker.
-        adding, removing: replicas that a reassignment adds and removes.
-        settings_problem: why the topic's settings are not known; the defaults are assumed then.
-        transactions: that are open there; None: the leader was not asked.
-    """
-
-    at: TopicPartition
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int | None
-    leader_epoch: int
-    live: frozenset[int]
-    silent: frozenset[int] = frozenset()
-    offline: frozenset[int] = frozenset()
-    led: Led | None = None
-    own_hws: Mapping[int, int] = field(default_factory=dict)
-    controller: int | None = 0
-    min_isr: int = 1
-    lag_ms: int | None = None
-    unclean: bool = False
-    held: frozenset[int] = frozenset()
-    faulty: Mapping[int, int] = field(default_factory=dict)
-    settings_problem: str = ""
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-    transactions: PartitionTransactions | None = None
-    kafka: frozenset[int] = frozenset()
-
-    @property
-    def effective_min_isr(self) -> int:
-        """Return min.insync.replicas, at most the replication factor."""
-        return effective_min_isr(self.min_isr, len(self.replicas))
-
-    @property
-    def obstacle(self) -> str:
-        """Return what keeps leaders and ISRs as they are for now; empty where nothing is known to."""
-        if self.settings_problem:
-            return "ZooKeeper, which does not respond"
-        return "the controller, which does not respond" if self.controller in {None, *self.silent} else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One statement about the partition.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        broker: the broker concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    broker: int | None = None
-    wait_ms: int | None = None
+from tidegauge_client.open_transaction_explanation import explain_open_transactions
 
 
 def explain(facts: Facts) -> list[Sentence]:
@@ -169,7 +52,8 @@ def explain(facts: Facts) -> list[Sentence]:
             *_clients(facts, facts.led),
             *_transactions(facts, facts.led),
         ]
-    return [*sentences, *_health(facts), *_lab(facts)]
+    explained = {one.broker for one in sentences if one.about in {"leader", "high-watermark", "isr"}}
+    return [*sentences, *_silent_followers(facts, explained), *_health(facts), *_lab(facts)]
 
 
 # The leader
@@ -237,6 +121,26 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "a broker leads once it has applied the controller's LeaderAndIsr request",
             "",
             facts.leader,
+        )
+
+
+def _silent_followers(facts: Facts, explained: Collection[int | None]) -> Iterator[Sentence]:
+    """Say which other replicas are on registered brokers that do not respond; ``explained``: brokers named already."""
+    for broker in facts.replicas:
+        if broker not in facts.silent or broker in explained:
+            continue
+        isr = facts.isr if facts.led is None else facts.led.isr
+        stays = ""
+        if broker in isr:
+            lags = "" if facts.led is None else ", or it has lagged for replica.lag.time.max.ms: acks=all waits for it"
+            stays = f" It stays in the ISR {_ids(isr)} until its session ends{lags}."
+        yield Sentence(
+            "follower",
+            f"Broker {broker} is registered in ZooKeeper and does not respond: it is paused, partitioned or has just "
+            f"died.{stays}",
+            RULE_SESSION,
+            f"start, resume or heal broker {broker}, or wait until its session expires",
+            broker,
         )
 
 
@@ -314,7 +218,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(
             "leader",
             f"There is no leader in epoch {facts.leader_epoch}, though {_brokers(members)} of the ISR {_are(members)} "
-            "alive: an election is due.",
+            "registered: an election is due.",
             RULE_ELECTION,
             "the controller elects by itself; if it stays so, look at its log",
         )
@@ -331,6 +235,15 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
         f"start {_brokers(facts.isr)}: {'it' if len(facts.isr) == 1 else 'any one of them'} is elected as soon as it "
         "is registered",
     )
+    unregistered = [one for one in facts.replicas if one not in facts.isr and one not in facts.live]
+    if unregistered:
+        alone = "may lead uncleanly" if facts.unclean else "does not lead: committed records may be missing there"
+        yield Sentence(
+            "leader",
+            f"{_brokers(unregistered).capitalize()} {_are(unregistered)} not registered either, and not in the ISR: "
+            f"one that returns alone {alone}.",
+            RULE_UNCLEAN,
+        )
     if usable:
         yield Sentence(
             "leader",
@@ -345,7 +258,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
 def _whereabouts(facts: Facts, broker: int) -> str:
     if broker not in facts.live:
         return f"broker {broker} is not registered"
-    return f"broker {broker} has its log offline" if broker in facts.offline else f"broker {broker} is alive"
+    return f"broker {broker} has its log offline" if broker in facts.offline else f"broker {broker} is registered"
 
 
 # The high watermark

@@ -80,6 +80,18 @@ class OffsetsPartition:
         """Return whether nothing can be committed to it."""
         return len(self.isr) < effective_min_isr(self.min_isr, len(self.replicas))
 
+    def living(self, live: Collection[int]) -> str:
+        """Say which of its replicas are on brokers that are registered."""
+        living = [broker for broker in self.replicas if broker in live]
+        if len(self.replicas) == 1:
+            return f"its only replica is on broker {self.replicas[0]}, which is {'' if living else 'not '}registered"
+        if len(living) == len(self.replicas):
+            return f"all brokers of its replicas, {_ids(self.replicas)}, are registered"
+        of_them = f"of its replicas on brokers {_ids(self.replicas)}"
+        if not living:
+            return f"{of_them} none is registered"
+        return f"{of_them} only {_ids(living)} {'is' if len(living) == 1 else 'are'} registered"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
@@ -146,14 +158,17 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
     if held.leader is None:
         yield GroupSentence(
             "coordinator",
-            f"{held.at} holds the group and has no leader: its replicas are {_ids(held.replicas)}, of which "
-            f"{_ids(sorted(facts.live & set(held.replicas)))} live. Members and commits get "
-            "COORDINATOR_NOT_AVAILABLE, and the group does not rebalance.",
+            f"{held.at}, to which the id of group {facts.group_id} hashes, has no leader: "
+            f"{held.living(facts.live)}. Members and commits get COORDINATOR_NOT_AVAILABLE, and the group does not "
+            "rebalance.",
             RULE_COORDINATOR,
             f"a leader of {held.at}: `tidegauge explain {held.at}`",
         )
         return
-    where = f"Broker {held.leader} leads {held.at}, which holds the group, in epoch {held.leader_epoch}"
+    where = (
+        f"Broker {held.leader} leads {held.at}, to which the id of group {facts.group_id} hashes, in epoch "
+        f"{held.leader_epoch}"
+    )
     if facts.problem is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         yield GroupSentence(
             "coordinator",

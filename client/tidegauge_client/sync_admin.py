@@ -56,6 +56,15 @@ class SyncAdmin(Facade[Admin]):
         """
         return self._loop.run(self._inner.describe_topics(topics))
 
+    def topics_in(self, cluster: ClusterInfo, names: Collection[str]) -> list[TopicInfo]:
+        """Return the named topics of some metadata, in the order given.
+
+        Raises:
+            TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, which says whether a topic is marked for deletion; or the
+                topic's own error.
+        """
+        return self._loop.run(self._inner.topics_in(cluster, names))
+
     def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
@@ -144,6 +153,19 @@ class SyncAdmin(Facade[Admin]):
                 same.
         """
         self._loop.run(self._inner.create_partitions(name, total_count, assignment=assignment, timeout_ms=timeout_ms))
+
+    def is_marked_for_deletion(self, name: str) -> bool:
+        """Return whether the deletion of a topic has begun and not ended, so that no metadata shows it any more.
+
+        Kafka has no request for that. The controller is asked to grow the topic to one partition, which changes nothing
+        in any case: a topic that exists has one at least, and one in deletion is refused with INVALID_TOPIC_EXCEPTION
+        (KafkaApis.handleCreatePartitionsRequest). False as well where the controller does not respond.
+        """
+        return self._loop.run(self._inner.is_marked_for_deletion(name))
+
+    def unknown_topic(self, name: str) -> TidegaugeError:
+        """Return the error for a topic that no metadata shows: it is marked for deletion, or does not exist."""
+        return self._loop.run(self._inner.unknown_topic(name))
 
     def elect_leaders(
         self, partitions: Collection[TopicPartition] | None, *, unclean: bool = False, timeout_ms: float | None = None

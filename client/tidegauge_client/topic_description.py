@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_client.admin import Admin, TopicConfig, topics_of
+from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 
 UNKNOWN = "unknown"
@@ -141,7 +141,7 @@ async def describe(
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
     cluster = await admin.metadata(names or None)
-    topics = topics_of(cluster, names or sorted(cluster.topics))
+    topics = await admin.topics_in(cluster, names or sorted(cluster.topics))
     responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None] = {}
     if with_replicas:
         responses = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])

@@ -136,16 +136,19 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         )
         return
     if held.leader is None:
-        live = ",".join(map(str, sorted(facts.live & set(held.replicas)))) or "none"
         yield Statement(
             "coordinator",
-            f"{held.at} holds the id and has no leader: of its replicas {_ids(held.replicas)}, {live} live. Its "
-            "producers get COORDINATOR_NOT_AVAILABLE, and an open transaction stays open.",
+            f"{held.at}, to which the transactional id {facts.transactional_id} hashes, has no leader: "
+            f"{held.living(facts.live)}. Its producers get COORDINATOR_NOT_AVAILABLE, and an open transaction stays "
+            "open.",
             RULE_COORDINATOR,
             f"a leader of {held.at}: `tidegauge explain {held.at}`",
         )
         return
-    where = f"Broker {held.leader} leads {held.at}, which holds the id, in epoch {held.leader_epoch}"
+    where = (
+        f"Broker {held.leader} leads {held.at}, to which the transactional id {facts.transactional_id} hashes, in "
+        f"epoch {held.leader_epoch}"
+    )
     if facts.problem is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         text, rule, change = f"{where}, and still loads the ids of that partition.", RULE_LOAD, "the end of the load"
     elif facts.problem is ErrorCode.LISTENER_NOT_FOUND:

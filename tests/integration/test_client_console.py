@@ -171,6 +171,20 @@ def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) 
         assert "marked for deletion; that waits for broker 2" in err
         _, refused = run(cluster, "create-topic", "console-gone", code=1)
         assert "marked for deletion" in refused
+        for verb in (
+            ["explain", "console-gone-0"],
+            ["describe-topic", "console-gone"],
+            ["delete-topic", "console-gone"],
+        ):
+            _, unknown = run(cluster, *verb, code=1)
+            assert "Topic 'console-gone' is marked for deletion, so no broker leads or shows it" in unknown
+        _, unknown = run(cluster, "verify", "console-gone", code=1)
+        assert "is marked for deletion" in unknown
+        for condition in (["--leader", "console-gone-0"], ["--in-sync", "console-gone"]):
+            _, waited = run(cluster, "wait", *condition, "--timeout-ms", "0", code=4)
+            assert "after 0 ms: topic 'console-gone' is marked for deletion" in waited
+        _, never = run(cluster, "explain", "console-never-0", code=1)
+        assert "'console-never' does not exist" in never
     finally:
         cluster.start(2)
 

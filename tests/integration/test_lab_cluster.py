@@ -214,6 +214,21 @@ def test_data_and_ports_survive_down_and_up(make_cluster: MakeCluster) -> None:
     assert "num.partitions=4" in (cluster.directory / "broker-1" / "server.properties").read_text()
 
 
+def test_a_broker_with_a_head_start_is_the_controller_and_another_one_after_the_next_start(
+    make_cluster: MakeCluster,
+) -> None:
+    """Else it is a race (KafkaController.elect), and with it the leader epochs of a first failover."""
+    cluster = make_cluster(up=False, brokers=3)
+    assert cluster.up(controller=2) == ["broker-2", "broker-0", "broker-1"]
+    assert cluster.status()["controller"] == {"broker": 2, "epoch": 1}
+    cluster.down()
+    cluster.up(controller=1)
+    assert cluster.status()["controller"]["broker"] == 1
+    cluster.kill(0)
+    assert cluster.up(controller=0) == ["broker-0"]
+    assert cluster.status()["controller"]["broker"] == 1, "a controller that is there stays"
+
+
 def test_a_busy_recorded_port_is_refused_with_its_holder_and_nothing_is_started(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(up=False, brokers=2)
     with socket.socket() as holder:

@@ -61,7 +61,7 @@ async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: Loc
     await produce(brokers, at, b"m1")
     assert await offsets(lab, at, 1, 2) == [(1, 0), (0, 0)]
     first = await lab.step_fetch(at, 2)
-    assert changes(first) == {"2 LEO": "0->1", "2 epochs": "-->(0,0)"}
+    assert changes(first) == {"2 LEO": "0->1", "2 epochs": "-->0@0"}
     assert first.response.records_bytes > 0
     file = brokers.file
     async with Switches({2: file.broker(2).address}, file.security) as only:  # the leader's word comes with the round
@@ -92,7 +92,7 @@ async def test_a_produce_wakes_a_fetch_that_waits_and_the_response_is_held_back_
     assert await offsets(lab, at, 1, 2) == [(1, 0), (0, 0)]
     responded = await lab.step_fetch(at, 2)
     assert responded.response.fetch.fetch_offset == 0, "the same round"
-    assert changes(responded) == {"2 LEO": "0->1", "2 epochs": "-->(0,0)"}
+    assert changes(responded) == {"2 LEO": "0->1", "2 epochs": "-->0@0"}
     # One that nothing wakes has its wait, counted from when the response is asked for, and brings nothing new.
     assert changes(await lab.step_fetch(at, 2, until=Until.REQUEST)) == {"1 HW": "0->1", "1 remote LEO of 2": "0->1"}
     assert changes(await lab.step_fetch(at, 2)) == {"2 HW": "0->1"}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +40,8 @@ TOPIC_TIMEOUT_MS = 2_000
 POLL_MS = 500
 POLL_RECORDS = 2_000
 LOOKUP_SECONDS = 2.0
+GROUP_TROUBLE_SECONDS = 3.0
+"""How long a group may not be joinable before that is reported."""
 
 
 class OffsetType(click.ParamType[int | str]):
@@ -74,13 +77,16 @@ class Printing:
         max_messages: int | None,
         timeout_ms: int | None,
         history: PollHistory | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.render = render
+        self._now = now
         self._history = history
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
         self._shown: dict[TopicPartition, str] = {}
         self._group_shown = ""
+        self._group_trouble = ("", 0.0)  # what it is, and since when
         self.count = 0
 
     async def run(self, consumer: Consumer) -> None:
@@ -118,13 +124,23 @@ class Printing:
             self._shown = {at: words for at, words in self._shown.items() if at in now}
 
     def _tell_group(self, consumer: GroupConsumer) -> None:
-        """Report, once for each reason, why the group cannot be joined."""
+        """Report, once for each reason, why the group cannot be joined.
+
+        A reason that goes by itself is none to report: the first group of a cluster waits for __consumer_offsets to be
+        created. It is reported when it has lasted for a while, or no more is waited for.
+        """
         trouble = consumer.group_trouble()
         words = "" if trouble is None else str(trouble)
-        if words and words != self._group_shown:
+        now = self._now()
+        if words != self._group_trouble[0]:
+            self._group_trouble = (words, now)
+        has_lasted = self._timeout_ms is not None or now - self._group_trouble[1] >= GROUP_TROUBLE_SECONDS
+        if words and has_lasted and words != self._group_shown:
             group = consumer.group_metadata().group_id
             say(f"Group {group} cannot be joined at the moment, and it is retried: {words}")
-        self._group_shown = words
+            self._group_shown = words
+        elif not words:
+            self._group_shown = ""
 
     def tell_count(self) -> None:
         """Print Kafka's last line."""

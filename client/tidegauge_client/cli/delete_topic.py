@@ -39,6 +39,8 @@ def delete_topic(
             missing = [name for name in names if name not in known]
             if missing and not if_exists:
                 # Kafka checks all of them first, too: nothing is deleted if one does not exist.
+                if await admin.is_marked_for_deletion(missing[0]):
+                    raise await admin.unknown_topic(missing[0])
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",

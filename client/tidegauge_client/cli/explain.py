@@ -23,15 +23,15 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
-from tidegauge_client.admin import Admin, topics_of
+from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
 from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
 from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
 from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
-from tidegauge_client.explanation import Facts, Led, Remote, Sentence
 from tidegauge_client.explanation import explain as sentences_of
+from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
 from tidegauge_client.group_explanation import explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
 from tidegauge_client.topic_description import MIN_ISR, settings_of
@@ -71,7 +71,7 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
     cluster = await admin.metadata([at.topic])
-    (topic,) = topics_of(cluster, [at.topic])
+    (topic,) = await admin.topics_in(cluster, [at.topic])
     part = topic.partitions.get(at.partition)
     if part is None:
         raise TidegaugeError(

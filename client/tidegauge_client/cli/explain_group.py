@@ -48,7 +48,7 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     try:
         group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
-        return GroupFacts(group_id, held, live, problem=problem.code)
+        return GroupFacts(group_id, held, live, problem=refusal(held, problem))
     try:
         rows, leaderless = await _rows(admin, group, topics)
     except TidegaugeError as problem:
@@ -69,6 +69,15 @@ async def internal_partition(admin: Admin, cluster: ClusterInfo, topic: str, key
     return OffsetsPartition(
         at, part.leader_id, part.leader_epoch, tuple(part.replicas), tuple(part.isr), int(configs.get(MIN_ISR) or 1)
     )
+
+
+def refusal(held: OffsetsPartition | None, problem: TidegaugeError) -> ErrorCode:
+    """Return why a coordinator says nothing; without a leader every client gets COORDINATOR_NOT_AVAILABLE.
+
+    The attempts may have ended by their timeout, which says less (KafkaApis.getCoordinator).
+    """
+    is_leaderless = held is not None and held.leader is None
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_leaderless else problem.code
 
 
 async def _rows(
@@ -101,6 +110,8 @@ def headline(facts: GroupFacts) -> str:
     if group is None:
         why = "" if facts.problem is ErrorCode.NONE else f": {facts.problem.name}"
         return f"Group {facts.group_id}: state unknown, {where}{why}"
+    if group.state == "Dead":
+        return f"Group {facts.group_id}: Dead, not known to its {where}"
     return (
         f"Group {facts.group_id}: {group.state}, generation {group.generation}, "
         f"{counted(len(group.members), 'member')}, {where}"

@@ -17,7 +17,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import TransactionDescription
-from tidegauge_client.cli.explain_group import internal_partition, titled_lines
+from tidegauge_client.cli.explain_group import internal_partition, refusal, titled_lines
 from tidegauge_client.cli.open_transactions import abort_intervals_ms
 from tidegauge_client.kafka_brokers import named, on_kafka_brokers
 from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
@@ -45,7 +45,7 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
     try:
         found = await admin.describe_transaction(transactional_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
-        return TransactionFacts(transactional_id, held, live, problem=problem.code)
+        return TransactionFacts(transactional_id, held, live, problem=refusal(held, problem))
     intervals = await abort_intervals_ms(admin, {found.coordinator})
     places = await _places(admin, found)
     now_ms = int(time.time() * 1000)

@@ -10,7 +10,7 @@ import click
 
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp, topics_of
+from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
 
@@ -61,7 +61,7 @@ def get_offsets(topic: str, timestamp_ms: int, bootstrap_server: str | None, dir
     async def work() -> Mapping[TopicPartition, OffsetAndTimestamp]:
         async with Admin(bootstrap) as admin:
             cluster = await admin.metadata([topic])
-            (info,) = topics_of(cluster, [topic])
+            (info,) = await admin.topics_in(cluster, [topic])
             elsewhere = on_kafka_brokers(cluster)
             wanted = {}
             for part in info.partitions.values():

@@ -28,6 +28,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
+from tidegauge_client.admin_topics import marked_for_deletion
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_of
 
@@ -60,10 +61,15 @@ class Condition:
     by_followers: bool = False
 
 
+def no_topic(name: str) -> str:
+    """Return the state of a topic that metadata does not show."""
+    return f"topic {name} does not exist"
+
+
 def _partition(view: ClusterInfo, tp: TopicPartition) -> PartitionInfo | str:
     topic = view.topics.get(tp.topic)
     if topic is None or topic.error is not ErrorCode.NONE:
-        return f"topic {tp.topic} does not exist"
+        return no_topic(tp.topic)
     return topic.partitions.get(tp.partition) or f"there is no partition {tp}"
 
 
@@ -105,7 +111,7 @@ def in_sync_condition(topic: str | None) -> Condition:
 
     def one(info: TopicInfo) -> str | None:
         if info.error is not ErrorCode.NONE or not info.partitions:
-            return f"topic {info.name} does not exist"
+            return no_topic(info.name)
         for part in info.partitions.values():
             if part.leader_id is None:
                 return f"{part.topic_partition} has no leader"
@@ -115,7 +121,7 @@ def in_sync_condition(topic: str | None) -> Condition:
 
     def problem(view: ClusterInfo) -> str | None:
         if topic is not None and topic not in view.topics:
-            return f"topic {topic} does not exist"
+            return no_topic(topic)
         return next((found for info in view.topics.values() if (found := one(info)) is not None), None)
 
     def confirms(part: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
@@ -328,6 +334,15 @@ class Looker:
         return next((problem for problem in problems if problem is not None), None)
 
 
+async def _with_deletion(admin: Admin, condition: Condition, problem: str | None) -> str | None:
+    """Return the actual state; of a topic that does not show, whether it is marked for deletion."""
+    topic = condition.topic
+    if topic is None or problem != no_topic(topic) or not await admin.is_marked_for_deletion(topic):
+        return problem
+    sentence = marked_for_deletion(topic)
+    return sentence[0].lower() + sentence[1:]
+
+
 @click.command("wait")
 @click.option(
     "--leader",
@@ -387,7 +402,7 @@ def wait(
                     if problem is None:
                         return None, None
                 if time.monotonic() >= deadline:
-                    return problem, unreachable
+                    return await _with_deletion(admin, condition, problem), unreachable
                 await asyncio.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     problem, unreachable = run(work())

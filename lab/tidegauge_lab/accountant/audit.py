@@ -17,9 +17,17 @@ from tidegauge_lab.accountant.order import check_order
 from tidegauge_lab.accountant.reads import check_reads
 from tidegauge_lab.accountant.replicas import check_replicas
 
-NEEDS_HISTORY = "lost, kept-though-failed, phantom, duplicated, reordered: no history (give --history F)"
-NEEDS_EVENTS = "high-watermark-back, two-leaders, acknowledged-below-min-isr: no event logs (only with --dir)"
-NEEDS_READS = "read-differently: nothing that consumers have read (give --reads F)"
+NEEDS_HISTORY = (
+    "whether records are lost, kept though they failed, phantoms, duplicated or reordered: that needs what producers "
+    "were acknowledged (--history F, of `produce --history F`)"
+)
+NEEDS_EVENTS = (
+    "whether a high watermark fell, two brokers led at once, or acks=all was acknowledged below min.insync.replicas: "
+    "that needs the brokers' event logs (--dir, where the cluster runs)"
+)
+NEEDS_READS = (
+    "whether consumers have read what the log holds: that needs what they have read (--reads F, of `consume -o json`)"
+)
 
 
 @dataclass(slots=True)

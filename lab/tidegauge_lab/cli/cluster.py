@@ -116,7 +116,10 @@ def up(
     directory: Path,
     output: str,
 ) -> None:
-    """Start ZooKeeper and brokers on 127.0.0.1; a second `up` restarts them on the old data."""
+    """Start ZooKeeper and brokers on 127.0.0.1; a second `up` restarts them on the old data.
+
+    Broker 0 is started first, so that it is the controller.
+    """
     if zookeeper is not None and zookeeper_port is not None:
         raise click.UsageError(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
@@ -153,7 +156,7 @@ def _start(
 ) -> None:
     """Start what is down, and tell what there is."""
     shown = len(cluster.notes)
-    started = cluster.up()
+    started = cluster.up(controller=min(broker.id for broker in cluster.file.brokers))
     if control is not None:
         control_server.start(cluster.directory, control, names)
     status_now = cluster.status()

@@ -121,18 +121,20 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
             say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if kind is KILL and killed:
-        say(_next_step(role, killed[0], directory))
+        for sentence in _next_steps(role, killed, directory):
+            say(sentence)
 
 
-def _next_step(role: Role | None, killed: Target, directory: Path) -> str:
+def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path) -> list[str]:
     """Return what to wait for after a kill: others learn of it only when the broker's ZooKeeper session ends."""
     was_leader = role is not None and role.kind is RoleKind.LEADER
     at = role.partition if role is not None and was_leader else "T-P"
-    which = "" if was_leader else ", for a partition T-P that it led"
-    return (
-        "The others learn of it when its ZooKeeper session ends. Next: "
-        f"tidegauge wait --leader {at}!={killed}{directory_argument(directory)}{which}"
-    )
+    which = "" if was_leader else " (for a partition T-P that it led)"
+    sessions = "its ZooKeeper session ends" if len(killed) == 1 else "their ZooKeeper sessions end"
+    return [
+        f"The others learn of it when {sessions}.",
+        f"Next: tidegauge wait --leader {at}!={killed[0]}{directory_argument(directory)}{which}",
+    ]
 
 
 def _subject(outcome: Outcome) -> str:

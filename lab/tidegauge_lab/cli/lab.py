@@ -9,17 +9,20 @@ Chinese where the locale is Chinese; ``--language`` decides otherwise.
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
+from tidegauge.cli import DIRECTORY_VARIABLE, directory_option, fail, offline_verb_options, output_option, print_json
 from tidegauge_lab.cli.common import directory_argument, lab_verb
+from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check
 from tidegauge_lab.labs.model import Lab
-from tidegauge_lab.labs.running import Ports, begin, end, listening, where
+from tidegauge_lab.labs.running import Ports, begin, end, listening
 from tidegauge_lab.labs.texts import LANGUAGES, locale_language, text_of
+from tidegauge_lab.local.cluster import LocalCluster
 
 language_option = click.option(
     "--language",
@@ -64,7 +67,7 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
     if output == "json":
         print_json({"number": wanted.number, "name": wanted.name, "question": text.title, "page": text.shown})
     else:
-        click.echo(text.shown, nl=not text.shown.endswith("\n"))
+        click.echo(terminal.page(text.shown, language), nl=False)
 
 
 @lab.command()
@@ -99,37 +102,33 @@ def start(
             }
         )
         return
-    click.echo(f"{wanted.number}. {text.title}\n")
-    click.echo(f"{text.sections['Question']}\n")
-    click.echo(f"{text.headings['Predict']}\n\n{text.sections['Predict']}\n\n{text.headings['Do']}\n")
-    click.echo(_commands(text.sections["Do"]))
-    click.echo("\n".join(["", *where(cluster), *_next(wanted, directory)]))
+    question, prediction = (terminal.prose(text.sections[name], language) for name in ("Question", "Predict"))
+    click.echo(f"{wanted.number}. {text.title}\n\n{question}\n")
+    click.echo(f"{text.headings['Predict']}\n\n{prediction}\n\n{text.headings['Do']}\n")
+    if directory_argument(directory):
+        click.echo(f"export {DIRECTORY_VARIABLE}={shlex.quote(str(directory.absolute()))}\n")
+    click.echo(terminal.commands(text.sections["Do"], language, listening(cluster)))
+    click.echo("\n".join(["", *_where(cluster), "", *_next(wanted, directory)]))
 
 
-def _commands(section: str) -> str:
-    """Return a section without the fences and outputs of its blocks, and without the start that has just been made."""
-    lines: list[str] = []
-    language = None
-    for line in section.splitlines():
-        if line.startswith("```"):
-            language = line.removeprefix("```") if language is None else None
-        elif language is None:
-            lines.append(line)
-        elif language != "text" and not line.startswith("tidegauge lab start "):
-            lines.append(f"    {line}")
-    return "\n".join(_without_gaps(lines)).strip("\n")
-
-
-def _without_gaps(lines: list[str]) -> list[str]:
-    """Return lines with at most one empty line between others."""
-    return [line for place, line in enumerate(lines) if line or (place and lines[place - 1])]
+def _where(cluster: LocalCluster) -> list[str]:
+    """Return where the cluster is; the commands have the addresses of its own brokers already."""
+    addresses = listening(cluster)
+    lines = [f"The cluster is up, in {cluster.directory}", f"Kafka clients use {','.join(addresses)}"]
+    if addresses[0] != terminal.FIRST_ADDRESS:
+        lines += terminal.wrapped(
+            f"Port {terminal.FIRST_KAFKA_PORT} was not free: the commands above have these addresses, and the page has "
+            f"{terminal.FIRST_ADDRESS} and the next ones in their place."
+        )
+    return lines
 
 
 def _next(wanted: Lab, directory: Path) -> list[str]:
     option = directory_argument(directory)
     return [
-        f"Then: tidegauge lab check {wanted.name}{option}; the explanation: tidegauge lab show {wanted.name}; "
-        f"the end: tidegauge lab stop{option}"
+        f"The check:        tidegauge lab check {wanted.name}{option}",
+        f"The explanation:  tidegauge lab show {wanted.name}",
+        f"The end:          tidegauge lab stop{option}",
     ]
 
 
@@ -145,7 +144,8 @@ def check(name: str | None, directory: Path, output: str) -> None:
         print_json(checked.as_json())
     else:
         for one in checked.findings:
-            click.echo(f"  {'yes' if one.holds else 'no '}  {one.text}.")
+            for line in terminal.wrapped(f"{one.text}.", first="  yes  " if one.holds else "  no   ", rest=" " * 7):
+                click.echo(line)
     if not checked.passed:
         fail(checked.verdict, output)
     if output == "text":

@@ -101,7 +101,14 @@ def run(
         print_json(outcome.as_json())
     if outcome.failure:
         fail(f"{story.name} failed: {outcome.failure}", output, exit_code=EXIT_FAILED)
-    tell(f"{story.name}: all {outcome.expectations} expectations held ({outcome.seconds:.1f} s).")
+    tell(f"{story.name}: {held(outcome.expectations)} ({outcome.seconds:.1f} s).")
+
+
+def held(expectations: int) -> str:
+    """Say that what was expected held."""
+    if expectations == 0:
+        return "played to its end; it expects nothing"
+    return "its one expectation held" if expectations == 1 else f"all {expectations} expectations held"
 
 
 @contextlib.contextmanager

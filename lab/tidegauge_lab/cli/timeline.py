@@ -22,13 +22,13 @@ from tidegauge.event_log import KINDS
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.timeline.choice import Choice, parse_moment
+from tidegauge_lab.timeline.choice import Choice, broker_of, parse_moment
 from tidegauge_lab.timeline.drawing import MOST_ROWS, draw
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.timeline.words import line
 
 LOOK_AGAIN_SECONDS = 0.2
-MOST_TOPICS_NAMED = 10
+MOST_NAMED = 10
 
 
 class MomentType(click.ParamType[int]):
@@ -102,33 +102,58 @@ def timeline(
     choice = Choice(frozenset(topics), frozenset(partitions), frozenset(brokers), frozenset(kinds), since, until)
     with closing(Timeline(LocalCluster(directory).logs)) as source:
         if svg is not None:
-            _draw(source, choice, svg, output)
+            _draw(source, choice, svg, directory, output)
             return
         if html is not None:
             _record(source, choice, html, directory, output)
             return
         if not follow:
             events = list(source.written())
-            _require_topics(topics, events)
+            _require_known(choice, events, directory)
             _show(events, choice, output)
         while follow:
             _show(source.settled(time.monotonic()), choice, output)
             time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def _require_topics(topics: Sequence[str], events: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a topic that no event names.
+def _require_known(choice: Choice, events: Sequence[Mapping[str, Any]], directory: Path) -> None:
+    """Refuse a topic or a partition that no event names, and a broker that the cluster does not have.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE.
     """
-    seen = sorted({str(event["topic"]) for event in events if event.get("topic")})
-    for topic in topics:
-        if topic not in seen:
-            known = (
-                f"there are events of {', '.join(seen[:MOST_TOPICS_NAMED])}" if seen else "there are none of any topic"
-            )
-            raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no event names the topic {topic}; {known}")
+    partitions = {
+        (str(event["topic"]), int(event["partition"]))
+        for event in events
+        if event.get("topic") and event.get("partition") is not None
+    }
+    topics = sorted({str(event["topic"]) for event in events if event.get("topic")})
+    for topic in sorted(choice.topics):
+        if topic not in topics:
+            raise _unnamed(f"topic {topic}", topics, "topic")
+    for of_topic, partition in sorted(choice.partitions, key=str):
+        if of_topic is None:
+            if partition not in {one for _, one in partitions}:
+                numbers = [str(one) for one in sorted({one for _, one in partitions})]
+                raise _unnamed(f"partition {partition} of any topic", numbers, "partition")
+        elif (of_topic, partition) not in partitions:
+            named = [str(TopicPartition(*one)) for one in sorted(partitions)]
+            same_topic = [str(TopicPartition(*one)) for one in sorted(partitions) if one[0] == of_topic]
+            raise _unnamed(f"partition {of_topic}-{partition}", same_topic or named, "partition")
+    brokers = {one.id for one in LocalCluster(directory).file.brokers}
+    brokers |= {one for event in events if (one := broker_of(event)) is not None}
+    for broker in sorted(choice.brokers - brokers):
+        having = ", ".join(map(str, sorted(brokers)))
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster has no broker {broker}; its brokers are {having}"
+        )
+
+
+def _unnamed(what: str, seen: Sequence[str], kind: str) -> TidegaugeError:
+    """Return the error for what no event names, with what the events do name."""
+    more = ", ..." if len(seen) > MOST_NAMED else ""
+    known = f"there are events of {', '.join(seen[:MOST_NAMED])}{more}" if seen else f"there are none of any {kind}"
+    return TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no event names the {what}; {known}")
 
 
 def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None:
@@ -141,9 +166,9 @@ def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None
             click.echo(line(event))
 
 
-def _draw(source: Timeline, choice: Choice, svg: Path, output: str) -> None:
+def _draw(source: Timeline, choice: Choice, svg: Path, directory: Path, output: str) -> None:
     events = list(source.written())
-    _require_topics(sorted(choice.topics), events)
+    _require_known(choice, events, directory)
     drawing = draw(events, choice)
     _write(svg, drawing.svg)
     if drawing.left_out:

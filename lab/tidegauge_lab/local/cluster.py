@@ -125,10 +125,15 @@ class LocalCluster:
 
     # Whole cluster
 
-    def up(self, limit_seconds: float = UP_LIMIT_SECONDS) -> list[str]:
+    def up(self, limit_seconds: float = UP_LIMIT_SECONDS, *, controller: int | None = None) -> list[str]:
         """Start what is down, and wait until the cluster is ready. Paused processes stay so.
 
         When that fails, what this call started is ended again; logs and data stay.
+
+        Args:
+            limit_seconds: for all of it.
+            controller: broker that is to be the controller, where no broker is up: it has a head start before the
+                others, which else race for it; None: all start together.
 
         Returns:
             Names of the processes that were started.
@@ -152,10 +157,13 @@ class LocalCluster:
                         self._look_at_foreign_zookeeper()
                     startup.require_zookeeper(self.directory, self.file)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
-                    for broker_id in broker_ids:
+                    leads = controller if len(broker_ids) == len(self.file.brokers) else None
+                    for broker_id in sorted(broker_ids, key=lambda one: one != leads):
                         started.append(processes[broker_id])
                         broker = self.file.broker(broker_id)
                         startup.start_broker(self.directory, self.file, broker, launcher=launcher)
+                        if broker_id == leads:
+                            startup.give_head_start(self.directory, broker, places[broker_id])
                 self._wait_ready(limit_seconds, places)
             except BaseException:
                 takedown.end(list(reversed(started)), grace_seconds=0)

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.observation import BlockingObserver, Observation
 
 _ZOOKEEPER_LIMIT_SECONDS = 60.0
+_HEAD_START_SECONDS = 30.0
 _CONFIG_FILE = "zoo.cfg"
 
 
@@ -170,6 +172,16 @@ def wait_brokers(
             raise TimeLimitError(
                 f"after {limit_seconds:g} s {lacking}; logs are in {directory / layout.LOGS} (`tidegauge logs`)"
             )
+
+
+def give_head_start(directory: Path, broker: BrokerEntry, log_place: int) -> None:
+    """Wait until a broker knows a controller, itself where no other one is; or for ``_HEAD_START_SECONDS``.
+
+    Raises:
+        TidegaugeError: the broker ended.
+    """
+    with contextlib.suppress(TimeLimitError):  # the session of an earlier controller may not have ended
+        wait_brokers(directory, [broker], each_ready({broker.id}), _HEAD_START_SECONDS, {broker.id: log_place})
 
 
 def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:

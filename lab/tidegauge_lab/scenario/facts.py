@@ -111,6 +111,11 @@ def numbers(ids: Sequence[int]) -> str:
     return ",".join(str(one) for one in ids) or "-"
 
 
+def brokers(ids: Sequence[int]) -> str:
+    """``broker 1``, ``brokers 1,2``."""
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {numbers(ids)}"
+
+
 def leader_name(leader: int) -> str:
     """Return a broker id, or ``none``."""
     return "none" if leader == NO_LEADER else str(leader)

@@ -113,7 +113,7 @@ def _(step: steps.HoldFetch) -> str:
 @_sentence.register
 def _(step: steps.StepFetch) -> str:
     rounds = "one fetch round" if step.rounds == 1 else f"{step.rounds} fetch rounds"
-    only = " up to the leader's receipt; the response is kept back" if step.until == "request" else ""
+    only = " up to the leader's receipt; the response is withheld" if step.until == "request" else ""
     return f"Let broker {step.broker} do {rounds}{only}{_refused(step.error)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,7 @@ from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS as OF_TRANSACT
 
 NOTE_INDENT = " " * 9
 WIDTH = 120
+PROSE_WIDTH = 80
 EXPECTATIONS = steps.Expect | ExpectGroup | OF_TRANSACTIONS
 _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
@@ -148,13 +150,35 @@ def _shown(value: object) -> str:
 
 def introduction(scenario: Scenario) -> list[str]:
     """Return what stands before the first step."""
-    lines = [f"{scenario.name}: {scenario.title}"]
+    lines = _paragraphs(f"{scenario.name}: {scenario.title}", "")
     if scenario.teaches:
-        lines += ["", *(f"  {line}" for line in scenario.teaches.splitlines())]
+        lines += ["", *_paragraphs(scenario.teaches, "  ")]
     if scenario.rule:
-        lines += ["", *(f"  {line}" for line in f"Rule: {scenario.rule}".splitlines())]
+        lines += ["", *_paragraphs(f"Rule: {scenario.rule}", "  ")]
     lines += ["", *(f"  {line}" for line in settings_lines(scenario))]
-    return [*lines, "", *(f"  {line}" for line in LEGEND), ""]
+    return [*lines, "", *(line for sentence in LEGEND for line in _paragraphs(sentence, "  ")), ""]
+
+
+def _paragraphs(text: str, indent: str) -> list[str]:
+    """Return prose wrapped for a terminal; a paragraph that is a list or a table stays as it is."""
+    lines: list[str] = []
+    for paragraph in re.split(r"\n{2,}", text.strip("\n")):
+        given = paragraph.splitlines()
+        is_prose = not any(line.startswith((" ", "- ", "* ", "|")) for line in given)
+        lines += [""] if lines else []
+        lines += (
+            textwrap.wrap(
+                " ".join(given),
+                PROSE_WIDTH,
+                initial_indent=indent,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            if is_prose
+            else [f"{indent}{line}" for line in given]
+        )
+    return lines
 
 
 def settings_lines(scenario: Scenario) -> list[str]:

@@ -81,7 +81,7 @@ def _attributes(replica: metadata_pb2.ReplicaDescription) -> dict[str, str]:
         "LEO": str(replica.log_end_offset),
         "HW": str(replica.high_watermark),
         "log start": str(replica.log_start_offset),
-        "epochs": " ".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in replica.epochs) or "-",
+        "epochs": " ".join(f"{entry.leader_epoch}@{entry.start_offset}" for entry in replica.epochs) or "-",
     }
     if replica.role == "leader":
         for remote in replica.remote_replicas:

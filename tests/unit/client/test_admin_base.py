@@ -129,3 +129,30 @@ async def test_a_controller_that_does_not_respond_may_wait_for_zookeeper(monkeyp
     with pytest.raises(TidegaugeError, match=r"127\.0\.0\.1:1 did not respond.*ZooKeeper.*tidegauge status") as caught:
         await asked_of(World(OLD), attempt, monkeypatch)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("refusal", "marked"),
+    [
+        (TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."), True),
+        (TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'orders' does not exist."), False),
+        (TidegaugeError(ErrorCode.INVALID_PARTITIONS, "The topic 'orders' has 3 partitions"), False),
+        (TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no broker responds"), False),
+    ],
+)
+async def test_a_topic_that_no_metadata_shows_may_be_marked_for_deletion(
+    refusal: TidegaugeError, marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller alone knows (KafkaApis.handleCreatePartitionsRequest); what it can't say is not claimed."""
+    asked: list[tuple[str, int]] = []
+
+    async def refuse(_: Admin, name: str, count: int, **__: object) -> None:
+        asked.append((name, count))
+        raise refusal
+
+    monkeypatch.setattr(Admin, "create_partitions", refuse)
+    async with Admin("127.0.0.1:1") as admin:
+        with pytest.raises(TidegaugeError, match="marked for deletion" if marked else "does not exist") as raised:
+            await admin.topics_in(NEW, ["orders"])
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert asked == [("orders", 1)], "no topic can be grown to one partition"

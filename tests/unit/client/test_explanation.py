@@ -9,7 +9,8 @@ import pytest
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.cli.explain import WIDTH, facts_of, lines
-from tidegauge_client.explanation import Facts, Led, Remote, explain
+from tidegauge_client.explanation import explain
+from tidegauge_client.explanation_facts import Facts, Led, Remote
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
@@ -129,13 +130,23 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (replace(DEAD, live=frozenset({0})), "Broker 0 is alive but not in the ISR", RULE_UNCLEAN),
         (
+            replace(DEAD, live=frozenset(), isr=(1,)),
+            "Brokers 2 and 0 are not registered either, and not in the ISR: one that returns alone does not lead",
+            RULE_UNCLEAN,
+        ),
+        (
+            replace(DEAD, live=frozenset(), unclean=True),
+            "Broker 0 is not registered either, and not in the ISR: one that returns alone may lead uncleanly.",
+            RULE_UNCLEAN,
+        ),
+        (
             replace(DEAD, live=frozenset({0, 2}), offline=frozenset({2})),
             "broker 2 has its log offline",
             RULE_ELECTION,
         ),
         (
             replace(DEAD, live=frozenset({0, 2})),
-            "though broker 2 of the ISR is alive: an election is due",
+            "though broker 2 of the ISR is registered: an election is due",
             RULE_ELECTION,
         ),
         (replace(DEAD, live=frozenset({0}), unclean=True), "but broker 0 may, uncleanly: due", RULE_UNCLEAN),
@@ -233,6 +244,36 @@ def test_what_is_so_is_said_with_the_rule(facts: Facts, words: str, rule: str) -
 
 def test_where_all_is_well_there_are_two_sentences_and_nothing_to_change() -> None:
     assert [(one.about, one.change) for one in explain(WELL)] == [("leader", ""), ("high-watermark", "")]
+
+
+SILENT = "is registered in ZooKeeper and does not respond"
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        (replace(WELL, led=None, silent=frozenset({1, 2, 0})), [2, 0]),
+        (replace(WELL, silent=frozenset({0})), [0]),
+        (replace(DEAD, live=frozenset({0, 1, 2}), silent=frozenset({1, 2})), [1, 2]),
+        (held(Remote(10, 1_000), silent=frozenset({2})), []),
+        (outside(Remote(3, None), silent=frozenset({0})), []),
+    ],
+)
+def test_every_silent_replica_is_named_once(facts: Facts, named: list[int]) -> None:
+    """Not the leader alone: of two dead brokers a reader would start one, and wonder."""
+    assert [one.broker for one in explain(facts) if SILENT in one.text] == named
+    assert all(str(broker) in " ".join(one.text for one in explain(facts)) for broker in facts.silent)
+
+
+def test_a_silent_member_of_the_isr_is_waited_for() -> None:
+    [sentence] = [one for one in explain(replace(WELL, silent=frozenset({0}))) if SILENT in one.text]
+    assert sentence.text.endswith(
+        "It stays in the ISR 1,2,0 until its session ends, or it has lagged for replica.lag.time.max.ms: acks=all "
+        "waits for it."
+    )
+    outsider = replace(DEAD, live=frozenset({0}), silent=frozenset({0}))
+    [sentence] = [one for one in explain(outsider) if SILENT in one.text]
+    assert sentence.text.endswith("partitioned or has just died.")
 
 
 def test_a_replica_that_holds_up_no_request_is_not_blamed() -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
-from tidegauge_client.cli.explain_group import headline
+from tidegauge_client.cli.explain_group import headline, refusal
 from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition, explain_group
 from tidegauge_client.group_tables import offset_rows
 
@@ -49,8 +49,30 @@ def test_a_partition_without_leader_stops_the_group() -> None:
         partition=replace(HELD, leader=None), live=frozenset({0}), problem=ErrorCode.COORDINATOR_NOT_AVAILABLE
     )
     [sentence] = explain_group(found)
-    assert "has no leader: its replicas are 1,2,0, of which 0 live" in sentence.text
+    assert "has no leader: of its replicas on brokers 1,2,0 only 0 is registered. Members" in sentence.text
     assert "`tidegauge explain __consumer_offsets-3`" in sentence.change
+
+
+def test_without_a_leader_the_error_is_that_which_members_get_however_the_attempts_ended() -> None:
+    late = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no coordinator was found in time")
+    assert refusal(replace(HELD, leader=None), late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert refusal(HELD, late) is ErrorCode.REQUEST_TIMED_OUT
+    assert refusal(None, late) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("replicas", "live", "words"),
+    [
+        ((1,), {0}, "its only replica is on broker 1, which is not registered"),
+        ((1,), {1}, "its only replica is on broker 1, which is registered"),
+        ((1, 2), {0}, "of its replicas on brokers 1,2 none is registered"),
+        ((1, 2, 0), {0, 1}, "of its replicas on brokers 1,2,0 only 1,0 are registered"),
+    ],
+)
+def test_which_replicas_of_a_partition_are_on_registered_brokers(
+    replicas: tuple[int, ...], live: set[int], words: str
+) -> None:
+    assert replace(HELD, replicas=replicas).living(live) == words
 
 
 @pytest.mark.parametrize(
@@ -120,6 +142,11 @@ def test_stable_empty_and_unknown_groups() -> None:
     assert (idle.member, "reads no partition" in idle.text) == ("b", True)
     assert "no members" in said(facts(group("Empty")), "group")[0].text
     assert "does not know group g" in said(facts(group("Dead")), "group")[0].text
+    assert headline(facts(group("Dead"))) == "Group g: Dead, not known to its coordinator 1"
+    [coordinator] = said(facts(group("Dead")), "coordinator")
+    assert coordinator.text == (
+        "Broker 1 leads __consumer_offsets-3, to which the id of group g hashes, in epoch 7: it is the coordinator."
+    ), "no partition holds a group that nothing was written of"
 
 
 def test_a_lag_that_cannot_shrink() -> None:

@@ -13,7 +13,8 @@ from tidegauge.v1 import common_pb2, metadata_pb2
 from tidegauge_client.cli.delete_topic import waits_for
 from tidegauge_client.cli.describe import Filter, broker_rows
 from tidegauge_client.cli.wait import Said, contradiction, hw_condition, in_sync_condition, isr_condition
-from tidegauge_client.explanation import Facts, explain
+from tidegauge_client.explanation import explain
+from tidegauge_client.explanation_facts import Facts
 from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition, explain_group
 from tidegauge_client.kafka_brokers import OnKafkaBroker, no_leader, note, on_kafka_brokers
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, from_response

@@ -10,7 +10,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
 from tidegauge_client.cli.explain_transaction import headline, transaction_json
-from tidegauge_client.explanation import Facts, Led, explain
+from tidegauge_client.explanation import explain
+from tidegauge_client.explanation_facts import Facts, Led
 from tidegauge_client.open_transaction_explanation import (
     OpenAtPartition,
     PartitionTransactions,
@@ -144,7 +145,10 @@ def said_of(facts: TransactionFacts) -> list[tuple[str, str]]:
 def test_an_ongoing_transaction_has_its_age_its_timeout_and_its_partitions() -> None:
     places = [Place(AT, 1, 40), Place(TopicPartition("orders", 1), 2), Place(TopicPartition("orders", 2), None)]
     found = said_of(replace(FACTS, places=places))
-    assert found[0][0] == "Broker 2 leads __transaction_state-4, which holds the id, in epoch 1: it is the coordinator."
+    assert found[0][0] == (
+        "Broker 2 leads __transaction_state-4, to which the transactional id copier hashes, in epoch 1: it is the "
+        "coordinator."
+    )
     assert found[1] == (
         "A transaction of producer 7, epoch 3 has been open since 22:13:20.000 UTC, 20.0 s ago, with 1 partition.",
         RULE_ONGOING,
@@ -176,7 +180,11 @@ def test_a_decided_transaction_names_the_partitions_that_its_markers_wait_for() 
     ("changes", "words", "rule"),
     [
         ({"partition": None}, "There is no __transaction_state yet", RULE_CREATE),
-        ({"partition": replace(STATE, leader=None)}, "has no leader: of its replicas 2,0,1, 0,1,2 live", ""),
+        (
+            {"partition": replace(STATE, leader=None)},
+            "has no leader: all brokers of its replicas, 2,0,1, are",
+            "",
+        ),
         ({"problem": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, "still loads the ids", RULE_LOAD),
         ({"problem": ErrorCode.REQUEST_TIMED_OUT}, "does not coordinate it at the moment: REQUEST_TIMED_OUT", ""),
         ({"problem": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}, "does not know transactional id copier", RULE_UNKNOWN),

@@ -78,7 +78,7 @@ def test_a_record_on_every_replica_that_no_consumer_may_read_passes():
     assert said("high-watermark", evidence) == (True, "The high watermark is 0, so no consumer can read offset 0")
     assert said("high-watermark", replace(evidence, held={})) == (
         False,
-        "Broker 2,0 fetches by itself, so the high watermark is about to move",
+        "The followers on brokers 2,0 are not held, so the high watermark is about to move",
     )
 
 

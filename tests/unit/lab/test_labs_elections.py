@@ -90,7 +90,7 @@ def test_a_preferred_leader_that_only_came_back_follows():
 
 def test_a_preferred_leader_that_is_still_down_does_not_pass():
     evidence = moved().evidence(partitions={ORDERS: facts(2, {2: 0, 0: 0}, {}, epoch=1)})
-    assert said("preferred-leader", evidence) == (False, "Broker 1 has not come back into the ISR")
+    assert said("preferred-leader", evidence) == (False, "The ISR still lacks broker 1")
 
 
 # 9. Two controllers

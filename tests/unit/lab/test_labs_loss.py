@@ -47,7 +47,7 @@ def test_a_replica_without_the_next_record_is_named():
     story = died_alone().leo(2, 1, 2).truncated(1, 2, 1)
     lacking = EVERYWHERE | {(ORDERS, 1): (KEPT,)}
     evidence = story.evidence(partitions={ORDERS: facts(2, {1: 1, 2: 2, 0: 2}, {2: 2}, epoch=2)}, records=lacking)
-    assert said("acks-1", evidence) == (False, "Broker 1 does not have that record yet")
+    assert said("acks-1", evidence) == (False, "That record is not yet on broker 1")
 
 
 # 5. Truncation by the high watermark, and by epochs

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.loader import load, parse, shipped_names
 from tidegauge_lab.scenario.narration import LEGEND, narrated
-from tidegauge_lab.scenario.outcome import introduction
+from tidegauge_lab.scenario.outcome import introduction, settings_lines
 
 HEAD = "title: A story.\ncluster: {brokers: 3}\ntopics:\n  - {name: story, assignment: [0, 1, 2]}\nsteps:\n  - "
 
@@ -24,7 +25,7 @@ CASES = [
     ("hold_fetch: {brokers: 1, release: true}", "Release broker 1: fetches go on by themselves"),
     ("step_fetch: {broker: 1, rounds: 2}", "Let broker 1 do 2 fetch rounds"),
     ("step_fetch: {broker: 1, until: request}",
-     "Let broker 1 do one fetch round up to the leader's receipt; the response is kept back"),
+     "Let broker 1 do one fetch round up to the leader's receipt; the response is withheld"),
     ("kill: [0, 1, 2]", "Kill brokers 0, 1 and 2 (SIGKILL)"),
     ("stop: 0", "Stop broker 0 by a controlled shutdown"),
     ("pause: 0", "Pause broker 0 (SIGSTOP)"),
@@ -143,7 +144,31 @@ def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
     assert sum(bool(step.note) for step in story.steps) >= max(3, len(acted) // 2)
 
 
+@pytest.mark.parametrize("name", shipped_names())
+def test_what_a_scenario_teaches_fits_into_80_columns_and_no_word_is_lost(name: str) -> None:
+    story = load(name)
+    lines = introduction(story)
+    prose = lines[: lines.index(f"  {settings_lines(story)[0]}")]
+    assert max(map(len, prose)) <= 80
+    assert " ".join(prose).split() == f"{name}: {story.title} {story.teaches} Rule: {story.rule}".split()
+
+
+def test_a_list_or_a_table_in_what_a_scenario_teaches_stays_as_it_is() -> None:
+    teaches = "One line\nof prose.\n\n- a list\n- of two"
+    story = replace(load("zombie-leader"), title="t", teaches=teaches, rule="")
+    assert introduction(story)[:7] == [
+        "zombie-leader: t",
+        "",
+        "  One line of prose.",
+        "",
+        "  - a list",
+        "  - of two",
+        "",
+    ]
+
+
 def test_the_introduction_says_how_a_state_is_read() -> None:
     reported = introduction(load("walkthrough-two-replicas"))
-    assert [line.strip() for line in reported[-1 - len(LEGEND) : -1]] == list(LEGEND)
+    assert " ".join(reported).split()[-len(" ".join(LEGEND).split()) :] == " ".join(LEGEND).split()
+    assert max(map(len, reported)) <= 80
     assert "`1: 2/1*  2: -`" in " ".join(LEGEND)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidegauge_lab.cli.scenario import scenario
+from tidegauge_lab.cli.scenario import held, scenario
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_steps import ExpectGroup, StartConsumer
 from tidegauge_lab.scenario.loader import load, shipped_names
@@ -120,7 +120,7 @@ def test_list_as_json_is_one_document() -> None:
 
 def test_show_prints_the_file_and_as_json_what_was_understood() -> None:
     text = CliRunner().invoke(scenario, ["show", "zombie-leader"]).stdout
-    assert text.startswith("title: A leader cut off from ZooKeeper")
+    assert text.startswith("title: A leader that is partitioned from ZooKeeper")
     shown = json.loads(CliRunner().invoke(scenario, ["show", "zombie-leader", "-o", "json"]).stdout)
     assert shown["cluster"]["controller"] == 0
     assert (shown["steps"][0]["verb"], shown["steps"][0]["text"]) == ("produce", "produce m1")
@@ -148,3 +148,15 @@ def test_the_page_names_every_scenario_every_step_and_every_argument() -> None:
         assert f"`{verb}`" in page, verb
         for argument in steps.arguments_of(step):
             assert f"`{argument}`" in page, f"{verb}: {argument}"
+
+
+@pytest.mark.parametrize(
+    ("expectations", "words"),
+    [
+        (0, "played to its end; it expects nothing"),
+        (1, "its one expectation held"),
+        (2, "all 2 expectations held"),
+    ],
+)
+def test_the_last_line_counts_in_singular_and_plural(expectations: int, words: str) -> None:
+    assert held(expectations) == words

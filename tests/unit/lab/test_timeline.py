@@ -289,19 +289,31 @@ def test_following_goes_on_over_half_lines_new_brokers_and_a_file_that_moves_awa
         assert logical_times(timeline.written()) == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (["--topic", "nope"], "no event names the topic nope; there are events of orders"),
+        (["--partition", "nope-0"], "no event names the partition nope-0; there are events of orders-0"),
+        (["--partition", "orders-7"], "no event names the partition orders-7; there are events of orders-0"),
+        (["--partition", "7"], "no event names the partition 7 of any topic; there are events of 0"),
+        (["--broker", "9"], "the cluster has no broker 9; its brokers are 1, 4"),
+    ],
+)
 @pytest.mark.parametrize("more", [[], ["--svg", "picture.svg"]])
-def test_a_topic_that_no_event_names_is_refused(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_no_event_names_is_refused(
+    wanted: list[str], words: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The brokers' own events pass the filter; without this they would be shown as if they were the topic's."""
     monkeypatch.chdir(tmp_path)
     ClusterFile("h:1", zookeeper_managed=True, profile="fast", brokers=[BrokerEntry(1, "h", 2, "d")]).save(tmp_path)
     (tmp_path / "logs").mkdir()
-    lines = [json.dumps(one) + "\n" for one in (LEADS, SESSION)]
+    killed = {"time_ms": 1, "logical_time": 9, "source": "lab", "kind": "fault", "action": "kill", "broker": 4}
+    lines = [json.dumps(one) + "\n" for one in (LEADS, SESSION, killed)]
     (tmp_path / "logs" / "broker-1.events.jsonl").write_text("".join(lines))
     where = ["--dir", str(tmp_path)]
-    refused = CliRunner().invoke(timeline_verb, ["--topic", "orders", "--topic", "nope", *more, *where])
+    known = ["--topic", "orders", "--partition", "orders-0", "--partition", "0", "--broker", "1", "--broker", "4"]
+    refused = CliRunner().invoke(timeline_verb, [*known, *wanted, *more, *where])
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "no event names the topic nope; there are events of orders" in refused.stderr
+    assert words in refused.stderr
     assert not (tmp_path / "picture.svg").exists()
-    assert CliRunner().invoke(timeline_verb, ["--topic", "orders", *more, *where]).exit_code == 0
+    assert CliRunner().invoke(timeline_verb, [*known, *more, *where]).exit_code == 0

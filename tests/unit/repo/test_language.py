@@ -179,6 +179,17 @@ def test_notes_in_tests_have_one_word_for_one_thing(prefix: str) -> None:
     ] == []
 
 
+SCENARIOS = sorted((ROOT / "lab" / "tidegauge_lab" / "scenario" / "files").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_a_shipped_scenario_has_one_word_for_one_thing(path: Path) -> None:
+    """Its title, its rule and its notes are what a learner reads; names of arguments stay as scripts have them."""
+    steps = re.compile(r"\b(answer|answers): ")
+    lines = (steps.sub("", line) for line in path.read_text(encoding="utf-8").splitlines())
+    assert [f"{number}: {problem}" for number, line in enumerate(lines, 1) if (problem := replaced_word(line))] == []
+
+
 NOT_IN_NAMES = set(REPLACED_WORDS) - {"cut", "cuts", "cutting", "gone", "under way"}
 """Names leave these to their English senses: a cut of a file's bytes, what is gone from a set."""
 

@@ -108,8 +108,8 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         committed = {tp: max(found.offset, watermarks.get(tp.partition, -1)) for tp, found in ends.items()}
         records, unreadable = await _read_committed(bootstrap, committed, sources.timeout_ms)
         for tp, why in unreadable.items():
-            by = f", broker {leaders[tp.partition].broker}" if tp.partition in leaders else ""
-            not_read.append(f"the committed records of {tp}: its leader{by}, can't read its log ({why})")
+            by = f", broker {leaders[tp.partition].broker}," if tp.partition in leaders else ""
+            not_read.append(f"the committed records of {tp}: its leader{by} can't read its log ({why})")
         starts = await admin.list_offsets(dict.fromkeys(records, EARLIEST))
         is_compacted = "compact" in settings.get("cleanup.policy", "")
         replicas = await read_replicas(admin, info, sources.log_directories, is_compacted=is_compacted)

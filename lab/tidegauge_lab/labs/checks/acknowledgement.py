@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, Placed, appended, committed, deaths, isr_changes, seconds_between
 from tidegauge_lab.labs.model import Finding, no, yes
-from tidegauge_lab.scenario.facts import numbers
+from tidegauge_lab.scenario.facts import brokers, numbers
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -132,17 +132,20 @@ def one_round_late(evidence: Evidence) -> Iterator[Finding]:
     lacking = [broker for broker in facts.assigned if _leo(evidence, broker) < leader.leo]
     if lacking:
         yield no(
-            f"Offset {last} is not yet on broker {numbers(lacking)}, so the high watermark is {leader.hw}",
+            f"Offset {last} is not yet on {brokers(lacking)}, so the high watermark is {leader.hw}",
             "let each held follower do one round",
         )
         return
     free = [one for one in facts.assigned if one != facts.leader and one not in evidence.held.get(ORDERS, ())]
     if free:
         yield no(
-            f"Broker {numbers(free)} fetches by itself, so the high watermark is about to move", "hold all followers"
+            f"The followers on {brokers(free)} are not held, so the high watermark is about to move",
+            "hold all followers",
         )
         return
-    yield yes(f"Every replica has offset {last}, and the leader does not know: it has seen no fetch from {leader.leo}")
+    yield yes(
+        f"Every replica has offset {last}, and the leader does not know: it has seen no fetch from offset {leader.leo}"
+    )
     yield yes(f"The high watermark is {leader.hw}, so no consumer can read offset {last}")
 
 

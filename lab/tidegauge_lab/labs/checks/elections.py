@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, appended, deaths, isr_changes
 from tidegauge_lab.labs.model import Finding, no, yes
-from tidegauge_lab.scenario.facts import numbers
+from tidegauge_lab.scenario.facts import brokers
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -44,7 +44,8 @@ def unclean(evidence: Evidence) -> Iterator[Finding]:
         return
     others = [one.value for one in evidence.leaders_records(ORDERS) if start <= one.offset < top]
     if len(others) < top - start:
-        yield no(f"Only {len(others)} of these offsets have other records so far", "write at least five more records")
+        have = "has another record" if len(others) == 1 else "have other records"
+        yield no(f"Only {len(others)} of these offsets {have} so far", "write at least five more records")
         return
     name = min(readers)
     committed_offset = evidence.groups[name].committed.get(ORDERS, 0)
@@ -85,7 +86,7 @@ def preferred(evidence: Evidence) -> Iterator[Finding]:
     ]
     if not waiting:
         yield no(
-            f"Broker {numbers(sorted({preferred_at[at] for at in moved}))} has not come back into the ISR",
+            f"The ISR still lacks {brokers(sorted({preferred_at[at] for at in moved}))}",
             "start it, and wait until it is in sync",
         )
         return
@@ -96,10 +97,9 @@ def preferred(evidence: Evidence) -> Iterator[Finding]:
     elected = {at for at in waiting for _ in evidence.of("election", at, strategy="preferred", leader=preferred_at[at])}
     elsewhere = [at for at in partitions if evidence.partition(at).leader != preferred_at[at]]
     if elsewhere or not elected:
-        yield no(
-            f"{', '.join(map(str, elsewhere or waiting))} is not led by its preferred leader by a preferred election",
-            "elect the preferred leaders",
-        )
+        lacking = elsewhere or waiting
+        led = "is not led by its preferred leader" if len(lacking) == 1 else "are not led by their preferred leaders"
+        yield no(f"{', '.join(map(str, lacking))} {led} by a preferred election", "elect the preferred leaders")
         return
     yield yes(
         f"A preferred election gave {', '.join(map(str, sorted(elected)))} back, each in a higher leader epoch: "

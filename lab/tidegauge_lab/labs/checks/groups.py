@@ -110,7 +110,7 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
     }
     for group in (TWICE, NEVER):
         if group not in evidence.groups:
-            yield no(f"Group {group} has not committed anything", f"run shop.py {group}, and let it crash")
+            yield no(f"Group {group} has not committed anything", f"run shop.py for {group}, and let it crash")
             return
     never = evidence.groups[NEVER].committed.get(ORDERS, 0)
     skipped = [value for value in orders[:never] if value not in done[NEVER]]
@@ -121,7 +121,8 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     yield yes(
-        f"Group {NEVER} has committed offset {never} and never processed {_quoted(skipped)}: nothing will read it again"
+        f"Group {NEVER} has committed offset {never} and never processed {_quoted(skipped)}, and does not read "
+        f"{'it' if len(skipped) == 1 else 'them'} again"
     )
     twice = [value for value, count in Counter(done[TWICE]).items() if count > 1]
     if not twice:

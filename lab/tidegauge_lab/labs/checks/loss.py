@@ -8,7 +8,7 @@ from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.labs.evidence import Evidence, Placed, StoredRecord, appended, committed, deaths
 from tidegauge_lab.labs.model import Finding, no, yes
-from tidegauge_lab.scenario.facts import numbers
+from tidegauge_lab.scenario.facts import brokers
 
 ORDERS = TopicPartition("orders", 0)
 CURED = TopicPartition("cured", 0)
@@ -41,7 +41,7 @@ def acknowledged_by_the_leader_alone(evidence: Evidence) -> Iterator[Finding]:
     yield yes(f"Offset {lost} is now {now.value!r}, written under leader epoch {now.leader_epoch} by broker {leader}")
     lacking = [one for one in evidence.partition(ORDERS).assigned if now not in evidence.records_of(ORDERS, one)]
     if lacking:
-        yield no(f"Broker {numbers(lacking)} does not have that record yet", "start it, and wait until it is in sync")
+        yield no(f"That record is not yet on {brokers(lacking)}", "start what is down, and wait until all are in sync")
         return
     yield yes(
         "All three replicas agree: the cluster is healthy, and the first record of that offset is on none of them"

@@ -46,7 +46,7 @@ function makeMore(name, row, id) {
 }
 
 function inWords(replica) {
-  if (!Number.isInteger(replica.leo)) return view.past ? `${replica.role}; no event tells what its log holds.` : replica.role === "offline" ? "Its log folder is offline." : "Its broker has not answered yet.";
+  if (!Number.isInteger(replica.leo)) return view.past ? `${replica.role}; no event says what its log holds.` : replica.role === "offline" ? "Its log directory is offline." : "Its broker has not responded yet.";
   const words = [
     `${replica.role}${replica.epoch === null ? "" : ` in epoch ${replica.epoch}`}, ${replica.isr === null ? "ISR unknown" : replica.isr ? "in the ISR" : "not in the ISR"}${replica.old ? " (as last seen)" : ""}`,
     `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw ?? "unknown"}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}${replica.bytes === null ? "" : `, ${replica.bytes} bytes`}`,

@@ -55,7 +55,7 @@ function drawCards(cards, names, entriesNow, drawCard) {
   }
 }
 
-const ids = (brokers) => (brokers.length ? brokers.join(",") : "nobody");
+const ids = (brokers) => (brokers.length ? brokers.join(",") : "empty");
 
 const clock = (moment) => moment.toLocaleTimeString("en-GB");
 
