@@ -30,6 +30,7 @@ from tidegauge_lab.demo.patience import Patience
 from tidegauge_lab.demo.query import Query, find_job
 from tidegauge_lab.demo.screen import Progress, progress, tell
 from tidegauge_lab.demo.stream import Stream
+from tidegauge_lab.local import takedown
 from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "flights"
@@ -66,6 +67,7 @@ class Demo:
     async def run(self) -> list[str]:
         """Tell the story; returns what was not as it should be, a sentence each."""
         began = time.monotonic()
+        grace_seconds = takedown.GRACE_SECONDS
         cluster = await asyncio.to_thread(LocalCluster.create, self._directory / "cluster", REPLICATION_FACTOR)
         try:
             source = asyncio.get_running_loop().run_in_executor(None, self._read_source)
@@ -73,9 +75,12 @@ class Demo:
             tell(f"Cluster: ZooKeeper and {REPLICATION_FACTOR} brokers, {time.monotonic() - began:.1f} s")
             tell(f"  brokers {', '.join(cluster.bootstrap_servers)}; everything lies in {self._directory}")
             await self._main_job(cluster, source)
+        except asyncio.CancelledError:
+            grace_seconds = 0  # it was interrupted, and nothing of its data is needed any more
+            raise
         finally:
             self._query.abandon()
-            await asyncio.to_thread(cluster.down)
+            await asyncio.to_thread(cluster.down, grace_seconds=grace_seconds)
         tell(f"The whole demo took {time.monotonic() - began:.0f} s.")
         return self._problems
 
