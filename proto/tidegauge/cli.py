@@ -14,10 +14,13 @@ import errno
 import functools
 import json
 import os
+import select
+import stat
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -165,6 +168,34 @@ def print_json(value: object) -> None:
     """Print one JSON document on one line of stdout, flushed so that a pipe receives it at once."""
     sys.stdout.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """Return whether the stream is a pipe of the system; one that a test has put there has no descriptor."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def pause(seconds: float) -> None:
+    """Wait between two looks of a verb that follows something, until its time is over or its reader has closed stdout.
+
+    A verb notices a closed pipe (``| head -3``) when it writes; one that has nothing to write would wait for ever.
+
+    Args:
+        seconds: time to wait.
+
+    Raises:
+        BrokenPipeError: stdout is a pipe, and its reader has closed it; ``reports_errors`` ends the verb then.
+    """
+    if not is_pipe(sys.stdout):
+        time.sleep(seconds)
+        return
+    closed = select.poll()
+    closed.register(sys.stdout, 0)  # no event but the error that the other end is closed
+    if closed.poll(seconds * 1000):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def fail(

@@ -17,10 +17,15 @@ from tidegauge_lab.local.cluster import LocalCluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 TIDEGAUGE = Path(sys.executable).with_name("tidegauge")
+OF_DIRECTORY = {"logs", "timeline", "zk-tree"}
+"""Verbs that read the cluster's directory, and take no address of brokers."""
 
 
 def start(cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:
-    command = [str(TIDEGAUGE), *words, "-b", ",".join(cluster.bootstrap_servers)]
+    where = (
+        ("--dir", str(cluster.directory)) if words[0] in OF_DIRECTORY else ("-b", ",".join(cluster.bootstrap_servers))
+    )
+    command = [str(TIDEGAUGE), *words, *where]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
@@ -91,7 +96,17 @@ def test_headers_come_back_as_they_were_produced(cluster: LocalCluster) -> None:
     assert run(cluster, *read, "--format", "%h|%k:%v\\n")[0] == "trace=7,span=é,by=cli|k:v\nby=cli|:w\n"
 
 
-@pytest.mark.parametrize("words", [("consume", "TOPIC", "--from-beginning"), ("describe-topic", "TOPIC", "--watch")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("consume", "TOPIC", "--from-beginning"),
+        ("describe-topic", "TOPIC", "--watch"),
+        ("logs", "-f"),
+        ("timeline", "-f"),
+        ("zk-tree", "--watch"),
+    ],
+    ids=lambda words: words[0],
+)
 def test_a_reader_that_closes_stdout_ends_a_verb_that_has_nothing_more_to_write(
     cluster: LocalCluster, words: tuple[str, ...]
 ) -> None:

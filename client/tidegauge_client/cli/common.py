@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import os
 import signal
-import stat
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from tidegauge.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, command_config
+from tidegauge.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, command_config, is_pipe
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
@@ -64,7 +63,7 @@ class Ending:
         self.exit_code = EXIT_INTERRUPTED
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        if with_reader and _is_pipe(sys.stdout):
+        if with_reader and is_pipe(sys.stdout):
             # The writing end of a pipe is never readable; the loop reports it when the other end is closed.
             self._loop.add_reader(sys.stdout.fileno(), self._end_with_reader)
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
@@ -81,14 +80,6 @@ class Ending:
         self._loop.remove_signal_handler(signal.SIGTERM)
         if self._task is not None:
             self._task.cancel()
-
-
-def _is_pipe(stream: TextIO) -> bool:
-    """Return whether the stream is a pipe of the system; one that a test has put there has no descriptor."""
-    try:
-        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):
-        return False
 
 
 def usage(error: TidegaugeError) -> click.UsageError:

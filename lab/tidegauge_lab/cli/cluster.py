@@ -28,29 +28,17 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab.cli.common import directory_argument, lab_verb
+from tidegauge_lab.cli.common import ZooKeeperAddressType, directory_argument, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
-from tidegauge_lab.local.zookeeper import split_address
 
 _FOREVER_SECONDS = float("inf")
 _LOOK_AGAIN_SECONDS = 0.5
 _EXAMPLE_TOPIC = "orders"
-
-
-def _check_zookeeper(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no address of ZooKeeper servers, before anything is started."""
-    if value is None:
-        return None
-    try:
-        split_address(value)
-    except TidegaugeError as problem:
-        raise click.BadParameter(problem.message) from None
-    return value
 
 
 @click.command()
@@ -64,7 +52,7 @@ def _check_zookeeper(_: click.Context, __: click.Parameter, value: str | None) -
     help="A broker setting; N:K=V sets it for broker N alone; may be repeated.",
 )
 @click.option(
-    "--zookeeper", callback=_check_zookeeper, metavar="H:P", help="Use this ZooKeeper instead of one of its own."
+    "--zookeeper", type=ZooKeeperAddressType(), metavar="H:P", help="Use this ZooKeeper instead of one of its own."
 )
 @click.option(
     "--zookeeper-port",

@@ -1,4 +1,4 @@
-"""What the lab's verbs share: broker ids, the exit code of a time limit, the directory."""
+"""What the lab's verbs share: broker ids, addresses of ZooKeeper, the exit code of a time limit, the directory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
+from tidegauge.errors import TidegaugeError
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
 from tidegauge_lab.local.waiting import TimeLimitError
+from tidegauge_lab.local.zookeeper import split_address
 
 
 class BrokerIdType(click.ParamType[int]):
@@ -30,6 +32,20 @@ class BrokerIdType(click.ParamType[int]):
                 self.fail("ZooKeeper is no broker: it is named with --zookeeper", param, ctx)
             self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
         return int(text)
+
+
+class ZooKeeperAddressType(click.ParamType[str]):
+    """Addresses of ZooKeeper servers on the command line, as each verb's ``--zookeeper`` takes them."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, or fail as a usage error, before anything is started or contacted."""
+        try:
+            split_address(str(value))
+        except TidegaugeError as problem:
+            self.fail(problem.message, param, ctx)
+        return str(value)
 
 
 class CoordinatedType(click.ParamType[Coordinated]):

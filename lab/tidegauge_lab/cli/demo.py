@@ -16,10 +16,23 @@ from tidegauge_lab.demo.story import FIRST_ROWS, STREAM_SECONDS, Demo
 
 
 async def _run(demo: Demo) -> list[str]:
-    """Run the demo; SIGTERM ends it as Ctrl-C does, cleaning up."""
+    """Run the demo, and end it in order at the first Ctrl-C, SIGTERM or SIGHUP.
+
+    A further signal changes nothing: ending takes seconds, and an end that is interrupted leaves processes behind.
+
+    Raises:
+        asyncio.CancelledError: it was interrupted, and has ended what it had started.
+    """
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    def interrupt() -> None:
+        if not task.cancelling():
+            say("Interrupted: ending Spark, the brokers and ZooKeeper.")
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
     return await demo.run()
 
 
@@ -47,7 +60,8 @@ def demo(
         problems = asyncio.run(_run(Demo(home, rows, seconds)))
         failed = bool(problems)
     except asyncio.CancelledError:
-        say("Interrupted; nothing is left running.")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C would end the interpreter by a signal
+        say("Nothing is left running.")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:
         if (keep or failed) and any(home.iterdir()):

@@ -7,14 +7,13 @@ Contract: ``logs [ID|zookeeper] [-f] [--grep RE]``. With ``-o json`` a line is a
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json
+from tidegauge.cli import directory_option, output_option, pause, print_json
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.local import layout
@@ -93,7 +92,7 @@ def logs(process: str | None, follow: bool, pattern: re.Pattern[str] | None, dir
     for line in _written(files):
         show(line)
     while follow:
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        pause(_LOOK_AGAIN_SECONDS)
         for line in _written(files):
             show(line)
     for name, file in files.items():

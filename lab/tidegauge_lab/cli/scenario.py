@@ -20,7 +20,7 @@ from typing import NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, say
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
 from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
@@ -70,7 +70,10 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @click.option("--keep", is_flag=True, help="Keep the directory with the cluster's data and logs.")
 @click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
 @click.option(
-    "--zookeeper", metavar="HOST:PORT", help="Use this ZooKeeper, under a chroot of its own, instead of starting one."
+    "--zookeeper",
+    type=ZooKeeperAddressType(),
+    metavar="HOST:PORT",
+    help="Use this ZooKeeper, under a chroot of its own, instead of starting one.",
 )
 @offline_verb_options
 @lab_verb

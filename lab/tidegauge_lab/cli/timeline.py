@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cli import directory_option, output_option, pause, print_json, say
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS
@@ -113,7 +113,7 @@ def timeline(
             _show(events, choice, output)
         while follow:
             _show(source.settled(time.monotonic()), choice, output)
-            time.sleep(LOOK_AGAIN_SECONDS)
+            pause(LOOK_AGAIN_SECONDS)
 
 
 def _require_known(choice: Choice, events: Sequence[Mapping[str, Any]], directory: Path) -> None:

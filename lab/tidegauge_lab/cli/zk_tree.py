@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import base64
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json
+from tidegauge.cli import directory_option, output_option, pause, print_json
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import BROKER_IDS
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
 
 RESPONSE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.25
@@ -42,15 +41,21 @@ Tree = Mapping[str, Znode]
 
 
 class _Client:
-    """A read-only look into ZooKeeper; kazoo's missing types stay in here."""
+    """A read-only look into ZooKeeper; kazoo's missing types stay in here.
 
-    def __init__(self, address: str) -> None:
+    Args:
+        address: of its servers, with a chroot.
+        to_do: what the user can do when it does not respond, for the end of that sentence.
+    """
+
+    def __init__(self, address: str, to_do: str) -> None:
         from kazoo.client import KazooClient  # noqa: PLC0415 - only this verb pays for it
         from kazoo.exceptions import KazooException, NoNodeError  # noqa: PLC0415 - the same
         from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415 - the same
 
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the sentence below says it better
         self._address = address
+        self._to_do = to_do
         self._no_node = NoNodeError
         self._problems = (KazooException, KazooTimeoutError)
         self._client: Any = KazooClient(hosts=address, read_only=True)
@@ -70,8 +75,7 @@ class _Client:
     def _unreachable(self) -> TidegaugeError:
         return TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"ZooKeeper at {self._address} does not respond; see `tidegauge status`, and start it with "
-            "`tidegauge start --zookeeper`",
+            f"ZooKeeper at {self._address} does not respond; {self._to_do}",
         )
 
     def tree(self) -> dict[str, Znode]:
@@ -150,19 +154,31 @@ def json_of(path: str, znode: Znode, owners: Mapping[int, str]) -> dict[str, Any
     return {"path": path, "data": data, "version": znode.version, "czxid": znode.czxid, "owner": owner}
 
 
-def _address(zookeeper: str | None, directory: Path) -> str:
-    return zookeeper or load_cluster_file(directory).zookeeper_address
+_OF_CLUSTER = "see `tidegauge status`, and start it with `tidegauge start --zookeeper`"
+_GIVEN = "check the address that --zookeeper gives, and that it runs"
+
+
+def _client(zookeeper: str | None, directory: Path) -> _Client:
+    """Return a client of the ZooKeeper that was given, else of the one of the cluster in the directory."""
+    if zookeeper is not None:
+        return _Client(zookeeper, _GIVEN)
+    return _Client(load_cluster_file(directory).zookeeper_address, _OF_CLUSTER)
 
 
 @click.command("zk-tree")
-@click.option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Which ZooKeeper; else that of the cluster in --dir.")
+@click.option(
+    "--zookeeper",
+    type=ZooKeeperAddressType(),
+    metavar="HOST:PORT[/CHROOT]",
+    help="Which ZooKeeper; else that of the cluster in --dir.",
+)
 @click.option("--watch", is_flag=True, help="Go on with what changes, until Ctrl-C.")
 @directory_option
 @output_option
 @lab_verb
 def zk_tree(zookeeper: str | None, watch: bool, directory: Path, output: str) -> None:
     """Show the znodes with their data, versions and owners."""
-    with _Client(_address(zookeeper, directory)) as client:
+    with _client(zookeeper, directory) as client:
         tree = client.tree()
         owners = owners_of(tree)
         entries = [json_of(path, znode, owners) for path, znode in tree.items()]
@@ -175,7 +191,7 @@ def zk_tree(zookeeper: str | None, watch: bool, directory: Path, output: str) ->
             for entry in entries:
                 print_json(entry)
         while watch:
-            time.sleep(LOOK_AGAIN_SECONDS)
+            pause(LOOK_AGAIN_SECONDS)
             now = client.tree()
             owners |= owners_of(now)
             for sign, path, znode in changes(tree, now):

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidegauge.counted import counted
+
 Schema = Mapping[str, Any]
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -96,7 +98,7 @@ def problem(schema: Schema, value: Any, at: str = "") -> str:
         return _object_problem(schema, value, at)
     if isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
-            return f"{name} has at least {schema['minItems']} entries, not {len(value)}"
+            return f"{name} has at least {counted(schema['minItems'], 'entry', 'entries')}, not {len(value)}"
         entries = (problem(schema.get("items", {}), one, f"{at}[{place}]") for place, one in enumerate(value))
         return next((one for one in entries if one), "")
     if isinstance(value, str):

@@ -74,6 +74,6 @@ def history_lines(history: Iterable[Leadership], began_ms: int) -> list[str]:
     for entry in history:
         seconds = (entry.since_ms - began_ms) / 1000
         lines.setdefault(entry.topic_partition, []).append(
-            f"broker {entry.leader} (epoch {entry.leader_epoch}, from {seconds:+.1f} s)"
+            f"broker {entry.leader} (epoch {entry.leader_epoch}, {seconds:+.1f} s)"
         )
     return [f"{partition}: {' -> '.join(words)}" for partition, words in sorted(lines.items())]

@@ -1,17 +1,26 @@
-"""Progress: bars on a terminal, plain lines otherwise. NO_COLOR is honoured."""
+"""The demo's lines, and its progress: bars on a terminal, plain lines otherwise. NO_COLOR is honoured.
+
+A line is written as it is, whatever the width of the terminal, beside bars too: rich would break it at words and colour
+its numbers.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_STEP = 0.1
 """Off a terminal, a line is printed at each tenth."""
 
 
 _stdout_is_for_json = False
+_beside_bars: Console | None = None
+"""Where lines go while there are bars, which stay below them."""
 
 
 class Progress(Protocol):
@@ -56,6 +65,9 @@ class _BarProgress:
 
 def tell(text: str = "") -> None:
     """One line of the story, seen at once: on stdout, or on stderr when stdout is for JSON."""
+    if _beside_bars is not None:
+        _beside_bars.print(text, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        return
     stream = sys.stderr if _stdout_is_for_json else sys.stdout
     stream.write(text + "\n")
     stream.flush()
@@ -70,9 +82,14 @@ def keep_stdout_for_json() -> None:
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
     """Show progress towards a total while the block runs."""
+    global _beside_bars  # noqa: PLW0603 - one process tells one story
     if _stdout_is_for_json or not sys.stdout.isatty():
         yield _PlainProgress(total)
         return
     bars = _BarProgress(total)
     with bars.bars:
-        yield bars
+        _beside_bars = bars.bars.console
+        try:
+            yield bars
+        finally:
+            _beside_bars = None

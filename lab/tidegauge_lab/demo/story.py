@@ -22,7 +22,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import read_directory
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
-from tidegauge_client.cli.describe import topic_lines
 from tidegauge_client.metadata import PartitionInfo, TopicInfo
 from tidegauge_lab.demo import books, history
 from tidegauge_lab.demo.flights import Flight, find_archive, read_flights
@@ -30,6 +29,7 @@ from tidegauge_lab.demo.patience import Patience
 from tidegauge_lab.demo.query import Query, find_job
 from tidegauge_lab.demo.screen import Progress, progress, tell
 from tidegauge_lab.demo.stream import Stream
+from tidegauge_lab.local import takedown
 from tidegauge_lab.local.cluster import LocalCluster
 
 TOPIC = "flights"
@@ -41,6 +41,8 @@ STREAM_SECONDS = 30.0
 LIMIT_SECONDS = 180.0
 """How long nothing may move (``Patience``)."""
 _POLL_SECONDS = 0.1
+_SAY_AGAIN_SECONDS = 20.0
+"""A wait that lasts says so, so that a busy machine is not taken for a demo that hangs."""
 _LOOKS_AT_PROGRESS = 10
 """At every tenth look at a condition: reading every thread's use of the machine costs more than most conditions."""
 
@@ -66,16 +68,21 @@ class Demo:
     async def run(self) -> list[str]:
         """Tell the story; returns what was not as it should be, a sentence each."""
         began = time.monotonic()
+        grace_seconds = takedown.GRACE_SECONDS
         cluster = await asyncio.to_thread(LocalCluster.create, self._directory / "cluster", REPLICATION_FACTOR)
         try:
             source = asyncio.get_running_loop().run_in_executor(None, self._read_source)
             await asyncio.to_thread(cluster.up)
             tell(f"Cluster: ZooKeeper and {REPLICATION_FACTOR} brokers, {time.monotonic() - began:.1f} s")
-            tell(f"  brokers {', '.join(cluster.bootstrap_servers)}; everything lies in {self._directory}")
+            tell(f"  brokers {', '.join(cluster.bootstrap_servers)}")
+            tell(f"  everything lies in {self._directory}")
             await self._main_job(cluster, source)
+        except asyncio.CancelledError:
+            grace_seconds = 0  # it was interrupted, and nothing of its data is needed any more
+            raise
         finally:
             self._query.abandon()
-            await asyncio.to_thread(cluster.down)
+            await asyncio.to_thread(cluster.down, grace_seconds=grace_seconds)
         tell(f"The whole demo took {time.monotonic() - began:.0f} s.")
         return self._problems
 
@@ -98,9 +105,9 @@ class Demo:
                 configs={"min.insync.replicas": str(MIN_INSYNC_REPLICAS)},
             )
             await admin.wait_for_topic(TOPIC)
-            tell(f"Created topic {TOPIC}.")
+            tell(f"Created topic {TOPIC} with min.insync.replicas={MIN_INSYNC_REPLICAS}.")
             await asyncio.to_thread(self._query.start, cluster.bootstrap_servers, TOPIC)
-            tell("Started the Spark query; waiting for its first batch (Spark takes its time to start)")
+            tell("Started the Spark query; its first batch takes 15 s or more.")
             stream = await self._produce_and_fail(cluster, admin, await source_coming)
             await self._balance(cluster, await source_coming, stream, created_ms)
 
@@ -157,8 +164,8 @@ class Demo:
     async def _describe(self, admin: Admin, title: str) -> TopicInfo:
         topic = (await admin.describe_topics([TOPIC]))[0]
         tell(f"{title}:")
-        for line in topic_lines(topic, await admin.describe_topic_config(TOPIC)):
-            tell(f"  {line}")
+        for info in topic.partitions.values():
+            tell(f"  {partition_line(info)}")
         return topic
 
     async def _caught_up(self, admin: Admin) -> bool:
@@ -173,6 +180,7 @@ class Demo:
 
     async def _until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
         patience = Patience(LIMIT_SECONDS, self._query.usage)
+        began = said = time.monotonic()
         for look in itertools.count(1):
             if await condition():
                 return
@@ -182,6 +190,9 @@ class Demo:
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"waited for {what}, and nothing has moved for {LIMIT_SECONDS:.0f} s; see {self._query.log}",
                 )
+            if time.monotonic() - said >= _SAY_AGAIN_SECONDS:
+                said = time.monotonic()
+                tell(f"  still waiting for {what} ({said - began:.0f} s)")
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _balance(self, cluster: LocalCluster, source: books.Account, stream: Stream, created_ms: int) -> None:
@@ -203,6 +214,13 @@ class Demo:
             )
         if not gaps:
             self._problems.append("no change of leaders was recorded")
+
+
+def partition_line(info: PartitionInfo) -> str:
+    """Return who leads and follows in a partition, in a line that fits a narrow terminal."""
+    leader = "none" if info.leader_id is None else info.leader_id
+    replicas, isr = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
+    return f"{info.topic_partition}  leader {leader}  epoch {info.leader_epoch}  replicas {replicas}  ISR {isr}"
 
 
 def election_problems(before: TopicInfo, after: TopicInfo, victim: int) -> list[str]:

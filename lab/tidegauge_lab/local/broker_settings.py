@@ -65,18 +65,24 @@ _SAYS_HOW = frozenset(
     }
 )
 """Settings with which the user decides how brokers speak with one another, or which rights they need for it."""
-DECIDED_BY_UP = frozenset(
-    {
-        "broker.id",
-        "listeners",
-        "advertised.listeners",
-        "listener.wire.protocol.map",
-        "zookeeper.connect",
-        "log.dirs",
-        "event.log.file",
-        "lab.rules.file",
-    }
+_LISTENERS = "--base-port, --kafka-port and --kafka-host say where brokers listen"
+_LOG_DIRECTORIES = (
+    "a further one is made by hand, before the broker starts: DIRECTORY/broker-N/data-2 of the cluster's directory "
+    "(docs/faults.md)"
 )
+_OF_DIRECTORY = "it is in the cluster's directory, which --dir names"
+DECIDED_BY_UP = {
+    "broker.id": "--brokers N gives the ids 0 to N-1",
+    "listeners": _LISTENERS,
+    "advertised.listeners": f"{_LISTENERS}, and `PUT /v1/advertised` what they advertise (docs/steering.md)",
+    "listener.wire.protocol.map": _LISTENERS,
+    "zookeeper.connect": "--zookeeper HOST:PORT names another ZooKeeper",
+    "log.dir": _LOG_DIRECTORIES,
+    "log.dirs": _LOG_DIRECTORIES,
+    "event.log.file": _OF_DIRECTORY,
+    "lab.rules.file": _OF_DIRECTORY,
+}
+"""Settings that ``up`` decides, and what the user can do instead."""
 
 
 def check_settings(settings: Mapping[str, str], profile: str) -> None:
@@ -93,7 +99,8 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
         _, name = _scope_of(given)
         if name in DECIDED_BY_UP:
             raise TidegaugeError(
-                ErrorCode.INVALID_CONFIG, f"{name} can't be set: `tidegauge up` gives each broker its own value"
+                ErrorCode.INVALID_CONFIG,
+                f"{name} can't be set: `tidegauge up` gives each broker its own value; {DECIDED_BY_UP[name]}",
             )
         if broker_setting(name) is None:
             near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)

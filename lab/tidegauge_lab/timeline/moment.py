@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge_lab.timeline.choice import Event, broker_of
 from tidegauge_lab.timeline.replica_moment import PartitionMoment, ReplicaMoment
 from tidegauge_lab.timeline.words import NO_LEADER
@@ -142,6 +142,7 @@ class ClusterMoment:
         return {
             "topic": at.topic,
             "partition": at.partition,
+            "internal": at.topic in INTERNAL_TOPICS,
             "leader": partition.leader,
             "leaderEpoch": partition.leader_epoch,
             "leaderKnown": partition.leader_epoch is not None,
@@ -323,6 +324,7 @@ class ClusterMoment:
             "protocol": "",
             "coordinator": source,
             "offsetsPartition": None,
+            "offsetsTopicPartition": None,
             "reason": str(event.get("reason", "")),
             "memberCount": int(event["members"]),
             "members": [],

@@ -59,6 +59,7 @@ def _group(broker: BrokerFacts, group: lab_pb2.ObservedGroup, partitions: Mappin
         "protocol": said.protocol_name,
         "coordinator": broker.id,
         "offsetsPartition": group.partition,
+        "offsetsTopicPartition": f"{OFFSETS_TOPIC}-{group.partition}",
         "old": not broker.groups_responded,
         "reason": said.reason,
         "members": [_member(member, said, readers) for member in said.members],

@@ -38,7 +38,7 @@ class Reins(Pace):
 
     Args:
         progress: is kept true; it is looked at and changed under a lock.
-        staged: called with the cluster's directory once it is up.
+        staged: called with the cluster's directory once it is up; returns when the page follows it.
         changed: called after each change.
     """
 
@@ -71,10 +71,10 @@ class Reins(Pace):
             raise Ended
 
     def on_stage(self, cluster: LocalCluster) -> None:
-        """Show the cluster."""
+        """Show the cluster; its first step can be asked for once the page follows it."""
+        self._staged(cluster.directory)
         with self._condition:
             self._progress.on_stage(str(cluster.directory))
-        self._staged(cluster.directory)
         self._changed()
 
     def before(self, number: int) -> float:
@@ -149,7 +149,7 @@ class Stories:
         loop = asyncio.get_running_loop()
 
         def staged(directory: Path) -> None:
-            loop.call_soon_threadsafe(self._follow, directory)
+            asyncio.run_coroutine_threadsafe(self._follow(directory), loop).result()
 
         def changed() -> None:
             loop.call_soon_threadsafe(self._hub.soon)
@@ -192,7 +192,7 @@ class Stories:
             self._show_before()
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
-    def _follow(self, directory: Path) -> None:
+    async def _follow(self, directory: Path) -> None:
         self.directory = directory
         self._hub.follow(LabSource(directory))
 

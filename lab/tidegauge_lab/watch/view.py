@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.observation import Age, age_of, leader_in, newest_metadata, newest_states
 from tidegauge_lab.timeline.words import subject_of, whole_sentence
@@ -202,6 +202,7 @@ def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataRes
         found[str(at)] = {
             "topic": at.topic,
             "partition": at.partition,
+            "internal": at.topic in INTERNAL_TOPICS,
             "leader": leader,
             "leaderEpoch": leader_epoch,
             "assigned": assigned,

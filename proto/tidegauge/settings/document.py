@@ -148,6 +148,10 @@ def meaning_text(setting: Setting) -> str:
     return text
 
 
+_NOUNS = frozenset({" bytes", " records"})
+"""Units that are plural nouns, and not the symbol of one, such as ``ms``."""
+
+
 def range_text(setting: Setting) -> str:
     """Return the legal values in few words, with the unit; bounds of the type itself are left out."""
     if setting.choices:
@@ -163,7 +167,9 @@ def range_text(setting: Setting) -> str:
     if has_minimum and has_maximum:
         return f"{number_text(minimum or 0)} to {number_text(maximum or 0)}{unit}"
     if has_minimum:
-        return f"at least {number_text(minimum or 0)}{unit}"
+        return (
+            f"at least {number_text(minimum or 0)}{unit.removesuffix('s') if minimum == 1 and unit in _NOUNS else unit}"
+        )
     return f"any number of {setting.unit}" if setting.unit else "any number"
 
 

@@ -129,7 +129,7 @@ async def test_groups_and_targets_may_hold_slashes_and_colons(app: Starlette, co
         ("/v1/wait", b'{"leader": {"t-0": {"nott": 1}}}', "no field 'nott'"),
         ("/v1/wait", b'{"group": {"state": "Stable"}}', "group needs 'id'"),
         ("/v1/wait", b'{"group": {"id": "g", "state": "stable"}}', "group.state is one of"),
-        ("/v1/steps", b'{"steps": []}', "at least 1"),
+        ("/v1/steps", b'{"steps": []}', "at least 1 entry, not 0"),
         ("/v1/steps", b'{"steps": ["kill"]}', "steps[0] is an object"),
         ("/v1/reset", b'{"topics": 1}', "topics is true or false"),
         ("/v1/reset", b" " * (MAX_BODY_BYTES + 1), "longer than"),

@@ -40,7 +40,7 @@ def test_a_stopped_broker_is_no_killed_one():
 
 def test_the_history_names_all_leaders_in_order():
     lines = history_lines(leaderships(EVENTS, "flights"), began_ms=100)
-    assert lines[0] == "flights-0: broker 0 (epoch 0, from +0.0 s) -> broker 2 (epoch 1, from +9.1 s)"
+    assert lines[0] == "flights-0: broker 0 (epoch 0, +0.0 s) -> broker 2 (epoch 1, +9.1 s)"
 
 
 def topic(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> TopicInfo:

@@ -6,6 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -14,6 +15,8 @@ from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, next_commands, status, up
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
+from tidegauge_lab.cli.scenario import scenario
+from tidegauge_lab.cli.zk_tree import zk_tree
 from tidegauge_lab.local.cluster import LocalCluster
 
 
@@ -90,12 +93,20 @@ def test_purge_refuses_a_directory_that_up_did_not_make(tmp_path: Path) -> None:
     assert "`tidegauge up -d`" not in done.stderr
 
 
-@pytest.mark.parametrize("address", ["localhost:port", ":2181", "a:2181,,b:2181"])
-def test_what_is_no_address_of_zookeeper_is_a_wrong_use(tmp_path: Path, address: str) -> None:
-    """Bad input is refused before anything changes, with click's exit code of a wrong use."""
-    done = CliRunner().invoke(up, ["-d", "--zookeeper", address])
+@pytest.mark.parametrize("address", ["", "localhost:port", "localhost:99999", ":2181", "a:2181,,b:2181"])
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [(up, ["-d"]), (scenario, ["run", "commit-failed"]), (zk_tree, [])],
+    ids=["up", "scenario", "zk-tree"],
+)
+def test_what_is_no_address_of_zookeeper_is_a_wrong_use(
+    tmp_path: Path, verb: click.Command, arguments: list[str], address: str
+) -> None:
+    """Bad input is refused before anything changes or is shown, with click's exit code of a wrong use."""
+    done = CliRunner().invoke(verb, [*arguments, "--zookeeper", address])
     assert done.exit_code == 2
     assert "is no ZooKeeper address: host:port" in done.stderr
+    assert done.stdout == ""
     assert not list(tmp_path.iterdir())
 
 

@@ -84,7 +84,9 @@ def test_addresses_are_read_as_zookeeper_does(address: str, servers: list[tuple[
     assert zookeeper.split_address(address) == servers
 
 
-@pytest.mark.parametrize("address", ["", "one:", "one:two", ":2181", "one:1,,two:2", "/chroot"])
+@pytest.mark.parametrize(
+    "address", ["", "one:", "one:two", ":2181", "one:1,,two:2", "/chroot", "one:0", "one:65536", "one:\u0661"]
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(TidegaugeError, match="is no ZooKeeper address"):
         zookeeper.split_address(address)

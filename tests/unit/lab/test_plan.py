@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import parse_broker_settings, read_properties
+from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, read_properties
 from tidegauge_broker.server.verb import identity_of
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local.broker_settings import (
+    DECIDED_BY_UP,
     PROFILES,
     check_settings,
     server_properties,
@@ -304,6 +306,28 @@ def test_a_setting_with_a_brokers_id_before_it_is_of_that_broker_alone() -> None
         check_settings({"foo": "1"}, "fast")
     with pytest.raises(TidegaugeError, match=r"broker\.id can't be set"):
         check_settings({"1:broker.id": "5"}, "fast")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("broker.id", "--brokers"),
+        ("listeners", "--kafka-port"),
+        ("advertised.listeners", "PUT /v1/advertised"),
+        ("zookeeper.connect", "--zookeeper"),
+        ("log.dirs", "broker-N/data-2"),
+        ("log.dir", "broker-N/data-2"),
+        ("event.log.file", "--dir"),
+    ],
+)
+def test_the_refusal_of_a_setting_that_up_decides_names_the_other_way(name: str, instead: str) -> None:
+    """A setting that another one of ``up`` hides is refused too: it would have no effect, and none would say so."""
+    with pytest.raises(TidegaugeError, match=rf"{re.escape(name)} can't be set: .*{re.escape(instead)}"):
+        check_settings({name: "1"}, "fast")
+
+
+def test_every_setting_that_up_decides_is_one_of_a_broker() -> None:
+    assert DECIDED_BY_UP.keys() <= BROKER_SETTINGS.keys()
 
 
 def test_brokers_replicate_over_kafkas_protocol_and_the_controller_speaks_grpc() -> None:

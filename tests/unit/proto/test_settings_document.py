@@ -48,6 +48,8 @@ def test_the_sample_with_all_comment_signs_taken_away_is_a_broker_with_the_defau
 
 def test_ranges_are_reported_with_their_unit():
     assert range_text(TOPIC_SETTINGS["segment.bytes"]) == "at least 14 bytes"
+    assert range_text(TOPIC_SETTINGS["flush.messages"]) == "at least 1 record"
+    assert range_text(TOPIC_SETTINGS["segment.ms"]) == "at least 1 ms"
     assert range_text(TOPIC_SETTINGS["min.cleanable.dirty.ratio"]) == "0 to 1"
     assert range_text(TOPIC_SETTINGS["cleanup.policy"]) == "any of compact, delete"
     assert range_text(TOPIC_SETTINGS["retention.bytes"]) == "any number of bytes"

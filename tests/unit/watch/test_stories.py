@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,10 +66,12 @@ def hub() -> FakeHub:
 
 
 @pytest.fixture
-def page(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Teaching:
+async def page(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Teaching]:
     set_play(monkeypatch, plays)
     lent: Any = hub
-    return Teaching(lent, tmp_path / "data", STORY)
+    made = Teaching(lent, tmp_path / "data", STORY)
+    yield made
+    await made.close()  # a story that a failed test leaves would keep its thread, and with it the tests, for ever
 
 
 def set_play(monkeypatch: pytest.MonkeyPatch, one: Play) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_lab.cli.cluster import held_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
+from tidegauge_lab.watch.page_files import SCRIPTS, page_file
 from tidegauge_lab.watch.sources import Silence
 from tidegauge_lab.watch.view import difference, event_line, session_text, status_view, view_of
 
@@ -266,3 +268,22 @@ def test_transactions_are_those_of_the_event_logs():
     assert before["transactions"] == {"copy": open_one}
     assert difference(after, before) == {"transactions": {"copy": open_one}}
     assert difference(before, after) == {"transactions": {"copy": None}}
+
+
+@pytest.mark.parametrize("topic", ["orders", *sorted(INTERNAL_TOPICS)])
+def test_a_partition_says_whether_its_topic_is_internal(topic: str):
+    """The page proposes no internal topic for records, and has this from here: the names stand in one place."""
+    part = metadata_pb2.PartitionMetadata(partition=0, leader_id=1, leader_epoch=0, replicas=[1], isr=[1])
+    known = metadata_pb2.MetadataResponse(topics=[metadata_pb2.TopicMetadata(name=topic, partitions=[part])])
+    broker = BrokerFacts(1, "127.0.0.1:19093", "up", metadata=known)
+    shown = view_of(Facts(name="", brokers=[broker], zookeeper=ZOOKEEPER))["partitions"][f"{topic}-0"]
+    assert shown["internal"] is (topic in INTERNAL_TOPICS)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_script_of_the_page_has_names_of_internal_topics_or_counts_by_hand(script: str):
+    """The view names internal topics; ``counted`` of page.js writes singular and plural."""
+    text = page_file(script)
+    assert [name for name in INTERNAL_TOPICS if name in text] == []
+    nouns = "bytes|entries|expectations|members|partitions|records|sessions|steps"
+    assert re.findall(rf"\$\{{(?!counted)[^}}]*\}} (?:{nouns})\b", text) == []

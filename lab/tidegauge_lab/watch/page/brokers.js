@@ -74,7 +74,7 @@ function drawBroker(broker) {
   write(card.session, `ZooKeeper: ${broker.sessionText}`);
   const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
   const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
-  write(card.leads, `leads ${broker.leads} of its ${broker.replicas} partitions${silent}`);
+  write(card.leads, `leads ${broker.leads} of its ${counted(broker.replicas, "partition")}${silent}`);
   const held = broker.held ? [`${broker.held} held`] : [];
   write(card.faults, [...broker.faults, ...held].join("; "));
   able(card.isolate, view.switchable && broker.state === "up");
@@ -99,7 +99,7 @@ function drawZooKeeper() {
   show(card.node, zookeeper.address !== "" || (Boolean(view.past) && zookeeper.state !== "unknown"));
   drawCard(card, zookeeper.state, zookeeper.address, view.switchable && zookeeper.managed);
   const sessions = Object.values(view.brokers).filter((broker) => broker.session !== null).length;
-  write(card.session, view.past ? "" : zookeeper.answers ? `${sessions} sessions of brokers` : "does not respond");
+  write(card.session, view.past ? "" : zookeeper.answers ? `${counted(sessions, "session")} of brokers` : "does not respond");
   const epoch = view.controllerEpoch === null ? "" : `, controller epoch ${view.controllerEpoch}`;
   write(card.leads, view.controller === null ? "no controller is known" : `controller: broker ${view.controller}${epoch}`);
 }

@@ -49,7 +49,7 @@ function inWords(replica) {
   if (!Number.isInteger(replica.leo)) return view.past ? `${replica.role}; no event says what its log holds.` : replica.role === "offline" ? "Its log directory is offline." : "Its broker has not responded yet.";
   const words = [
     `${replica.role}${replica.epoch === null ? "" : ` in epoch ${replica.epoch}`}, ${replica.isr === null ? "ISR unknown" : replica.isr ? "in the ISR" : "not in the ISR"}${replica.old ? " (as last seen)" : ""}`,
-    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw ?? "unknown"}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}${replica.bytes === null ? "" : `, ${replica.bytes} bytes`}`,
+    `offsets ${replica.logStart} to ${replica.leo}, HW ${replica.hw ?? "unknown"}${holdsReaders(replica) ? `, last stable offset ${replica.lso}` : ""}${replica.bytes === null ? "" : `, ${counted(replica.bytes, "byte")}`}`,
   ];
   const epochs = replica.epochs.map(([epoch, from, to]) => (from === to ? `${epoch}@${from} (empty)` : `${epoch}@${from}`));
   words.push(epochs.length ? `epochs ${epochs.join(" ")}` : "no epochs yet");

@@ -50,7 +50,7 @@ function tell(change) {
   for (const [name, now] of Object.entries(change.groups || {})) {
     if (now && view.groups[name] && view.groups[name].state !== now.state) news.push(`group ${name} ${now.state}`);
   }
-  if (moved.length > 3) news.push(`${moved.length} partitions changed their leader`);
+  if (moved.length > 3) news.push(`${counted(moved.length, "partition")} changed their leader`);
   else for (const [name, now] of moved) news.push(now.leader === null ? `${name} has no leader` : `broker ${now.leader} leads ${name}`);
   if (news.length && !newsTimer) {
     newsTimer = setTimeout(() => {

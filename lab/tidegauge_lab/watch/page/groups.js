@@ -50,7 +50,7 @@ function drawGroup(group) {
   const protocol = group.protocol ? `, ${group.protocol}` : "";
   const lag = group.lag === null ? "" : `, lag ${group.lag}`;
   const seen = group.old ? "; its coordinator does not respond: as last seen" : "";
-  write(card.facts, `generation ${group.generation}, ${count} member${count === 1 ? "" : "s"}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsPartition === null ? "" : ` (__consumer_offsets-${group.offsetsPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
+  write(card.facts, `generation ${group.generation}, ${counted(count, "member")}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsTopicPartition === null ? "" : ` (${group.offsetsTopicPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
   const rebalances = group.state === "PreparingRebalance" || group.state === "CompletingRebalance";
   show(card.reason, rebalances && group.reason !== "");
   write(card.reason, `rebalances because: ${group.reason}`);

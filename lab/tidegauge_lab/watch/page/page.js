@@ -55,6 +55,9 @@ function drawCards(cards, names, entriesNow, drawCard) {
   }
 }
 
+// A number with its noun, in singular or plural.
+const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
 const ids = (brokers) => (brokers.length ? brokers.join(",") : "empty");
 
 const clock = (moment) => moment.toLocaleTimeString("en-GB");

@@ -73,12 +73,12 @@ function drawStory(story, now) {
 
 function storyState(now) {
   const place = now.steps.filter((step) => ["held", "failed"].includes(step.state)).length;
-  const held = `${now.expectations} expectation${now.expectations === 1 ? "" : "s"}`;
+  const held = counted(now.expectations, "expectation");
   if (now.phase === "starting") return "Its cluster is being started.";
   if (now.phase === "over") return `The story is over: all ${held} held. Its cluster stays until you end it.`;
   if (now.phase === "failed") return `Failed at step ${Math.min(place, now.steps.length)} of ${now.steps.length}.`;
   if (now.phase === "playing") return `Step ${place + 1} of ${now.steps.length} is being played; it ends when its effect is true.`;
-  return place ? `${place} of ${now.steps.length} steps played.` : `${now.steps.length} steps; press Next step, or the key n.`;
+  return place ? `${place} of ${counted(now.steps.length, "step")} played.` : `${counted(now.steps.length, "step")}; press Next step, or the key n.`;
 }
 
 function aboutStory(now) {

@@ -1,8 +1,6 @@
 // Topics: a new one, and records for one.
 "use strict";
 
-const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
-
 let topics = "";
 
 function makeTopics() {
@@ -15,7 +13,8 @@ function makeTopics() {
 
 function drawTopics() {
   // Brokers refuse records of clients for the topics that they write themselves.
-  const names = [...new Set(Object.values(view.partitions).map((partition) => partition.topic))].filter((name) => !INTERNAL.has(name)).sort();
+  const own = Object.values(view.partitions).filter((partition) => !partition.internal);
+  const names = [...new Set(own.map((partition) => partition.topic))].sort();
   show(byId("topics"), Boolean(view.switchable || view.greyed));
   able(byId("create").firstChild, view.switchable);
   able(byId("produce").firstChild, view.switchable && names.length > 0);
