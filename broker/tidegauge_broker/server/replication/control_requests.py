@@ -44,13 +44,15 @@ class Replicas(Protocol):
 
     @property
     def failed(self) -> Collection[TopicPartition]:
-        """The replicas that went offline, with their directory or one by one."""
+        """Return the replicas that went offline, with their directory or one by one."""
+        ...
 
     def report_failures(self) -> None:
         """Take the replicas of log directories offline that have failed."""
 
     def in_log_pool(self, call: Callable[[], None], /) -> Awaitable[None]:
         """Run a blocking call in the pool for disk work."""
+        ...
 
     async def write_epochs(self, owed: Sequence[PartitionLog]) -> None:
         """Write leader epochs in the pool; a log directory that refuses goes offline."""
