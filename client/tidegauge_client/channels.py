@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 import grpc.aio
 
-from tidegauge.channel_options import RECONNECT_OPTIONS
+from tidegauge.channel_options import RECONNECT_OPTIONS, was_slow_to_connect
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
 from tidegauge.secure_channels import open_channel
@@ -71,6 +71,7 @@ class Unreachable(TidegaugeError):
     Attributes:
         reason: why there is no TLS connection, and what to do; None: TLS is not the cause, as far as is known.
         hung_up: whether the broker accepted the connection and then closed it.
+        was_slow: whether the broker accepted the connection and did not finish it in time.
         is_unnamed: whether the address has a host name that can't be resolved.
     """
 
@@ -78,6 +79,7 @@ class Unreachable(TidegaugeError):
         host = address.rpartition(":")[0]
         self.reason = client_reason(details, host)
         self.hung_up = self.reason is None and any(words in details for words in _HUNG_UP)
+        self.was_slow = was_slow_to_connect(details)
         self.is_unnamed = self.reason is None and any(words in details for words in _NO_SUCH_NAME)
         why = f"this machine knows no host {host}" if self.is_unnamed else self.reason
         because = "" if why is None else f": {why}"

@@ -2,8 +2,8 @@
 
 Rules:
     1. A dead or paused broker costs at most one second, and is asked last the next time. A client that knows no broker
-       yet, and to which none responds, asks once more, with five seconds, those that took too long: a busy machine is
-       no reason to give up.
+       yet, and to which none responds, asks once more those that took too long, with five seconds for the response (one
+       attempt to connect has a second): a busy machine is no reason to give up.
     2. Brokers are asked in rotation: a broker that is partitioned from the cluster responds with old metadata, and a
        client that kept asking it would never learn of a new leader.
     3. One refresh runs at a time; a caller that needs one meanwhile shares its result, unless it wants a topic that the
@@ -142,8 +142,11 @@ class Cluster:
                 self.note_failure(address)
                 if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                     refused = error
-                is_late = error.code is ErrorCode.REQUEST_TIMED_OUT
+                was_slow = isinstance(error, Unreachable) and error.was_slow
+                is_late = was_slow or error.code is ErrorCode.REQUEST_TIMED_OUT
                 if is_late and timeout_ms == PROBE_TIMEOUT_MS and not self.info.brokers:
+                    if was_slow:
+                        await self.channels.discard(address)
                     to_ask.append((address, PATIENT_TIMEOUT_MS))  # asked in this very loop, after the others
                     continue
                 if isinstance(error, Unreachable):

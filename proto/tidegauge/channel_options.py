@@ -9,9 +9,22 @@ one attempt to connect may take, the peer's first frame included (docs/adr/0006-
 
 from __future__ import annotations
 
+_SLOW = "connection attempt timed out"
+"""In gRPC's details of a call whose peer accepted a connection, and sent no frame within the time for an attempt."""
 RECONNECT_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+def was_slow_to_connect(details: str) -> bool:
+    """Return whether a call was never sent because the attempt to connect took too long; it was not refused.
+
+    The channel refuses further calls while it connects again: a call that is to wait for that needs a new one.
+
+    Args:
+        details: gRPC's, of the failed call.
+    """
+    return _SLOW in details

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -51,7 +52,23 @@ EXPIRING = ("--request-timeout-ms", "1500", "--delivery-timeout-ms", "3000")
 JOB_END_S = 1_200
 JOB_LIMIT = ("--max-offsets-per-trigger", "20000")
 SHORT_SECONDS = 40.0
+NO_BROKER = "BROKER_NOT_AVAILABLE (8): no broker responds"
 Log = dict[tuple[int, int], bytes]
+
+
+@dataclass(slots=True)
+class Client:
+    """A verb at work.
+
+    Attributes:
+        process: the verb.
+        said: what it wrote to stderr.
+        reads: what it printed, if it consumes.
+    """
+
+    process: subprocess.Popen[bytes]
+    said: Path
+    reads: Path | None = None
 
 
 class Clients:
@@ -71,8 +88,9 @@ class Clients:
         self._cluster = cluster
         self._topic = topic
         self._directory = directory
-        self._producers: list[subprocess.Popen[bytes]] = []
-        self._consumers: list[subprocess.Popen[bytes]] = []
+        self._producers: list[Client] = []
+        self._consumers: list[Client] = []
+        self._count = itertools.count()
         self._turn = 0
         self._timeouts: Iterator[tuple[str, ...]] = itertools.cycle([(), EXPIRING])
         self.deaths: Counter[str] = Counter()
@@ -119,8 +137,16 @@ class Clients:
         self.deaths["driver"] += 1
 
     def check_all_live(self) -> None:
-        """A client may be slow, or say that something failed; none may end, but for a job that ``_saw_no_worker``."""
-        assert [one.poll() for one in self._producers + self._consumers] == [None] * 4
+        """A client may be slow, or say that something failed; none may end.
+
+        Excepted are a job that ``_saw_no_worker``, and a client that found no broker when it began, as while all are
+        paused: another one begins in its place.
+        """
+        for clients, begin in ((self._producers, self._produce), (self._consumers, self._consume)):
+            for one in [one for one in clients if one.process.poll() is not None]:
+                self._found_no_broker(one)
+                clients.remove(one)
+                begin()
         if self.job is not None and self.job.process is not None and self.job.process.poll() is not None:
             self._saw_no_worker(self.job)
             self.job.start(*JOB_LIMIT)
@@ -130,6 +156,12 @@ class Clients:
         last = job.log.read_text(encoding="utf-8")[-3_000:]
         assert SLOW_WORKER in last, last
         self.deaths["job that saw no worker"] += 1
+
+    def _found_no_broker(self, client: Client) -> None:
+        """A client that knows no broker yet gives up when each has been asked twice (``Cluster``, rule 1)."""
+        lines = client.said.read_text(encoding="utf-8").splitlines()
+        assert [line.startswith(NO_BROKER) for line in lines] == [True], lines
+        self.deaths["client that found no broker"] += 1
 
     def check_reads(self) -> None:
         """Each consumer got each offset once, in order."""
@@ -142,26 +174,26 @@ class Clients:
                     assert offset == at.get(partition, -1) + 1, (path, partition, offset, at)
                     at[partition] = offset
 
-    def _start(self, *arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    def _start(self, *arguments: str, reads: Path | None = None) -> Client:
         command = [TIDEGAUGE, *arguments, "--dir", str(self._cluster.directory)]
-        return subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL)
+        said = self._directory / f"client-{next(self._count)}.err"
+        with said.open("wb") as err, contextlib.ExitStack() as stack:
+            out = subprocess.DEVNULL if reads is None else stack.enter_context(reads.open("wb"))
+            return Client(subprocess.Popen(command, stdout=out, stderr=err), said, reads)
 
     def _produce(self) -> None:
         what = ["--count", "100000000", "--rate", str(RATE), "--history", str(self.history), *next(self._timeouts)]
         self._producers.append(self._start("produce", self._topic, *what))
 
     def _consume(self) -> None:
-        path = self._directory / f"reads-{len(self.reads)}"
-        self.reads.append(path)
-        with path.open("wb") as file:
-            self._consumers.append(
-                self._start("consume", self._topic, "--from-beginning", "-o", "json", stdout=file.fileno())
-            )
+        reads = self._directory / f"reads-{len(self.reads)}"
+        self.reads.append(reads)
+        self._consumers.append(self._start("consume", self._topic, "--from-beginning", "-o", "json", reads=reads))
 
-    def _end(self, processes: list[subprocess.Popen[bytes]]) -> None:
-        for process in processes:
-            process.kill()
-            process.wait()
+    def _end(self, clients: list[Client]) -> None:
+        for one in clients:
+            one.process.kill()
+            one.process.wait()
 
     def _wait_for_consumers(self) -> None:
         partitions = [TopicPartition(self._topic, number) for number in range(PARTITIONS)]
@@ -170,7 +202,7 @@ class Clients:
             with SyncAdmin(self._cluster.bootstrap_servers) as admin:
                 return sum(found.offset for found in admin.list_offsets(dict.fromkeys(partitions, LATEST)).values())
 
-        for path in self.reads[-2:]:
+        for path in [one.reads for one in self._consumers if one.reads is not None]:
             until(lambda: path.read_bytes().count(b"\n") == committed(), LIMIT_S, "consumers read all")  # noqa: B023  (used at once)
 
     def _end_job(self, job: Job) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 import grpc.aio
 
+from tidegauge.channel_options import was_slow_to_connect
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
@@ -124,10 +125,6 @@ def _describe_response(response: lab_pb2.StepFetchResponse) -> str:
     return f"{records}, high watermark {result.high_watermark}"
 
 
-_LATE = "connection attempt timed out"
-"""In gRPC's details of a call for which the peer accepted a connection, and sent nothing within the time for it."""
-
-
 class BrokerSilentError(TidegaugeError):
     """BROKER_NOT_AVAILABLE: a broker does not respond.
 
@@ -142,7 +139,7 @@ class BrokerSilentError(TidegaugeError):
 
 def was_never_sent(problem: grpc.aio.AioRpcError) -> bool:
     """Return whether a call failed because the attempt to connect took too long, rather than was refused."""
-    return problem.code() is grpc.StatusCode.UNAVAILABLE and _LATE in (problem.details() or "")
+    return problem.code() is grpc.StatusCode.UNAVAILABLE and was_slow_to_connect(problem.details() or "")
 
 
 def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeError:

@@ -139,6 +139,29 @@ async def test_a_client_that_knows_no_broker_is_patient_with_slow_ones() -> None
     assert cluster.asked[3] in {"a:1", "c:3"}
 
 
+async def test_a_broker_that_does_not_finish_a_connection_in_time_is_asked_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rule 1: the machine may have stood still. The second request has a new channel; the old one would refuse it."""
+    cluster = FakeCluster("a:1")
+    one_broker = from_response(metadata_pb2.MetadataResponse(brokers=[{"broker_id": 0, "host": "a", "port": 1}]))
+    steps: list[str] = []
+
+    async def discard(address: str) -> None:
+        steps.append(f"discard {address}")
+
+    async def ask(address: str, *_: object) -> ClusterInfo:
+        steps.append(f"ask {address}")
+        if len(steps) == 1:
+            raise Unreachable(address, "ipv4:a:1: connection attempt timed out before receiving SETTINGS frame")
+        return one_broker
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr(cluster.channels, "discard", discard)
+    await cluster.refresh()
+    assert steps == ["ask a:1", "discard a:1", "ask a:1"]
+
+
 async def test_brokers_that_stay_silent_are_named_once() -> None:
     cluster = FakeCluster("a:1", "b:2")
     cluster.slow = {"a:1": 9_000, "b:2": 9_000}
