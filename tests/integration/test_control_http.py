@@ -34,6 +34,11 @@ def control(cluster: LocalCluster) -> Iterator[Any]:
         takedown.end([layout.control_process(cluster.directory)], grace_seconds=5.0)
 
 
+def newest(control: Any) -> int:
+    """Return the number of the last request in the journal, which brokers keep from one test to the next; else 0."""
+    return max((one["number"] for one in control.ask("GET", "/v1/requests")["requests"]), default=0)
+
+
 def test_a_killed_leader_is_replaced_and_a_reset_makes_it_undone(control: Any, cluster: LocalCluster):
     """POST /v1/brokers/leader-of:T-P/kill, /v1/wait, /v1/events and /v1/reset each are true when they return."""
     assert control.cluster()["ready"]
@@ -105,7 +110,7 @@ def test_every_declared_action_and_fault_has_a_path(control: Any):
 def test_rules_affect_requests_of_kafka_clients(control: Any):
     """Errors, held responses, hits over all brokers, the journal, and a sticky rule that outlives its broker."""
     control.steps({"create_topic": {"name": "ruled", "assignment": [0]}})
-    servers = control.bootstrap_servers
+    servers, before = control.bootstrap_servers, newest(control)
     failing = control.fault({"keys": ["Produce"], "topic": "ruled", "error": "NOT_ENOUGH_REPLICAS", "client_id": "app"})
     sticky = control.fault({"keys": ["Produce"], "observe": True, "count": -1, "sticky": True})
     assert kafka_client(PRODUCE, servers, "ruled") == "0", "the producer has sent it again"
@@ -114,7 +119,7 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     with pytest.raises(steering.Refused) as refused:
         control.wait_fault(failing, hits=2, timeout_ms=50)
     assert (refused.value.status, refused.value.actual["hits"]) == (408, 1)
-    arrived = control.ask("GET", "/v1/requests?client_id=app&api=Produce")["requests"]
+    arrived = control.ask("GET", f"/v1/requests?client_id=app&api=Produce&after={before}")["requests"]
     assert [(one["broker"], one["partitions"], one["done"]) for one in arrived] == [
         (0, ["ruled-0"], "error 19 of ruled"),
         (0, ["ruled-0"], ""),
@@ -151,7 +156,7 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
 @pytest.mark.long
 def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(control: Any):
     """One Produce request of a real client names both partitions; a throttle time and a slow response reach it, too."""
-    servers = control.bootstrap_servers
+    servers, before = control.bootstrap_servers, newest(control)
     admin = AdminClient({"bootstrap.servers": servers})
     topic = NewTopic("partly", num_partitions=2, replica_assignment=[[0], [0]])
     admin.create_topics([topic])["partly"].result(60)
@@ -164,7 +169,7 @@ def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(c
     assert control.wait_fault(refused, hits=1)
     ends = [control.partition("partly", number)["replicas"][0]["log_end_offset"] for number in (0, 1)]
     assert ends == [0, 1]
-    [entry] = control.ask("GET", "/v1/requests?api=Produce")["requests"]
+    [entry] = control.ask("GET", f"/v1/requests?api=Produce&after={before}")["requests"]
     assert sorted(entry["partitions"]) == ["partly-0", "partly-1"]
     assert entry["done"] == "error 29 of partly-0"
 
@@ -173,7 +178,7 @@ def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(c
 def test_a_frozen_and_a_slow_connection_are_met_by_a_real_client_and_faults_stand_in_the_journal(control: Any):
     """A frozen request has no effect until the rule ends; others go on. A bandwidth counts both ways."""
     control.steps({"create_topic": {"name": "slow", "assignment": [0]}})
-    servers = control.bootstrap_servers
+    servers, before = control.bootstrap_servers, newest(control)
     frozen = control.fault({"keys": ["Produce"], "client_id": "app", "freeze": True})
     with client_process(PRODUCE, servers, "slow") as producing:
         assert control.wait_fault(frozen, held=1)["actual"]["hits"] == 1
@@ -182,7 +187,7 @@ def test_a_frozen_and_a_slow_connection_are_met_by_a_real_client_and_faults_stan
         assert producing.poll() is None
         control.end_fault(frozen)
         assert producing.communicate(timeout=60)[0].strip() == "1"
-    journal = control.ask("GET", "/v1/requests?client_id=app&api=Produce")["requests"]
+    journal = control.ask("GET", f"/v1/requests?client_id=app&api=Produce&after={before}")["requests"]
     assert [one["done"] for one in journal] == ["connection frozen", ""]
 
     bytes_per_second, seconds = 20_000, 2
@@ -195,7 +200,7 @@ def test_a_frozen_and_a_slow_connection_are_met_by_a_real_client_and_faults_stan
         assert control.ask("GET", f"/v1/faults/{slow}")["hits"] >= 1
         control.end_fault(slow)
 
-    last = max(one["number"] for one in control.ask("GET", "/v1/requests")["requests"])
+    last = newest(control)
     control.broker(0, "inject_error", rpc="Produce", error="NOT_ENOUGH_REPLICAS", times=1)
     assert kafka_client(PRODUCE, servers, "slow") == "3", "the producer has sent it again"
     [entry] = control.ask("GET", f"/v1/requests?api=Produce&after={last}")["requests"]
