@@ -30,6 +30,8 @@ _MOVING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NETWORK_EXCEPTION,
 }
+_MISSING_PARTS = {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""Errors of a list that has what the other brokers list."""
 _ATTEMPT_MS = 5_000.0
 """Timeout of one attempt at one broker."""
 
@@ -118,14 +120,29 @@ class GroupAdmin(AdminBase):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
         """
-        request = groups_pb2.ListGroupsRequest(states=states)
-        response = await self._ask_group("ListGroups", request, groups_pb2.ListGroupsResponse, timeout_ms)
+        response = await self._list_groups(states, timeout_ms)
         raise_for(response.status)
-        return [
-            ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type, one.coordinator)
-            for one in response.groups
-        ]
+        return _listed_groups(response)
+
+    async def list_groups_there(
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None
+    ) -> tuple[list[ListedGroup], str]:
+        """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
+
+        Args:
+            states: only those in one of these states, such as Stable; none: all.
+            timeout_ms: how long to retry.
+        """
+        response = await self._list_groups(states, timeout_ms)
+        return _listed_groups(response), missing_parts(response.status)
+
+    async def _list_groups(self, states: Collection[str], timeout_ms: float | None) -> groups_pb2.ListGroupsResponse:
+        request = groups_pb2.ListGroupsRequest(states=states)
+        return await self._ask_group("ListGroups", request, groups_pb2.ListGroupsResponse, timeout_ms)
 
     async def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
         """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
@@ -244,6 +261,24 @@ class GroupAdmin(AdminBase):
                     return response
                 raise problem or TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
             await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+
+def missing_parts(status: common_pb2.Status) -> str:
+    """Return what a list lacks that several brokers have made; empty: nothing.
+
+    Raises:
+        TidegaugeError: the list failed, and not only a part of it.
+    """
+    if ErrorCode.of(status.error) not in _MISSING_PARTS:
+        raise_for(status)
+    return status.message
+
+
+def _listed_groups(response: groups_pb2.ListGroupsResponse) -> list[ListedGroup]:
+    return [
+        ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type, one.coordinator)
+        for one in response.groups
+    ]
 
 
 def _description(group_id: str, found: groups_pb2.DescribeGroupResponse) -> GroupDescription:

@@ -22,7 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import transactions_pb2
 from tidegauge_client.admin_base import raise_for
-from tidegauge_client.admin_groups import GroupAdmin, Response
+from tidegauge_client.admin_groups import GroupAdmin, Response, missing_parts
 from tidegauge_client.channels import call
 from tidegauge_client.kafka_brokers import no_leader, own_words
 
@@ -66,6 +66,13 @@ class ProducerDescription(NamedTuple):
     transaction_start_offset: int | None
 
 
+def _listed_transactions(response: transactions_pb2.ListTransactionsResponse) -> list[ListedTransaction]:
+    return [
+        ListedTransaction(one.transactional_id, one.coordinator, one.producer_id, one.state)
+        for one in response.transactions
+    ]
+
+
 class TransactionAdmin(GroupAdmin):
     """Requests about transactions."""
 
@@ -84,17 +91,45 @@ class TransactionAdmin(GroupAdmin):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
         """
+        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms)
+        raise_for(response.status)
+        return _listed_transactions(response)
+
+    async def list_transactions_there(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        *,
+        running_longer_than_ms: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> tuple[list[ListedTransaction], str]:
+        """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
+
+        Args:
+            states: only those in one of these states, such as Ongoing; none: all.
+            producer_ids: only those of these producers; none: all.
+            running_longer_than_ms: only transactions that began earlier.
+            timeout_ms: how long to retry.
+        """
+        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms)
+        return _listed_transactions(response), missing_parts(response.status)
+
+    async def _list_transactions(
+        self,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        running_longer_than_ms: int | None,
+        timeout_ms: float | None,
+    ) -> transactions_pb2.ListTransactionsResponse:
         request = transactions_pb2.ListTransactionsRequest(
             states=states, producer_ids=producer_ids, running_longer_than_ms=running_longer_than_ms
         )
         made = transactions_pb2.ListTransactionsResponse
-        response = await self._ask_transactions("ListTransactions", request, made, timeout_ms)
-        raise_for(response.status)
-        return [
-            ListedTransaction(one.transactional_id, one.coordinator, one.producer_id, one.state)
-            for one in response.transactions
-        ]
+        return await self._ask_transactions("ListTransactions", request, made, timeout_ms)
 
     async def describe_transaction(
         self, transactional_id: str, *, timeout_ms: float | None = None

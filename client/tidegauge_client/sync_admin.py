@@ -302,9 +302,34 @@ class SyncAdmin(Facade[Admin]):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
         """
         return self._loop.run(
             self._inner.list_transactions(
+                states, producer_ids, running_longer_than_ms=running_longer_than_ms, timeout_ms=timeout_ms
+            )
+        )
+
+    def list_transactions_there(
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        *,
+        running_longer_than_ms: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> tuple[list[ListedTransaction], str]:
+        """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
+
+        Args:
+            states: only those in one of these states, such as Ongoing; none: all.
+            producer_ids: only those of these producers; none: all.
+            running_longer_than_ms: only transactions that began earlier.
+            timeout_ms: how long to retry.
+        """
+        return self._loop.run(
+            self._inner.list_transactions_there(
                 states, producer_ids, running_longer_than_ms=running_longer_than_ms, timeout_ms=timeout_ms
             )
         )
@@ -371,8 +396,22 @@ class SyncAdmin(Facade[Admin]):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
         """
         return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms))
+
+    def list_groups_there(
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None
+    ) -> tuple[list[ListedGroup], str]:
+        """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
+
+        Args:
+            states: only those in one of these states, such as Stable; none: all.
+            timeout_ms: how long to retry.
+        """
+        return self._loop.run(self._inner.list_groups_there(states, timeout_ms=timeout_ms))
 
     def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
         """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""

@@ -10,12 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.steering import steering
+from tests.waiting import until
 
+from tidegauge.partition import TopicPartition
+from tidegauge_client.admin_groups import OffsetAndMetadata
+from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.local import control_server, layout, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
@@ -257,6 +262,37 @@ def kafka_client(program: str, *arguments: str) -> str:
 
 
 @pytest.mark.long
+def test_groups_are_listed_although_a_broker_does_not_respond(make_cluster: Callable[..., LocalCluster]):
+    """A broker that is paused, and alive for ZooKeeper, takes its own groups from the list, not those of the others."""
+    cluster = make_cluster(settings={"zookeeper.session.timeout.ms": "40000"})
+    control = steering.Control(control_server.start(cluster.directory, "127.0.0.1:0"))
+    control.steps({"create_topic": {"name": "listed", "assignment": [0, 1, 2]}})
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        for number in range(10):
+            admin.commit_offsets(f"readers-{number}", {TopicPartition("listed", 0): OffsetAndMetadata(0)})
+    complete = control.ask("GET", "/v1/groups")
+    coordinators = {one["id"]: one["coordinator"] for one in complete["groups"]}
+    assert (len(coordinators), complete["lacks"]) == (10, "")
+    silent = coordinators["readers-0"]
+    others = sorted(name for name, coordinator in coordinators.items() if coordinator != silent)
+    assert others, "the groups have several coordinators"
+
+    control.broker(silent, "pause")
+    partial = control.ask("GET", "/v1/groups")
+    assert [one["id"] for one in partial["groups"]] == others
+    assert partial["lacks"] == f"Broker {silent} does not respond; its groups are missing"
+    assert control.ask("GET", "/v1/transactions")["lacks"].startswith(f"Broker {silent} does not respond")
+    listed = subprocess.run(
+        [str(Path(sys.executable).with_name("tidegauge")), "list-groups", "--dir", str(cluster.directory)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (listed.returncode, listed.stdout.split()) == (1, others)
+    assert f"Broker {silent} does not respond; its groups are missing" in listed.stderr
+
+    control.broker(silent, "resume")
+    until(lambda: control.ask("GET", "/v1/groups") == complete)
+
+
 def test_a_snapshot_brings_back_records_and_topics(make_cluster: Callable[..., LocalCluster]):
     """POST /v1/snapshots/NAME and its restore; a reset leaves what the snapshot held."""
     local = make_cluster(zookeeper=None)

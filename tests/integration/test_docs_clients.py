@@ -99,12 +99,12 @@ def test_an_example_writes_a_record_and_shows_it(
     heading: str, runner: Callable[[Path], Commands], cluster: LocalCluster, tmp_path: Path
 ) -> None:
     block = examples()[heading]
-    topic = re.sub(r"\W+", "_", f"orders_{tmp_path.name}")  # a name for Python's variable, too
+    topic = re.sub(r"\W+", "_", f"greetings_{tmp_path.name}")  # a name for Python's variable, too
     with SyncAdmin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions=1, replication_factor=3)
         text = block.text.replace("127.0.0.1:9092", cluster.kafka_bootstrap_servers[0])
         file = tmp_path / NAMES.get(block.language, f"hello.{block.language}")
-        file.write_text(re.sub(r"\borders\b", topic, text), encoding="utf-8")
+        file.write_text(re.sub(r"\bgreetings\b", topic, text), encoding="utf-8")
         try:
             command, variables = runner(file)
         except Unavailable as problem:

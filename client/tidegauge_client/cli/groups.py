@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, say, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
@@ -36,21 +36,23 @@ _END_OFFSETS_MS = 2_000
 )
 @verb_options
 @reports_errors
-def list_groups(states: str | None, bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """List the consumer groups of the cluster."""
+def list_groups(states: str | None, bootstrap_server: str | None, directory: Path, output: str) -> int:
+    """List the consumer groups of the cluster; fails where those of a broker are missing."""
     wanted = [one.strip() for one in (states or "").split(",") if one.strip()]
     known = {name.lower(): name for name in STATES}
     if unknown := [one for one in wanted if one.lower() not in known]:
         raise click.UsageError(f"Invalid state list '{states}': {unknown[0]} is none of {', '.join(STATES)}")
     bootstrap = servers(bootstrap_server, directory)
 
-    async def work() -> list[ListedGroup]:
+    async def work() -> tuple[list[ListedGroup], str]:
         async with Admin(bootstrap) as admin:
             if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
                 say(note(unseen, "the groups that are coordinated there"))
-            return await admin.list_groups([known[one.lower()] for one in wanted])
+            return await admin.list_groups_there([known[one.lower()] for one in wanted])
 
-    groups = run(work())
+    groups, lacks = run(work())
+    if lacks:
+        say(lacks)
     if output == JSON:
         print_json(
             {
@@ -66,9 +68,10 @@ def list_groups(states: str | None, bootstrap_server: str | None, directory: Pat
                 ]
             }
         )
-        return
-    for line in [one.group_id for one in groups] if states is None else group_tables.list_table(groups):
-        click.echo(line)
+    else:
+        for line in [one.group_id for one in groups] if states is None else group_tables.list_table(groups):
+            click.echo(line)
+    return EXIT_FAILED if lacks else EXIT_OK
 
 
 @click.command("describe-group")

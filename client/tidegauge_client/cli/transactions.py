@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
@@ -48,17 +48,19 @@ def list_transactions(
     bootstrap_server: str | None,
     directory: Path,
     output: str,
-) -> None:
-    """List the transactional ids of the cluster."""
+) -> int:
+    """List the transactional ids of the cluster; fails where those of a broker are missing."""
     bootstrap = servers(bootstrap_server, directory)
 
-    async def work() -> list[ListedTransaction]:
+    async def work() -> tuple[list[ListedTransaction], str]:
         async with Admin(bootstrap) as admin:
             if unseen := kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC):
                 say(note(unseen, "the transactional ids that are coordinated there"))
-            return await admin.list_transactions(states, producer_ids, running_longer_than_ms=duration_filter)
+            return await admin.list_transactions_there(states, producer_ids, running_longer_than_ms=duration_filter)
 
-    found = run(work())
+    found, lacks = run(work())
+    if lacks:
+        say(lacks)
     if output == JSON:
         print_json(
             {
@@ -73,10 +75,11 @@ def list_transactions(
                 ]
             }
         )
-        return
-    rows = [(one.transactional_id, str(one.coordinator), str(one.producer_id), one.state) for one in found]
-    for line in table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows):
-        click.echo(line)
+    else:
+        rows = [(one.transactional_id, str(one.coordinator), str(one.producer_id), one.state) for one in found]
+        for line in table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows):
+            click.echo(line)
+    return EXIT_FAILED if lacks else EXIT_OK
 
 
 @click.command("describe-transaction")

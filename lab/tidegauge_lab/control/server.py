@@ -30,6 +30,9 @@ _STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WITH_SLASHES = frozenset({"target", "group", "transaction"})
 """Names in paths that may hold slashes: those of groups and transactional ids."""
 _SHUTDOWN_SECONDS = 3
+_IDLE_SECONDS = 3600
+"""How long an idle connection stays open: longer than the pools of clients keep theirs (1200 s in Java 17), so that it is
+the client that closes. A request that crosses the server's closing would be lost, and no client repeats a POST."""
 
 
 class Served(Protocol):
@@ -180,12 +183,17 @@ async def serve(app: Starlette, listener: socket.socket, is_ready: Callable[[], 
         listener: an address that was taken.
         is_ready: called once requests are served.
     """
-    config = uvicorn.Config(
+    await _Server(config_of(app), is_ready).serve(sockets=[listener])
+
+
+def config_of(app: ASGIApp) -> uvicorn.Config:
+    """Return how the application is served."""
+    return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
     )
-    await _Server(config, is_ready).serve(sockets=[listener])

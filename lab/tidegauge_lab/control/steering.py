@@ -125,8 +125,8 @@ class Control:
     async def groups(self, _: Asked) -> dict[str, Any]:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
-            listed = await admin.list_groups(timeout_ms=COORDINATOR_TIMEOUT_MS)
-            lacks = await _coordinated_by_kafka(admin, OFFSETS_TOPIC)
+            listed, missing = await admin.list_groups_there(timeout_ms=COORDINATOR_TIMEOUT_MS)
+            lacks = _sentences(missing, await _coordinated_by_kafka(admin, OFFSETS_TOPIC))
         groups = [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]
         return {"groups": groups, "lacks": lacks}
 
@@ -141,8 +141,8 @@ class Control:
     async def transactions(self, _: Asked) -> dict[str, Any]:
         """Return all transactional ids."""
         async with Admin(self._file.bootstrap_servers) as admin:
-            listed = await admin.list_transactions(timeout_ms=COORDINATOR_TIMEOUT_MS)
-            lacks = await _coordinated_by_kafka(admin, TRANSACTION_TOPIC)
+            listed, missing = await admin.list_transactions_there(timeout_ms=COORDINATOR_TIMEOUT_MS)
+            lacks = _sentences(missing, await _coordinated_by_kafka(admin, TRANSACTION_TOPIC))
         return {
             "lacks": lacks,
             "transactions": [
@@ -441,6 +441,11 @@ async def _coordinated_by_kafka(admin: Admin, topic: str) -> str:
     """Return what a list lacks because Apache Kafka brokers coordinate it; empty where they coordinate none."""
     unseen = kafka_leaders(await admin.metadata([topic]), topic)
     return note(unseen, "what is coordinated there") if unseen else ""
+
+
+def _sentences(*lacks: str) -> str:
+    """Return what a list lacks, each kind in a sentence; empty for nothing."""
+    return "; ".join(one for one in lacks if one)
 
 
 def _resolve(local: LocalCluster, verb: str, wanted: Target | Role) -> Target:

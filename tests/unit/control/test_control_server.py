@@ -15,7 +15,7 @@ from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked
 from tidegauge_lab.control.endpoints import ENDPOINTS
 from tidegauge_lab.control.gate import refusal
 from tidegauge_lab.control.problems import RefusedError, not_so
-from tidegauge_lab.control.server import application
+from tidegauge_lab.control.server import application, config_of
 
 HOST = {"host": "127.0.0.1:19079"}
 
@@ -200,6 +200,11 @@ async def test_errors_of_the_cluster_have_a_status(
     control.problem = problem
     response = await ask(app, "POST", "/v1/reset")
     assert (response.status, response.value["error"]) == (status, {"name": name, "message": problem.message})
+
+
+def test_an_idle_connection_is_closed_by_the_client_and_not_by_the_server(app: Starlette):
+    """A POST that crosses the server's closing is lost; Java 17's pool keeps a connection for 1200 s."""
+    assert config_of(app).timeout_keep_alive > 1200
 
 
 async def test_a_wait_that_runs_out_says_what_is_true_instead(app: Starlette, control: FakeControl):

@@ -17,6 +17,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("spark_jobs/*.md"),
+        *ROOT.glob("examples/*.md"),
     ]
     if "tidegauge-data" not in path.parts
 )

@@ -135,10 +135,15 @@ class LabChannel:
         """Return a method with one request and one response."""
         method = self._channel.unary_unary(*arguments, **named)
 
-        async def call(request: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - gRPC's own signature
+        async def call(
+            request: Any,
+            *,
+            timeout: float | None = None,  # noqa: ASYNC109 - gRPC's own signature
+            wait_for_ready: bool | None = None,
+        ) -> Any:
             calls = self._calls
             await calls.meet(self._address)
-            real = method(request, timeout=timeout, metadata=calls.metadata)
+            real = method(request, timeout=timeout, wait_for_ready=wait_for_ready, metadata=calls.metadata)
             in_flight = calls.begin(self._address, real.cancel)
             try:
                 return await _result_of(real, in_flight)

@@ -19,12 +19,11 @@ from tidegauge_broker.coordinator.views import CommittedOffsetView, GroupView
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import KeyType
+from tidegauge_broker.server.wire.grpc import merged_lists
 from tidegauge_broker.server.wire.grpc.callers import caller_of, host_of
 from tidegauge_broker.server.wire.grpc.forwarding import Forwardable, Forwarding, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_LIST_SECONDS = 5.0
-"""Timeout of another broker's list of groups."""
 
 
 class _OfGroup(Forwardable, Protocol):
@@ -269,7 +268,6 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         self, request: groups_pb2.ListGroupsRequest, context: Context
     ) -> groups_pb2.ListGroupsResponse:
         """List the groups of this broker, or of all live brokers."""
-        del context
         result = await self._groups.ask(groups.ListGroups(tuple(request.states)))
         own = groups_pb2.ListGroupsResponse(
             status=to_status(result.error),
@@ -287,26 +285,25 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if request.own_groups_only:
             return own
         own_only = groups_pb2.ListGroupsRequest(states=request.states, own_groups_only=True)
-        others = await asyncio.gather(
-            *(
-                self._list_at(at.broker_id, at.address, own_only)
-                for at in self._groups.other_brokers(self._service.broker_id)
-            )
+        limit_seconds = merged_lists.timeout_seconds(context)
+        others = self._groups.other_brokers(self._service.broker_id)
+        parts = await asyncio.gather(
+            *(self._list_at(at.broker_id, at.address, own_only, limit_seconds) for at in others)
         )
-        listed = [one for response in (own, *others) for one in response.groups]
-        failed = next((one.status for one in (own, *others) if one.status.error), own.status)
-        return groups_pb2.ListGroupsResponse(status=failed, groups=sorted(listed, key=lambda one: one.group_id))
+        listed = [one for response in (own, *parts) for one in response.groups]
+        statuses = {at.broker_id: part.status for at, part in zip(others, parts, strict=True)}
+        return groups_pb2.ListGroupsResponse(
+            status=merged_lists.status_of({self._service.broker_id: own.status} | statuses, "groups"),
+            groups=sorted(listed, key=lambda one: one.group_id),
+        )
 
     async def _list_at(
-        self, broker_id: int, address: str, request: groups_pb2.ListGroupsRequest
+        self, broker_id: int, address: str, request: groups_pb2.ListGroupsRequest, limit_seconds: float
     ) -> groups_pb2.ListGroupsResponse:
         try:
-            return await self._peers.groups(address).ListGroups(request, timeout=_LIST_SECONDS)
+            return await self._peers.groups(address).ListGroups(request, timeout=limit_seconds, wait_for_ready=True)
         except grpc.aio.AioRpcError:
-            status = to_status(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} does not respond; its groups are missing"
-            )
-            return groups_pb2.ListGroupsResponse(status=status)
+            return groups_pb2.ListGroupsResponse(status=merged_lists.no_response(broker_id, "groups"))
 
     async def DeleteGroup(
         self, request: groups_pb2.DeleteGroupRequest, context: Context

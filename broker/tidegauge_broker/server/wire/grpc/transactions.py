@@ -22,11 +22,10 @@ from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.group_service import KeyType
+from tidegauge_broker.server.wire.grpc import merged_lists
 from tidegauge_broker.server.wire.grpc.forwarding import Forwardable, Forwarding, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_LIST_SECONDS = 5.0
-"""Timeout of another broker's list of transactions."""
 _LEAST_EPOCH, _GREATEST_EPOCH = -(2**15), 2**15 - 1
 _FENCED = "A newer producer with the same transactional id has taken over"
 
@@ -204,7 +203,6 @@ class TransactionServicer(transaction_service_pb2_grpc.TransactionServiceService
         self, request: transactions_pb2.ListTransactionsRequest, context: Context
     ) -> transactions_pb2.ListTransactionsResponse:
         """List the transactional ids of this broker, or of all live brokers."""
-        del context
         wanted = transactions.ListTransactions(
             tuple(request.states),
             tuple(request.producer_ids),
@@ -231,28 +229,29 @@ class TransactionServicer(transaction_service_pb2_grpc.TransactionServiceService
         own_only = transactions_pb2.ListTransactionsRequest()
         own_only.CopyFrom(request)
         own_only.own_transactions_only = True
-        others = await asyncio.gather(
-            *(
-                self._list_at(at.broker_id, at.address, own_only)
-                for at in self._service.groups.other_brokers(self._service.broker_id)
-            )
+        limit_seconds = merged_lists.timeout_seconds(context)
+        others = self._service.groups.other_brokers(self._service.broker_id)
+        parts = await asyncio.gather(
+            *(self._list_at(at.broker_id, at.address, own_only, limit_seconds) for at in others)
         )
-        listed = [one for response in (own, *others) for one in response.transactions]
-        failed = next((one.status for one in (own, *others) if one.status.error), own.status)
+        listed = [one for response in (own, *parts) for one in response.transactions]
+        statuses = {at.broker_id: part.status for at, part in zip(others, parts, strict=True)}
         return transactions_pb2.ListTransactionsResponse(
-            status=failed,
+            status=merged_lists.status_of({self._service.broker_id: own.status} | statuses, "transactions"),
             transactions=sorted(listed, key=lambda one: one.transactional_id),
             unknown_states=own.unknown_states,
         )
 
     async def _list_at(
-        self, broker_id: int, address: str, request: transactions_pb2.ListTransactionsRequest
+        self, broker_id: int, address: str, request: transactions_pb2.ListTransactionsRequest, limit_seconds: float
     ) -> transactions_pb2.ListTransactionsResponse:
         try:
-            return await self._peers.transactions(address).ListTransactions(request, timeout=_LIST_SECONDS)
+            return await self._peers.transactions(address).ListTransactions(
+                request, timeout=limit_seconds, wait_for_ready=True
+            )
         except grpc.aio.AioRpcError:
-            words = f"Broker {broker_id} does not respond; its transactions are missing"
-            return transactions_pb2.ListTransactionsResponse(status=to_status(ErrorCode.BROKER_NOT_AVAILABLE, words))
+            status = merged_lists.no_response(broker_id, "transactions")
+            return transactions_pb2.ListTransactionsResponse(status=status)
 
     async def DescribeProducers(
         self, request: transactions_pb2.DescribeProducersRequest, context: Context

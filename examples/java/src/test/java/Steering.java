@@ -28,7 +28,7 @@ final class Steering {
     }
 
     private static final ObjectMapper JSON = new ObjectMapper();
-    private final HttpClient client = HttpClient.newHttpClient();
+    private final HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
     private final String url = variable("TIDEGAUGE_CONTROL", "http://127.0.0.1:19079").replaceAll("/$", "");
     private final String token = variable("TIDEGAUGE_CONTROL_TOKEN", "");
 

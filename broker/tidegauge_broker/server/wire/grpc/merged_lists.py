@@ -1,0 +1,58 @@
+"""Lists that one broker makes of what all live brokers coordinate: consumer groups, transactional ids.
+
+Rules:
+    1. A broker that does not respond makes the list incomplete, and not empty: what the others list is there, and the
+       status names each broker whose part is missing (KafkaAdminClient.listConsumerGroups: ``valid`` and ``errors``).
+    2. The response is there before the caller stops waiting for it: the other brokers get a part of the caller's time.
+    3. A broker that has just been started counts as one that responds: a request to it waits until its channel, which
+       backs off after a refused connection, is ready again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import grpc.aio
+
+from tidegauge.errors import ErrorCode
+from tidegauge.v1 import common_pb2
+from tidegauge_broker.server.wire.grpc.forwarding import to_status
+
+MAX_SECONDS = 5.0
+PART_OF_DEADLINE = 0.6
+
+
+def timeout_seconds(context: grpc.aio.ServicerContext[Any, Any]) -> float:
+    """Return the timeout of the requests to the other brokers (rule 2)."""
+    left: Any = context.time_remaining()  # None without a deadline, whatever its type says
+    return MAX_SECONDS if left is None else min(MAX_SECONDS, left * PART_OF_DEADLINE)
+
+
+def status_of(statuses: Mapping[int, common_pb2.Status], what: str) -> common_pb2.Status:
+    """Return the status of a list that is made of several: the first error, with a sentence for each that failed.
+
+    Args:
+        statuses: of each broker's own list, by broker id.
+        what: the things listed, in plural.
+    """
+    failed = {broker_id: status for broker_id, status in statuses.items() if status.error}
+    if not failed:
+        return common_pb2.Status()
+    sentences = [status.message or _missing(broker_id, status, what) for broker_id, status in failed.items()]
+    return common_pb2.Status(error=next(iter(failed.values())).error, message="; ".join(sentences))
+
+
+def no_response(broker_id: int, what: str) -> common_pb2.Status:
+    """Return the status of a list whose broker does not respond.
+
+    Args:
+        broker_id: the broker's.
+        what: the things listed, in plural.
+    """
+    words = f"Broker {broker_id} does not respond; its {what} are missing"
+    return to_status(ErrorCode.BROKER_NOT_AVAILABLE, words)
+
+
+def _missing(broker_id: int, status: common_pb2.Status, what: str) -> str:
+    return f"Broker {broker_id} can't list its {what} now ({ErrorCode.of(status.error).name}); they are missing"
