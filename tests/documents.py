@@ -4,7 +4,8 @@
   is what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its
   own leaves lines out.
 - What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
-  ports, processes, ids, the directory, and a follower's HW in the table of replicas (it is one round late).
+  ports, processes, ids, the directory, a follower's HW in the table of replicas (it is one round late), and which
+  broker coordinates a group or a transaction (the place of its partition is drawn at random).
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
 """
 
@@ -40,6 +41,7 @@ _CHANGING = [
     (re.compile(r"producer \d+-\d+"), "producer ID"),
     (re.compile(r"/\S*/tidegauge-data"), "/DIR/tidegauge-data"),
     (re.compile(r"^(\s*\d+\s+follower\s+yes\s+\d+\s+\d+\s+)\d+\b"), r"\1HW"),  # one round late
+    (re.compile(r"\bbroker-\d+ (?=\S+ +\w+, (?:generation|producer epoch) \d)"), "broker-C "),
     (re.compile(r"\s+"), " "),
 ]
 

@@ -45,6 +45,10 @@ def test_what_differs_from_run_to_run_counts_as_equal():
     assert missing(shown, real) is None
     another = "Broker 0   127.0.0.1:5000  up (process 11)\nBroker 1   127.0.0.1:5001  up (process 12)  controller"
     assert missing(shown, another) is not None, "`up` starts broker 0 first"
+    shown, real = (f"18:47:26.432 broker-{broker} storm    Empty, generation 2 (LeaveGroup)" for broker in (1, 0))
+    assert missing(shown, real) is None, "its coordinator"
+    assert missing(shown, real.replace("generation 2", "generation 3")) is not None
+    assert missing("18:41:03.875 broker-0 orders-0 leads, epoch 1", "18:41:03.875 broker-1 orders-0 leads, epoch 1")
     assert missing("   2.7s  kill 1", "  14.0s  kill 1") is None
     assert missing("Sent 5 records in 0.28 s: 5 acknowledged", "Sent 5 records in 1.5 s: 5 acknowledged") is None
     assert missing("Sent 5 records in 0.28 s: 5 acknowledged", "Sent 5 records in 1.5 s: 4 acknowledged") is not None
