@@ -89,6 +89,12 @@ KNOWN: tuple[Known, ...] = (
         ".*error_code=-1.*",
         ".*error_code=0.*",
     ),
+    Known(
+        r"epochs: ListOffsets v\d+ time T\+0 after a deletion of records",
+        "Kafka looks for a time in the first segment that has a record of it, also where that lies below the log start",
+        theirs=r".*\{error_code=0\}.*",
+        ours=r".*offset=3.*",
+    ),
     Known("OffsetForLeaderEpoch epoch -2", "no log has an epoch below 0", ".*leader_epoch=-2, end_offset=0.*"),
     Known("CreateTopics a partition assigned twice", "Kafka takes the last of several assignments", ours=r".*39.*"),
     Known(

@@ -8,6 +8,7 @@ from tests.wire_responses import (
     admin,
     admin_edges,
     edges,
+    epochs,
     formats,
     framing,
     group_edges,
@@ -61,6 +62,7 @@ PARTS: Sequence[Callable[[Probe], None]] = (
     edges.records,
     admin_edges.admin,
     group_edges.groups,
+    epochs.epochs,
 )
 
 

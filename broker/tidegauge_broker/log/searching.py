@@ -7,9 +7,11 @@ does not hold what its index says.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
+from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.records import first_record_at
-from tidegauge_broker.log.segment import LogSegment
+from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 
@@ -52,8 +54,9 @@ def with_largest_timestamp(
     Returns:
         Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
     """
-    segment = max(segments, key=lambda one: one.largest_timestamp[0])
-    timestamp_ms, _ = segment.largest_timestamp
+    first = max((at for at, one in enumerate(segments) if one.base_offset <= log_start_offset), default=0)
+    largest = [(_largest_from(one, log_start_offset), one) for one in segments[first:]]
+    timestamp_ms, segment = max(largest, key=itemgetter(0))
     if timestamp_ms < 0:
         return None
     for spot in segment.find_by_time(timestamp_ms, log_start_offset):
@@ -61,6 +64,20 @@ def with_largest_timestamp(
         if found is not None:
             return found if found[0] < upper_bound else None
     return None
+
+
+def _largest_from(segment: LogSegment, offset: int) -> int:
+    """Return the largest timestamp of the records at or above an offset; -1 where none has one."""
+    if segment.base_offset >= offset:
+        return segment.largest_timestamp[0]
+    largest = NO_TIMESTAMP
+    for spot in segment.find_by_time(NO_TIMESTAMP, offset):
+        if spot.base_offset >= offset:
+            largest = max(largest, spot.max_timestamp_ms)
+        else:
+            records = decode_records(segment.batch_bytes(spot))
+            largest = max([largest, *(one.timestamp_ms for one in records if one.offset >= offset)])
+    return largest
 
 
 def aborted_transactions(

@@ -36,7 +36,7 @@ from tidegauge_broker.replica.fetches import Fetches
 from tidegauge_broker.replica.following import Following
 from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
 from tidegauge_broker.replica.isr_changes import IsrChanges
-from tidegauge_broker.replica.list_offsets import list_offset
+from tidegauge_broker.replica.list_offsets import NO_EPOCH, epoch_at, list_offset
 from tidegauge_broker.replica.messages import (
     DEBUGGING_CONSUMER,
     CoreSettings,
@@ -231,6 +231,11 @@ class BrokerCore:
         if partition is None:
             return OffsetResult(error, words_for(error, topic_partition))
         return list_offset(partition, lookup)
+
+    def epoch_at(self, topic_partition: TopicPartition, offset: int) -> int:
+        """Return the leader epoch of the record at an offset of a replica; -1 where it is not known."""
+        partition = self.hosted.by_name.get(topic_partition)
+        return NO_EPOCH if partition is None else epoch_at(partition, offset)
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""

@@ -84,6 +84,18 @@ class EpochCache:
             largest = entry
         raise AssertionError("the latest epoch was returned above")
 
+    def epoch_at(self, offset: int) -> int | None:
+        """Return the epoch in which the record at an offset was written; None where the first known one begins later.
+
+        Source: LeaderEpochFileCache.epochForOffset.
+        """
+        found = None
+        for entry in self._entries:
+            if entry.start_offset > offset:
+                break
+            found = entry.epoch
+        return found
+
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop entries that begin at or above the new end of the log."""
         before = len(self._entries)

@@ -290,7 +290,6 @@ class TimeLookup:
 
     timestamp_ms: int
     upper_bound: int
-    leader_epoch: int
     nothing: OffsetResult
 
 

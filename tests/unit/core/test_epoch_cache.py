@@ -164,3 +164,10 @@ def test_a_known_epoch_ends_at_the_first_record_of_a_later_one(epochs: list[int]
     for epoch in records:
         later = [offset for offset, other in enumerate(records) if other > epoch]
         assert cache.end_offset_for(epoch, len(records)) == (epoch, min(later, default=len(records)))
+
+
+def test_the_epoch_of_an_offset_is_that_which_began_last_at_or_below_it() -> None:
+    """LeaderEpochFileCache.epochForOffset."""
+    cache = cache_of((3, 10), (5, 20))
+    assert [cache.epoch_at(offset) for offset in (9, 10, 19, 20, 99)] == [None, 3, 3, 5, 5]
+    assert EpochCache().epoch_at(0) is None

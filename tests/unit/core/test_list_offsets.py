@@ -86,3 +86,28 @@ def test_a_debugging_consumer_gets_offsets_from_any_replica() -> None:
     fenced = core.list_offset(OffsetLookup(AT, EARLIEST, current_leader_epoch=99, replica_id=DEBUGGING_CONSUMER))
     assert isinstance(fenced, OffsetResult)
     assert fenced.error is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_an_offset_has_the_epoch_of_its_record_and_the_log_end_the_present_one() -> None:
+    """UnifiedLog.fetchOffsetByTimestamp: a client that reads on there compares this epoch with the log (KIP-320)."""
+    cluster = five_committed()
+    for epoch in (1, 2):
+        cluster.impose(1, (1, 2, 3))
+        cluster.deliver()
+        cluster.settle()
+        cluster.produce(1, "x")
+        cluster.settle()
+        assert cluster.brokers[1].core.led_epoch(AT) == epoch
+    broker = cluster.brokers[1]
+
+    def epochs() -> list[int]:
+        found = [broker.core.list_offset(OffsetLookup(AT, at)) for at in (EARLIEST, EARLIEST_LOCAL, LATEST)]
+        assert all(isinstance(one, OffsetResult) for one in found)
+        return [one.leader_epoch for one in found]
+
+    assert epochs() == [0, 0, 2]
+    assert [broker.core.epoch_at(AT, offset) for offset in (0, 4, 5, 6)] == [0, 0, 1, 2]
+    broker.execute(broker.core.delete_records([RecordsToDelete(AT, 5)], 1000, object(), cluster.now_ms))
+    assert epochs() == [1, 1, 2]
+    assert broker.core.epoch_at(AT, 4) == -1, "it is known no longer"
+    assert broker.core.epoch_at(TopicPartition("nothing", 0), 0) == -1

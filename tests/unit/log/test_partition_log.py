@@ -218,6 +218,31 @@ def test_the_largest_timestamp_is_the_first_record_that_has_it_in_the_whole_log(
     assert bench.restart().find_largest_timestamp(15) == (5, 9002)
 
 
+def test_the_largest_timestamp_is_looked_for_at_and_above_the_log_start(bench, batch):
+    """Also inside a segment, and inside a batch: what lies below can't be read (Kafka gives it all the same)."""
+    bench.settings["log.segment.bytes"] = "300"
+    for at in (9000, 5000, 7000, 1000, 2000):
+        bench.append(batch(3, time_ms=at))
+    log = bench.log()
+    assert [segment.base_offset for segment in log.segments] == [0, 6, 12]
+    found = {}
+    for start in (0, 2, 3, 7, 8, 9, 12, 14):
+        log.advance_log_start(start)
+        found[start] = log.find_largest_timestamp(15)
+    assert found == {
+        0: (2, 9002),
+        2: (2, 9002),
+        3: (8, 7002),
+        7: (8, 7002),
+        8: (8, 7002),
+        9: (14, 2002),
+        12: (14, 2002),
+        14: (14, 2002),
+    }
+    log.advance_log_start(15)
+    assert log.find_largest_timestamp(15) is None
+
+
 def test_a_truncation_removes_whole_batches_and_index_entries(bench, batch):
     """UnifiedLog.truncateTo: a batch that contains the target is removed completely; the end becomes the target."""
     size = len(batch(4))

@@ -197,16 +197,14 @@ class ReplicaManager:
         in_log = self.core.list_offset(lookup)
         if not isinstance(in_log, TimeLookup):
             return in_log, -1
-        log = self.logs.get(lookup.topic_partition)
+        at, bound = lookup.topic_partition, in_log.upper_bound
+        log, is_largest = self.logs.get(at), in_log.timestamp_ms == MAX_TIMESTAMP
         if log is None:
             return in_log.nothing, -1
-        if in_log.timestamp_ms == MAX_TIMESTAMP:
-            found = log.find_largest_timestamp(in_log.upper_bound)
-        else:
-            found = log.find_offset_by_time(in_log.timestamp_ms, in_log.upper_bound)
+        found = log.find_largest_timestamp(bound) if is_largest else log.find_offset_by_time(in_log.timestamp_ms, bound)
         if found is None:
             return in_log.nothing, -1
-        return OffsetResult(offset=found[0], leader_epoch=in_log.leader_epoch), found[1]
+        return OffsetResult(offset=found[0], leader_epoch=self.core.epoch_at(at, found[0])), found[1]
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Raise log start offsets; return when all live replicas have followed, or after the timeout."""

@@ -4,7 +4,7 @@ Sessions: ``sessions.py`` (version 7 on). Versions 0 and 1 get message format 0,
 ``message.downconversion.enable`` is false; a first batch beyond the partition's limit is not given before version 3.
 Topics are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
-with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, from version 16 on with its address (KIP-951).
+with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, with its address, from version 16 on (KIP-951).
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
 A client that reads what was committed gets records up to the last stable offset, those of aborted transactions too, and
 the list by which it leaves them out; for all others the list is null.
@@ -60,7 +60,7 @@ _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
-_FIRST_WITH_ENDPOINTS = 16
+_FIRST_WITH_LEADERS = 16
 _ISOLATION_LEVELS = {0, READ_COMMITTED}
 _NONE = -1
 _NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up
@@ -431,10 +431,10 @@ def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) 
         aborted = () if result.error in _NOT_OF_THE_LOG else None
         response = PartitionData(read.place.partition, result.error, -1, aborted_transactions=aborted)
         hint = result.leader_hint
-        if result.error in _NAMES_LEADER and hint is not None:
+        if context.version >= _FIRST_WITH_LEADERS and result.error in _NAMES_LEADER and hint is not None:
             response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
             at = endpoint_of(context, hint.leader)
-            if at is not None and context.version >= _FIRST_WITH_ENDPOINTS:
+            if at is not None:
                 leaders[hint.leader] = NodeEndpoint(at.broker_id, at.host, at.port, at.rack)
         return response
     diverging = result.diverging
