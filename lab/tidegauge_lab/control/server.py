@@ -31,8 +31,8 @@ _WITH_SLASHES = frozenset({"target", "group", "transaction"})
 """Names in paths that may hold slashes: those of groups and transactional ids."""
 _SHUTDOWN_SECONDS = 3
 _IDLE_SECONDS = 3600
-"""How long an idle connection stays open: longer than the pools of clients keep theirs (1200 s in Java 17), so that it is
-the client that closes. A request that crosses the server's closing would be lost, and no client repeats a POST."""
+"""How long an idle connection stays open: longer than clients keep theirs (Java 17: 1200 s), so that a client ends it.
+A request that crosses the server's closing would be lost, and no client repeats a POST."""
 
 
 class Served(Protocol):
