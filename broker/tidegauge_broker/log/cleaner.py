@@ -164,7 +164,7 @@ class Cleaning:
 def _batches(segment: LogSegment, end_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
     """All batches of a segment's file, read through a descriptor of its own.
 
-    A damaged one must not be written anew, with a right CRC; nor at an offset of another (the CRC does not cover it).
+    A damaged one must not be written again, with a right CRC; nor at an offset of another (the CRC does not cover it).
     """
     next_offset = segment.base_offset
     with segment.path.open("rb", buffering=_READ_BYTES) as file:

@@ -248,7 +248,7 @@ def fallen_back(data: bytearray, second: int) -> None:
 
 @pytest.mark.parametrize("damage", [flipped, cut_off, far_ahead, fallen_back])
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_damage_ends_a_compaction_and_is_not_written_anew_with_a_right_crc(bench, writer, damage, is_clean):
+def test_damage_ends_a_compaction_and_is_not_written_again_with_a_right_crc(bench, writer, damage, is_clean):
     writer.put((b"a", b"1"), (b"b", b"1"))
     writer.put((b"b", b"1"), (b"c", b"1"))
     writer.roll()
