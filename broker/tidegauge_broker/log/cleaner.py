@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from tidegauge.record_batch import HEADER_BYTES, BatchHeader, read_header
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.record_batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.log.cleaned_transactions import CleanedTransactions
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, Retention, group_by_size
@@ -62,10 +62,9 @@ class Cleaning:
         """
         start = self.part.first_dirty_offset
         end = self.part.first_uncleanable_offset
-        ends = [*(one.base_offset for one in self._segments[1:]), end]
         transactions = CleanedTransactions()
         with self.log.storage("compacting"):
-            dirty = [one for one, its_end in zip(self._segments, ends, strict=True) if its_end > start]
+            dirty = [one for one in self._segments if self._end_of(one) > start]
             transactions.expect(aborted_between(self.log.segments, start, end))
             if all(self._map_segment(segment, start, transactions) for segment in dirty):
                 self._offsets.end_offset = end
@@ -73,7 +72,7 @@ class Cleaning:
             return group_by_size(wanted, self.log.settings, end)
 
     def _map_segment(self, segment: LogSegment, start: int, transactions: CleanedTransactions) -> bool:
-        for header, batch in _batches(segment.path):
+        for header, batch in _batches(segment, self._end_of(segment)):
             is_aborted = False
             if header.is_control:
                 transactions.end(header, read_marker(batch, header))
@@ -103,10 +102,19 @@ class Cleaning:
             disk=log.log_directory.disk,
             suffix=CLEANED_SUFFIX,
         )
+        try:
+            self._fill(cleaned, group)
+        except Exception:
+            cleaned.delete()
+            raise
+        return cleaned
+
+    def _fill(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
         pending: tuple[BatchHeader, bytes] | None = None
         for segment in group:
-            self._transactions.expect(aborted_between(log.segments, segment.base_offset, self._end_of(segment)))
-            for item in _batches(segment.path):
+            end = self._end_of(segment)
+            self._transactions.expect(aborted_between(self.log.segments, segment.base_offset, end))
+            for item in _batches(segment, end):
                 if pending is not None:
                     self._keep(cleaned, *pending, is_last=False)
                 pending = item
@@ -116,7 +124,6 @@ class Cleaning:
         cleaned.sync()
         modified = group[-1].path.stat().st_mtime
         os.utime(cleaned.path, (modified, modified))
-        return cleaned
 
     def _end_of(self, segment: LogSegment) -> int:
         """Where a segment's offsets end: the base of the next, or what can't be cleaned."""
@@ -154,14 +161,24 @@ class Cleaning:
         return True
 
 
-def _batches(path: Path) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All batches of a segment's file, read through a descriptor of its own."""
-    with path.open("rb", buffering=_READ_BYTES) as file:
+def _batches(segment: LogSegment, end_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """All batches of a segment's file, read through a descriptor of its own.
+
+    A damaged one must not be written again, with a right CRC; nor at an offset of another (the CRC does not cover it).
+    """
+    next_offset = segment.base_offset
+    with segment.path.open("rb", buffering=_READ_BYTES) as file:
         size_bytes = os.fstat(file.fileno()).st_size
         position = 0
         while position < size_bytes:
             head = file.read(HEADER_BYTES)
             header = read_header(head)
             batch = head + file.read(header.size_bytes - HEADER_BYTES)
+            is_in_place = next_offset <= header.base_offset <= header.last_offset < end_offset
+            if not is_in_place or len(batch) < header.size_bytes or not crc_matches(batch, header):
+                raise TidegaugeError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{segment.path} holds no sound batch at byte {position}"
+                )
             position += header.size_bytes
+            next_offset = header.next_offset
             yield header, batch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tidegauge.record_batch import iterate_headers
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge_broker.formats.records import StoredRecord, decode_records
 from tidegauge_broker.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX
 
@@ -225,6 +228,52 @@ def test_a_truncation_during_a_compaction_makes_the_rest_void(bench, writer):
     assert [row[0] for row in rows(bench.log())] == [0]
     bench.manager.remove_deleted()
     assert bench.files(CLEANED_SUFFIX) == []
+
+
+def flipped(data: bytearray, second: int) -> None:
+    data[-2] ^= 1  # of a value; the last byte counts its headers
+
+
+def cut_off(data: bytearray, second: int) -> None:
+    del data[second + 70 :]
+
+
+def far_ahead(data: bytearray, second: int) -> None:
+    struct.pack_into(">q", data, second, 1 << 40)
+
+
+def fallen_back(data: bytearray, second: int) -> None:
+    struct.pack_into(">q", data, second, 0)
+
+
+@pytest.mark.parametrize("damage", [flipped, cut_off, far_ahead, fallen_back])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_damage_ends_a_compaction_and_is_not_written_again_with_a_right_crc(bench, writer, damage, is_clean):
+    writer.put((b"a", b"1"), (b"b", b"1"))
+    writer.put((b"b", b"1"), (b"c", b"1"))
+    writer.roll()
+    if is_clean:
+        compact(bench)
+    writer.put((b"c", b"2"))
+    writer.roll()
+    path = bench.log().segments[0].path
+    data = bytearray(path.read_bytes())
+    damage(data, read_header(data).size_bytes)
+    path.write_bytes(data)
+    descriptors = open_files()
+    cleaning = bench.manager.next_to_clean({bench.name: 5})
+    with pytest.raises(TidegaugeError) as caught:
+        for group in cleaning.map_keys():
+            cleaning.write(group)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert str(path) in str(caught.value)
+    assert bench.files(CLEANED_SUFFIX) == []
+    assert open_files() == descriptors
+    assert path.read_bytes() == data
+
+
+def open_files() -> list[str]:
+    return sorted(str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.exists())
 
 
 def test_a_map_that_is_full_compacts_in_several_rounds(bench, writer):

@@ -38,6 +38,9 @@ class LogCleaner:
                     break  # it was deleted, or has moved to another log directory
                 LOG.error("Compacting %s failed; it is not tried again: %s", at, problem)  # noqa: TRY400 - it says all
                 self._logs.note_uncleanable(at)
+            except Exception:  # the others are compacted nevertheless
+                LOG.exception("Compacting %s failed; it is not tried again", at)
+                self._logs.note_uncleanable(at)
         self._replicas.delete_old_segments_of_compacted()
 
     async def _clean(self, cleaning: Cleaning) -> bool:
