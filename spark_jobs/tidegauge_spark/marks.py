@@ -2,12 +2,16 @@
 
 Contract: a task that may not be the first attempt looks back through the topic and writes only what is missing.
 
-- A mark is ``query/batch/task`` in header ``tidegauge.write``. Micro-batches of a query come one after the other and
-  each ends acknowledged, so no record of this one can follow a record of an older batch: the look back ends there.
+- A mark is ``query/batch/task/run/stage`` in header ``tidegauge.write``. Micro-batches of a query come one after
+  the other and each ends acknowledged, so no record of this one can follow a record of an older batch: the look back
+  ends there.
 - What an earlier attempt has sent may be in the leader's log but not committed yet: the look back waits until the high
   watermark has reached the log end that the leader had when it began.
 - Contents are counted, not positions: a task may give its rows in another order when it is run again. Only the set of
   rows must be the same, as Spark demands of every exactly-once sink.
+- Two writes of one micro-batch into one topic (foreachBatch) need names: a row of the second that equals one of the
+  first would count as written. A look back that meets records of another stage of the run, which are of another write,
+  is refused.
 - It can't see what a task that is still running writes later: leave spark.speculation off. And PySpark does not tell a
   task that its *stage* is run again (after shuffle files were lost with an executor): such a task looks back only if
   its process has no part in an earlier micro-batch of the run.
@@ -21,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 
 MARK_HEADER = "tidegauge.write"
@@ -32,23 +37,39 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Mark(NamedTuple):
-    """Query, micro-batch and task of the attempt that wrote a record."""
+    """Query, micro-batch and task of the attempt that wrote a record; and its run and stage.
+
+    A task that is run again in a run, alone or with its whole stage, has the same stage; a task of another write has
+    another one. In another run, after a restart, stages say nothing.
+    """
 
     query_id: str
     batch_id: int
     task: int
+    run: str = ""
+    stage: int = 0
+
+    @property
+    def work(self) -> tuple[str, int, int]:
+        """What is the same when the task is run again."""
+        return self[:3]
+
+    def is_of_another_write(self, other: Mark) -> bool:
+        """Return whether both are of one run, and of two writes of it."""
+        return self.run == other.run and self.stage != other.stage
 
     def encode(self) -> bytes:
         """Return the header's value."""
-        return f"{self.query_id}/{self.batch_id}/{self.task}".encode()
+        return "/".join(map(str, self)).encode()
 
 
 def decode_mark(value: bytes | None) -> Mark | None:
-    """Read the header's value; None if it is not a mark."""
-    parts = (value or b"").decode(errors="replace").rsplit("/", 2)
-    if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal():
+    """Read the header's value; None if it is not a mark. Marks of earlier versions have no run and no stage."""
+    query_id, *rest = (value or b"").decode(errors="replace").split("/")
+    if len(rest) not in {2, 4} or not all(one.isascii() and one.isdecimal() for one in (*rest[:2], *rest[3:])):
         return None
-    return Mark(parts[0], int(parts[1]), int(parts[2]))
+    run, stage = rest[2:] or ("", 0)
+    return Mark(query_id, int(rest[0]), int(rest[1]), run, int(stage))
 
 
 class Content(NamedTuple):
@@ -107,17 +128,34 @@ class TopicView(Protocol):
 
 
 def look_back(view: TopicView, topic: str, mark: Mark, found: Callable[[Seen], None]) -> None:
-    """Yield every record of the topic that has this mark, from the end backwards."""
+    """Find every record of the topic that an attempt of this task has written, from the end backwards.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, records of another write of the micro-batch are there.
+    """
     for topic_partition, (first, end) in view.bounds(topic).items():
         for lowest, until in _looks(first, end):
             is_past = False
             for seen in view.read(topic_partition, lowest, until):
-                if seen.mark == mark:
+                if seen.mark is None or seen.mark.query_id != mark.query_id:
+                    continue
+                if seen.mark.work == mark.work:
+                    if seen.mark.is_of_another_write(mark):
+                        raise _two_writes(topic, mark)
                     found(seen)
-                elif seen.mark is not None and seen.mark.query_id == mark.query_id:
+                else:
                     is_past = is_past or seen.mark.batch_id < mark.batch_id
             if is_past:
                 break
+
+
+def _two_writes(topic: str, mark: Mark) -> TidegaugeError:
+    return TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f"Micro-batch {mark.batch_id} writes topic {topic} twice, and no record says which write it is of: equal rows "
+        "would be written once. Give each write in foreachBatch a name of its own (option idempotentName); after a "
+        "failed write let the batch fail, and Spark runs it again",
+    )
 
 
 def _looks(first: int, end: int) -> Iterator[tuple[int, int]]:

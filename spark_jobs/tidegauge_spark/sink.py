@@ -44,12 +44,14 @@ class Attempt(NamedTuple):
     """Identity of a task's attempt."""
 
     mark: Mark
-    run_id: str
     attempt: int
 
 
 def rows_of(columns: Mapping[str, list[Any]], topic: str, rows: int) -> Iterator[RowToWrite]:
     """Yield the rows of a batch of columns.
+
+    A mark among the headers is left out: the row comes from a topic that a stream has written, and the mark says who
+    wrote that record, not this one.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a row without a topic.
@@ -65,7 +67,7 @@ def rows_of(columns: Mapping[str, list[Any]], topic: str, rows: int) -> Iterator
                 ErrorCode.INVALID_REQUEST,
                 "A row contains a null topic. Use the topic option for setting a default topic.",
             )
-        pairs_given = tuple((str(pair["key"]), pair["value"]) for pair in pairs or ())
+        pairs_given = tuple((str(pair["key"]), pair["value"]) for pair in pairs or () if pair["key"] != MARK_HEADER)
         yield RowToWrite(Content(where, _bytes(key), _bytes(value), pairs_given), partition)
 
 
@@ -73,8 +75,12 @@ def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def current_attempt() -> Attempt | None:
-    """Return the attempt in Spark's task context; None outside of a micro-batch."""
+def current_attempt(name: str) -> Attempt | None:
+    """Return the attempt in Spark's task context; None outside of a micro-batch.
+
+    Args:
+        name: of the write among those of its micro-batch; empty: it has none.
+    """
     from pyspark import TaskContext  # noqa: PLC0415  (only in a worker)
 
     context = TaskContext.get()
@@ -83,8 +89,9 @@ def current_attempt() -> Attempt | None:
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query_id or not batch_id:
         return None
-    mark = Mark(query_id, int(batch_id), context.partitionId())
-    return Attempt(mark, str(context.getLocalProperty(RUN_ID)), context.attemptNumber())
+    run = str(context.getLocalProperty(RUN_ID)).partition("-")[0]  # the first part of a UUID: there are few runs
+    named = f"{query_id}:{name}" if name else query_id
+    return Attempt(Mark(named, int(batch_id), context.partitionId(), run, context.stageId()), context.attemptNumber())
 
 
 class ClusterView:
@@ -101,12 +108,15 @@ class ClusterView:
         self._client = client_for(self._read_options.connection)
 
     def bounds(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the first record that is young enough, and the leaders' log ends, committed or not."""
+        """Return the first record that is young enough, and the leaders' log ends, committed or not.
+
+        High watermarks come first: what is committed between two requests is young, and must not lie below the first.
+        """
         client = self._client
         found = client.partitions(Subscription(topics=(topic,)))
         since_ms = max(0, time.time_ns() // 1_000_000 - self._options.lookback_ms)
-        young = client.offsets(dict.fromkeys(found, since_ms))
         high_watermarks = client.offsets(dict.fromkeys(found, LATEST))
+        young = client.offsets(dict.fromkeys(found, since_ms))
         earliest = client.offsets(dict.fromkeys(found, EARLIEST))
         ends = client.epoch_ends({one: client.leader_epoch(one) for one in found})
         bounds = {}
@@ -158,7 +168,8 @@ class TaskWriter:
         """
         asyncio.run(self._write(rows))
         if self._attempt is not None:
-            _memory.done(self._attempt.mark.query_id, self._attempt.run_id, self._attempt.mark.batch_id)
+            mark = self._attempt.mark
+            _memory.done(mark.query_id, mark.run, mark.batch_id)
 
     async def _write(self, rows: Iterable[RowToWrite]) -> None:
         from tidegauge_client import Producer  # noqa: PLC0415  (grpc.aio only in the worker)
@@ -192,13 +203,17 @@ class TaskWriter:
         self._failure = self._failure or error
 
     def _is_in_topic(self, content: Content, partition: int | None) -> bool:
-        """Return whether an earlier attempt has written this row; search a topic when its first row comes."""
+        """Return whether an earlier attempt has written this row; search a topic when its first row comes.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, records of another write of the micro-batch are there.
+        """
         if self._attempt is None:
             return False
-        mark, run_id, attempt = self._attempt
+        mark, attempt = self._attempt
         if content.topic not in self._looked_at:
             self._looked_at.add(content.topic)
-            if _memory.must_look(mark.query_id, run_id, mark.batch_id, attempt):
+            if _memory.must_look(mark.query_id, mark.run, mark.batch_id, attempt):
                 self._view = self._view or ClusterView(self._options)
                 look_back(self._view, content.topic, mark, self._written.add)
         return self._written.take(content, partition)
@@ -210,7 +225,7 @@ def write_arrow(options: WriteOptions, batches: Iterable[Any]) -> TaskWriter:
     Raises:
         TidegaugeError: a record was not acknowledged; idempotent=true outside of a micro-batch.
     """
-    attempt = current_attempt()
+    attempt = current_attempt(options.name)
     if options.is_idempotent and attempt is None:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,

@@ -4,14 +4,16 @@ Contract: pure. Columns and sentences are those of Spark's Kafka sink: ``value``
 ``partition`` and ``headers`` are optional; all others are not written. Option ``topic`` takes precedence over the
 column ``topic``. Producer settings have the prefix ``kafka.``, as there.
 
-One option is an addition: ``idempotent`` (a stream: true, a batch: false). With it each record carries a header that
-names query, micro-batch and task, and a micro-batch that is run again writes only what is missing.
+Some options are additions: ``idempotent`` (a stream: true, a batch: false). With it each record carries a header that
+names query, micro-batch and task, and a micro-batch that is run again writes only what is missing. ``idempotentName``
+tells several writes of one micro-batch apart, ``idempotentLookback`` bounds the search for an earlier attempt.
 
 Source: ``KafkaWriter.validateQuery``, ``KafkaRowWriter`` of Spark; ``ProducerConfig``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -52,6 +54,7 @@ NUMBERS = {
 """Kafka's producer settings and the client's names for them."""
 DEFAULT_LINGER_MS = 20
 """A task writes at full speed: larger batches are worth a short wait."""
+NAME = re.compile(r"[A-Za-z0-9._-]+")
 DEFAULT_LOOKBACK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -64,6 +67,7 @@ class WriteOptions(NamedTuple):
         producer: keyword arguments of the client's producer.
         is_idempotent: whether a micro-batch that is run again must write nothing twice.
         lookback_ms: how far back the records of an earlier attempt are looked for.
+        name: of this write among those of its micro-batch; empty: it has none.
         security: how connections are protected.
     """
 
@@ -73,6 +77,7 @@ class WriteOptions(NamedTuple):
     is_idempotent: bool
     lookback_ms: int
     security: SecurityProperties = SecurityProperties()
+    name: str = ""
 
 
 def _refuse(message: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> TidegaugeError:
@@ -135,6 +140,9 @@ def parse_write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOp
     is_idempotent = flag(options, "idempotent", streaming)
     if is_idempotent and acks != "all":
         raise _refuse("idempotent=true needs kafka.acks=all: what is not acknowledged by all may be lost or come late")
+    name = str(options.get("idempotentname", "")).strip()
+    if name and not NAME.fullmatch(name):
+        raise _refuse(f"idempotentName is {name!r}; it must be letters, digits, '.', '_' and '-'")
     return WriteOptions(
         bootstrap_servers=parse_bootstrap_servers(servers),
         topic=topic,
@@ -142,4 +150,5 @@ def parse_write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOp
         is_idempotent=is_idempotent,
         lookback_ms=duration_ms(options, "idempotentLookback", DEFAULT_LOOKBACK_MS),
         security=security_properties(options),
+        name=name,
     )

@@ -309,3 +309,10 @@ def test_a_snapshot_brings_back_records_and_topics(make_cluster: Callable[..., L
     LocalCluster(local.directory).restore("two-records")
     assert served.reset()["topics_deleted"] == [], "a restore of the command line counts too"
     assert served.partition("kept")["high_watermark"] == 2
+    snapshots = local.directory / layout.SNAPSHOTS
+    snapshots.rename(local.directory / "aside")
+    snapshots.touch()
+    with pytest.raises(steering.Refused, match=r"snapshots.*the cluster is up again") as refused:
+        served.ask("POST", "/v1/snapshots/three")
+    assert refused.value.status == 409
+    assert served.cluster()["ready"], "a snapshot that can't be written leaves the cluster up"

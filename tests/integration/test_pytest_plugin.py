@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegauge_lab.local.processes import look_up
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 INI = """
@@ -202,3 +204,21 @@ def test_a_cluster_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> N
     assert "the Tidegauge cluster does not start: " in printed
     assert "no.such.setting" in printed
     assert "Traceback" not in printed
+
+
+def test_sigterm_takes_the_cluster_down(zookeeper: str, tmp_path: Path) -> None:
+    """Rule 2 of the plugin: it is how CI ends a session. The test itself sends it to its own session."""
+    tests = """
+        import os, pathlib, signal, threading
+
+        def test_that_is_broken_off(tidegauge_cluster):
+            pathlib.Path("pid").write_text(str(tidegauge_cluster.local.pid_of(0)))
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(300)
+    """
+    directory = tmp_path / "project"
+    running = begin(directory, tests, "--tidegauge-brokers", "1", "--tidegauge-zookeeper", zookeeper)
+    _, printed = end(running)
+    assert running.returncode == pytest.ExitCode.INTERRUPTED, printed
+    assert look_up(int((directory / "pid").read_text())) is None, "no broker is left"
+    assert not list((directory / "temp").rglob("cluster.json"))

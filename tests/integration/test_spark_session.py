@@ -150,6 +150,42 @@ result = [[text(row.value), [header.key for header in row.headers]] for row in r
     assert Counter(value for value, _ in again) == Counter(f"v{number}" for number in range(45))
 
 
+async def test_two_writes_of_one_micro_batch_need_names(
+    cluster: LocalCluster, session: Session, tmp_path: Path
+) -> None:
+    """foreachBatch may write a topic twice: equal rows are written twice, or the second write is refused."""
+    for topic in ("twice-from", "twice-to"):
+        await create(cluster, topic)
+    await produce(cluster, "twice-from", range(5))
+    code = """
+def write(name):
+    def both(frame, _):
+        for number in range(2):
+            writer = frame.select("value").write.format("tidegauge").option("kafka.bootstrap.servers", servers)
+            writer = writer.option("topic", "twice-to").option("idempotent", "true").mode("append")
+            (writer.option("idempotentName", f"{name}{number}") if name else writer).save()
+    return both
+
+def run(directory, name):
+    stream = load(spark.readStream, "twice-from", startingOffsets="earliest")
+    writer = stream.coalesce(1).writeStream.foreachBatch(write(name)).option("checkpointLocation", directory)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+run(named, "write-")
+values = [text(row.value) for row in load(spark.read, "twice-to").collect()]
+try:
+    run(unnamed, "")
+    refusal = ""
+except Exception as error:
+    refusal = str(error)
+result = [values, refusal]
+"""
+    values, refusal = session.run(code, named=str(tmp_path / "named"), unnamed=str(tmp_path / "unnamed"))
+    assert Counter(values) == Counter(f"v{number}" for number in range(5) for _ in range(2))
+    assert "writes topic twice-to twice" in refusal
+    assert "option idempotentName" in refusal
+
+
 async def test_a_task_that_died_half_way_is_completed(cluster: LocalCluster) -> None:
     """The second attempt gives the rows in another order and writes only what is missing; no Spark needed."""
     await create(cluster, "half")
@@ -158,7 +194,7 @@ async def test_a_task_that_died_half_way_is_completed(cluster: LocalCluster) -> 
     rows = [RowToWrite(Content("half", None, b"v%d" % (number // 2), ()), None) for number in range(60)]
 
     def attempt(batch_id: int, number: int, some: list[RowToWrite]) -> TaskWriter:
-        writer = TaskWriter(options, Attempt(Mark("query", batch_id, 0), "run", number))
+        writer = TaskWriter(options, Attempt(Mark("query", batch_id, 0, "run"), number))
         writer.write(some)
         return writer
 

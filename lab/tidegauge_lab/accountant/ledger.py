@@ -5,6 +5,7 @@ Rules:
        were acknowledged at one offset with equal ones (a failover gave it again), the one whose timestamp is there.
     2. All others are looked for elsewhere: the same key, value and timestamp (not the timestamp where the log has its
        own, LogAppendTime), acknowledged before unknown before failed ones, and within their partition if it is known.
+       Acknowledged ones that rule 4 does not call lost come last: what is found is rather another's of equal content.
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
        wrote it, and a phantom otherwise. Values are best unique; where they are not, all histories must be given.
     4. Not lost: what lies below the log start offset; what the leader holds above its high watermark, and may still
@@ -29,7 +30,8 @@ from tidegauge_client.history import FAIL, INFO, SentRecord
 from tidegauge_lab.accountant.books import NO_OFFSET, CommittedLog, Findings, KeptRecord, Kind, Named, show
 
 Content = tuple[bytes | None, bytes | None]
-ACKNOWLEDGED, UNKNOWN, FAILED = range(3)
+ACKNOWLEDGED, UNKNOWN, FAILED, GONE = range(4)
+"""Ranks of records that are looked for elsewhere (rule 2)."""
 ANY_PARTITION = -1
 NO_END = 1 << 62
 
@@ -80,6 +82,7 @@ class Ledger:
         # Of each content that was found, one record that has it; and what is still to be found, by all that must fit.
         self._found: dict[Content, int] = {}
         self._open: dict[tuple[Content, int, int, int], deque[int]] = {}
+        self._latest_of_keys = self._find_latest_of_keys()
 
     def match(self) -> Matching:
         """Find everything, and report what does not fit."""
@@ -123,7 +126,8 @@ class Ledger:
         """Return what must match: content, timestamp, rank, and the partition (-1: any)."""
         timestamp_ms = record.timestamp_ms if self._has_own_timestamps else 0
         if record.is_acknowledged:
-            return (record.key, record.value), timestamp_ms, ACKNOWLEDGED, ANY_PARTITION
+            rank = GONE if self._is_deleted(record) or self._is_uncommitted(record) else ACKNOWLEDGED
+            return (record.key, record.value), timestamp_ms, rank, ANY_PARTITION
         rank = FAILED if record.outcome == FAIL else UNKNOWN
         return (record.key, record.value), timestamp_ms, rank, record.partition
 
@@ -131,7 +135,7 @@ class Ledger:
         """Which of the records still to be found this one is, if any (rule 2)."""
         content = (kept.key, kept.value)
         timestamp_ms = kept.timestamp_ms if self._has_own_timestamps else 0
-        for rank in (ACKNOWLEDGED, UNKNOWN, FAILED):
+        for rank in (ACKNOWLEDGED, UNKNOWN, FAILED, GONE):
             for where in (partition, ANY_PARTITION):
                 queue = self._open.get((content, timestamp_ms, rank, where))
                 if queue:
@@ -204,7 +208,6 @@ class Ledger:
     # What is not in the log
 
     def _account(self, matching: Matching) -> None:
-        latest_of_keys = self._latest_of_keys()
         for index, record in enumerate(self._sent):
             account = matching.accounts.setdefault(record.acks, Account())
             account.sent += 1
@@ -214,14 +217,14 @@ class Ledger:
                 if is_kept:
                     account.kept += 1
                 else:
-                    self._missing(record, account, latest_of_keys)
+                    self._missing(record, account)
             elif record.outcome == FAIL:
                 account.failed += 1
             else:
                 account.unknown += record.outcome == INFO
                 account.kept_unknown += is_kept
 
-    def _latest_of_keys(self) -> dict[int, dict[bytes | None, int]]:
+    def _find_latest_of_keys(self) -> dict[int, dict[bytes | None, int]]:
         """Of each compacted log, the last offset at which a key is known to have been written (rule 4)."""
         latest = {
             partition: {record.key: record.offset for record in log.records}
@@ -238,19 +241,27 @@ class Ledger:
                     latest[partition][record.key] = max(at + is_tombstone, latest[partition].get(record.key, NO_OFFSET))
         return latest
 
-    def _missing(
-        self, record: SentRecord, account: Account, latest_of_keys: Mapping[int, Mapping[bytes | None, int]]
-    ) -> None:
+    def _is_deleted(self, record: SentRecord) -> bool:
+        """Return whether an acknowledged record may have left its log by retention, deletion or compaction (rule 4)."""
+        log = self._logs.get(record.partition)
+        if log is None or record.offset < log.log_start_offset:
+            return log is not None
+        if not log.is_compacted or record.offset >= log.high_watermark:
+            return False
+        return record.key is None or record.offset < self._latest_of_keys[record.partition].get(record.key, NO_OFFSET)
+
+    def _is_uncommitted(self, record: SentRecord) -> bool:
+        """Return whether the leader may still commit an acknowledged record (rule 4)."""
+        log = self._logs.get(record.partition)
+        return log is not None and log.high_watermark <= record.offset < log.log_end_offset
+
+    def _missing(self, record: SentRecord, account: Account) -> None:
         log = self._logs.get(record.partition)
         if log is None:
             account.unreadable += 1
-        elif record.offset < log.log_start_offset or (
-            log.is_compacted
-            and record.offset < log.high_watermark
-            and (record.key is None or record.offset < latest_of_keys[record.partition].get(record.key, NO_OFFSET))
-        ):
+        elif self._is_deleted(record):
             account.deleted += 1
-        elif log.high_watermark <= record.offset < log.log_end_offset:
+        elif self._is_uncommitted(record):
             account.uncommitted += 1
         elif record.offset >= log.high_watermark:
             account.lost_tail += 1

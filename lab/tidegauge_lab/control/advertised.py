@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegauge_client.sync import SyncAdmin
+from tidegauge_lab.control.asked import is_number
 from tidegauge_lab.control.problems import malformed, not_found
 from tidegauge_lab.control.shapes import shown
 from tidegauge_lab.local.broker_settings import ways_among_brokers
@@ -55,8 +56,8 @@ def advertise(
     wanted: dict[int, str] = {}
     known = {broker.id for broker in local.file.brokers}
     for name, address in addresses.items():
-        if not (name.isascii() and name.isdigit()):
-            raise malformed(f"{name!r} is no broker's id")
+        if not is_number(name):
+            raise malformed(f"{shown(name)} is no broker's id")
         if int(name) not in known:
             raise not_found(f"there is no broker {name}")
         if not _ADDRESS.fullmatch(address) or int(address.rpartition(":")[2]) not in range(1, 65536):

@@ -42,12 +42,13 @@ class Asked:
             RefusedError: 400, it is none.
         """
         text = self.path[name]
-        if not _is_number(text):
+        if not is_number(text):
             raise malformed(f"{name} is a whole number of at most {_MOST_DIGITS} digits, not {shown(text)}")
         return int(text)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number that is not too long to be read."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
@@ -69,8 +70,8 @@ def _query(endpoint: Endpoint, query: Sequence[tuple[str, str]]) -> dict[str, An
             known = ", ".join(endpoint.query) or "none"
             raise malformed(f"there is no field {name!r} in this query; there is {known}")
         schema = endpoint.query[name]
-        is_number = schema.get("type") == "integer"
-        found[name] = int(text) if is_number and _is_number(text) else text
+        wants_number = schema.get("type") == "integer"
+        found[name] = int(text) if wants_number and is_number(text) else text
         if wrong := problem(schema, found[name], name):
             raise malformed(wrong)
     return found

@@ -4,7 +4,8 @@ Rules:
     1. A method returns when its effect is there, and what it returns is true at that time. Nothing is remembered of the
        cluster's state: each request asks the brokers.
     2. What was there before is what was there when the control was started; ``reset`` leaves it.
-    3. A control that was killed has noted it in the directory: the next one resets to that. One that ends in order, and
+    3. What stops or starts brokers by itself (reset, snapshot, restore, other addresses) is done one after the other.
+    4. A control that was killed has noted it in the directory: the next one resets to that. One that ends in order, and
        ``down``, forget it.
 """
 
@@ -68,13 +69,13 @@ class Control:
         self._events = Journal()
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._reading = asyncio.Lock()
-        self._resetting = asyncio.Lock()
+        self._restarting = asyncio.Lock()
         self._faults = Faults(self.directory)
         self._requests = RequestJournal(self.directory)
         self._owns_baseline = False
 
     async def start(self) -> None:
-        """Note what is there, unless a control server that was killed, or that still runs, has noted it. Rule 3.
+        """Note what is there, unless a control server that was killed, or that still runs, has noted it. Rule 4.
 
         Raises:
             TidegaugeError: no broker responds.
@@ -232,7 +233,7 @@ class Control:
 
     async def reset(self, asked: Asked) -> dict[str, Any]:
         """Make the cluster what it was when the control was started."""
-        async with self._resetting:
+        async with self._restarting:
             baseline = load_baseline(self.directory)
             if baseline is None:  # a snapshot was restored: what it holds is what was there before
                 baseline = await self._note_baseline()
@@ -291,18 +292,22 @@ class Control:
 
     async def restore(self, asked: Asked) -> dict[str, Any]:
         """Restore a snapshot; what it holds is what was there before for later resets."""
-        done = await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).restore)
-        await self._note_baseline()
-        return done
+        return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).restore, is_restore=True)
 
-    async def _with_snapshot(self, name: str, act: Callable[[str], None]) -> dict[str, Any]:
+    async def _with_snapshot(
+        self, name: str, act: Callable[[str], None], *, is_restore: bool = False
+    ) -> dict[str, Any]:
         began = time.monotonic()
-        await asyncio.to_thread(act, name)
+        async with self._restarting:
+            await asyncio.to_thread(act, name)
+            if is_restore:
+                await self._note_baseline()
         return {"snapshot": name, "took_ms": round((time.monotonic() - began) * 1000)}
 
     async def advertise(self, asked: Asked) -> dict[str, Any]:
         """Let brokers advertise other addresses to Kafka clients; restarts those whose address changes."""
-        return await asyncio.to_thread(advertise, LocalCluster(self.directory), asked.body)
+        async with self._restarting:  # the cluster is read inside: another request may have changed its addresses
+            return await asyncio.to_thread(advertise, LocalCluster(self.directory), asked.body)
 
     # Inside
 

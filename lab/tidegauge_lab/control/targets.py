@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tidegauge.faults.actions import ZOOKEEPER, Target
-from tidegauge_lab.control.asked import partition_in
+from tidegauge_lab.control.asked import is_number, partition_in
 from tidegauge_lab.control.endpoints import TARGETS
 from tidegauge_lab.control.problems import malformed
+from tidegauge_lab.control.shapes import shown
 from tidegauge_lab.local.roles import Role, RoleKind, read_coordinated
 
 _OF_PARTITION = {"leader-of": RoleKind.LEADER, "follower-of": RoleKind.FOLLOWER}
@@ -17,7 +18,7 @@ def read_target(text: str) -> Target | Role:
     Raises:
         RefusedError: 400, it is none.
     """
-    if text.isascii() and text.isdigit():
+    if is_number(text):
         return int(text)
     if text == ZOOKEEPER:
         return ZOOKEEPER
@@ -31,4 +32,4 @@ def read_target(text: str) -> Target | Role:
             return Role(RoleKind.COORDINATOR, of=read_coordinated(rest))
         except ValueError as wrong:
             raise malformed(str(wrong)) from None
-    raise malformed(f"{text!r} is no target. {TARGETS}")
+    raise malformed(f"{shown(text)} is no target. {TARGETS}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -243,16 +243,13 @@ class LocalCluster:
         """Copy the data of brokers and ZooKeeper under a name; the cluster stops in order for it, and is up afterwards.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's; or a process does not start.
+            TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's; KAFKA_STORAGE_ERROR, the copy
+                can't be written, and the cluster is up; or a process does not start.
             TimeLimitError: the cluster is not ready again in time.
         """
         snapshots.directory_of(self.directory, name)
         snapshots.require_own_zookeeper(self.file)
-        with self._alone():
-            foreign.require_none(self.directory, self.file)
-            self._end_all(takedown.GRACE_SECONDS)
-            snapshots.take(self.directory, self.file, name)
-        self.up()
+        self._while_down(takedown.GRACE_SECONDS, lambda: snapshots.take(self.directory, self.file, name))
 
     def restore(self, name: str) -> None:
         """Put the data of a snapshot in place of what is there; the cluster is up afterwards.
@@ -260,18 +257,41 @@ class LocalCluster:
         Its processes are killed: what they have not written is lost with the rest.
 
         Raises:
-            TidegaugeError: there is no such snapshot, or a process does not start.
+            TidegaugeError: there is no such snapshot; KAFKA_STORAGE_ERROR, the copy can't be written, and the cluster
+                is up with the data that it had; or a process does not start.
             TimeLimitError: the cluster is not ready in time.
         """
         snapshots.require_own_zookeeper(self.file)
         snapshots.require(self.directory, self.file, name)
-        with self._alone():
-            foreign.require_none(self.directory, self.file)
-            self._end_all(0)
+
+        def put_back() -> None:
             snapshots.put_back(self.directory, self.file, name)
             baseline = layout.control_process(self.directory).directory / layout.BASELINE_FILE
             baseline.unlink(missing_ok=True)
+
+        self._while_down(0, put_back)
+
+    def _while_down(self, grace_seconds: float, copy: Callable[[], None]) -> None:
+        """End all processes, copy, and start them again, also when the copy fails.
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR, the copy failed; the cluster is up.
+        """
+        failure: OSError | None = None
+        with self._alone():
+            foreign.require_none(self.directory, self.file)
+            self._end_all(grace_seconds)
+            try:
+                copy()
+            except OSError as problem:
+                failure = problem
         self.up()
+        if failure is not None:
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{failure.filename or self.directory} can't be read or written: {failure.strerror or failure}; the "
+                "data are as they were, and the cluster is up again",
+            )
 
     def _end_all(self, grace_seconds: float) -> None:
         """End all brokers, then ZooKeeper; their ports stay reserved."""

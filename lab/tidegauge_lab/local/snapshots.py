@@ -5,7 +5,9 @@ Rules:
        and its znodes hold no session.
     2. A snapshot is complete or not there: it gets its name when everything is copied. One of the same name is
        replaced.
-    3. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    3. A restore copies the data beside those that are there, and replaces these when all of it is copied: a disk that
+       is full leaves the cluster as it was.
+    4. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
 """
 
 from __future__ import annotations
@@ -91,12 +93,30 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
 
 
 def put_back(directory: Path, file: ClusterFile, name: str) -> None:
-    """Replace the data of a cluster that is down by those of a snapshot."""
+    """Replace the data of a cluster that is down by those of a snapshot.
+
+    Raises:
+        OSError: they can't be copied; what is there is as it was.
+    """
     source = directory_of(directory, name)
+    copies = {path: directory / path.relative_to(source) for path in _data_of(source, file)}
+    try:
+        for path, target in copies.items():
+            shutil.rmtree(_beside(target), ignore_errors=True)
+            shutil.copytree(path, _beside(target), symlinks=True)
+    except OSError:
+        for target in copies.values():
+            shutil.rmtree(_beside(target), ignore_errors=True)
+        raise
     for path in _data_of(directory, file):
         shutil.rmtree(path)
-    for path in _data_of(source, file):
-        shutil.copytree(path, directory / path.relative_to(source), symlinks=True)
+    for target in copies.values():
+        _beside(target).rename(target)
+
+
+def _beside(target: Path) -> Path:
+    """Return where a copy grows; the name is not that of a log directory."""
+    return target.with_name(f".{target.name}.tmp")
 
 
 def _data_of(directory: Path, file: ClusterFile) -> list[Path]:

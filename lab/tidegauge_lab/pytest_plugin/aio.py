@@ -341,18 +341,17 @@ class AsyncCluster(AsyncFaults):
         """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
 
         Raises:
-            TidegaugeError: a process does not start.
+            TidegaugeError: a process does not start, or a broker does not end its faults.
             TimeLimitError: the cluster is not ready in time.
         """
         targets: list[Target] = [broker.id for broker in self.local.file.brokers]
         if self.local.file.zookeeper_managed:
             targets.append(ZOOKEEPER)
-        states = {target: self.local.state_of(target) for target in targets}
-        paused = [target for target, state in states.items() if state is ProcessState.PAUSED]
+        paused = [target for target in targets if self.local.state_of(target) is ProcessState.PAUSED]
         if paused:
             await self.resume(*paused)
         was_switched = await self._switch_off()
-        if any(state is not ProcessState.UP for state in states.values()):
+        if paused or any(self.local.state_of(target) is not ProcessState.UP for target in targets):
             await asyncio.to_thread(self.local.up)
         elif was_switched:
             # A broker that was partitioned has to register again.

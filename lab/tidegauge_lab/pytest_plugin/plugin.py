@@ -4,14 +4,18 @@ Rules:
     1. Being installed costs a test session nothing: this module imports pytest and the standard library only; the rest
        comes with the first use of ``tidegauge_cluster``.
     2. One cluster for a session, and for each worker under xdist, in the session's temporary directory, on ports that
-       are free. It is taken down at the end, however the session ends short of kill -9.
+       are free. It is taken down at the end, however the session ends short of kill -9: SIGTERM, by which CI and
+       ``timeout`` end a session, means the same as Ctrl-C. (Not under xdist: workers do not get it.)
     3. Each test that uses the cluster finds it whole, whatever the one before did to it.
     4. A test that fails gets what the cluster was and did into its report.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
+import threading
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -127,16 +131,36 @@ def tidegauge_cluster(
     from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 1
     from tidegauge_lab.pytest_plugin.cluster import Cluster  # noqa: PLC0415 - rule 1
 
+    with ended_by_sigterm():
+        try:
+            cluster = Cluster.launch(tmp_path_factory.mktemp("tidegauge") / "cluster", tidegauge_options)
+        except TidegaugeError as problem:
+            pytest.fail(f"the Tidegauge cluster does not start: {problem.message}", pytrace=False)
+        request.config.stash[CLUSTER] = cluster
+        try:
+            yield cluster
+        finally:
+            del request.config.stash[CLUSTER]
+            cluster.close(keep=tidegauge_options.keep)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the session as Ctrl-C does, unless something else handles it; only the main thread can."""
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the cluster is being taken down
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
     try:
-        cluster = Cluster.launch(tmp_path_factory.mktemp("tidegauge") / "cluster", tidegauge_options)
-    except TidegaugeError as problem:
-        pytest.fail(f"the Tidegauge cluster does not start: {problem.message}", pytrace=False)
-    request.config.stash[CLUSTER] = cluster
-    try:
-        yield cluster
+        yield
     finally:
-        del request.config.stash[CLUSTER]
-        cluster.close(keep=tidegauge_options.keep)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ class SyncCluster(SyncClusterBase):
         """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
 
         Raises:
-            TidegaugeError: a process does not start.
+            TidegaugeError: a process does not start, or a broker does not end its faults.
             TimeLimitError: the cluster is not ready in time.
         """
         self._run(self.aio.restore())

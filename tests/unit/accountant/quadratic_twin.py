@@ -18,8 +18,9 @@ def fits(record: SentRecord, slot: Slot, kept: KeptRecord) -> bool:
     return same and (record.is_acknowledged or record.partition in {-1, slot[0]})
 
 
-def rank(record: SentRecord, slot: Slot) -> tuple[int, bool]:
-    level = 0 if record.is_acknowledged else 2 if record.outcome == "fail" else 1
+def rank(record: SentRecord, slot: Slot, logs: Sequence[CommittedLog]) -> tuple[int, bool]:
+    is_deleted = any(record.partition == log.partition and record.offset < log.log_start_offset for log in logs)
+    level = (3 if is_deleted else 0) if record.is_acknowledged else 2 if record.outcome == "fail" else 1
     return level, record.is_acknowledged or record.partition != slot[0]
 
 
@@ -41,7 +42,7 @@ def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple
             continue
         candidates = [i for i, record in enumerate(sent) if i not in places and fits(record, slot, there)]
         if candidates:
-            index = min(candidates, key=lambda i: (rank(sent[i], slot), i))
+            index = min(candidates, key=lambda i: (rank(sent[i], slot, logs), i))
             places[index] = slot
             if sent[index].outcome == "fail":
                 counts[Kind.KEPT_THOUGH_FAILED] += 1

@@ -42,6 +42,32 @@ def test_retention_is_no_loss_but_a_hole_above_it_is() -> None:
     assert found(report(history, log(kept(0), kept(1), kept(3)))) == {Kind.LOST: 1}
 
 
+@pytest.mark.parametrize(
+    ("acknowledged_at", "standing"),
+    [
+        (0, log(kept(3, "v", 7), start=2)),
+        (1, log(kept(3, "v", 7, key=b"a"), is_compacted=True)),
+        (5, log(kept(3, "v", 7), log_end_offset=6)),
+    ],
+    ids=["retention", "compaction", "not committed yet"],
+)
+def test_a_record_that_may_be_gone_is_not_found_in_another_of_equal_content(
+    acknowledged_at: int, standing: CommittedLog
+) -> None:
+    """Two records of one key, value and timestamp: the one that stands is that of unknown outcome, nothing is wrong."""
+    key = standing.records[0].key
+    gone = sent(0, "v", key=key, timestamp_ms=7, offset=acknowledged_at)
+    unknown = sent(1, "v", "info", key=key, timestamp_ms=7)
+    result = report([gone, unknown], standing)
+    assert found(result) == {}
+    assert result.accounts["all"].kept_unknown == 1
+    assert result.accounts["all"].deleted + result.accounts["all"].uncommitted == 1
+    assert found(report([gone], standing)) == {Kind.MISPLACED: 1}, "there is no other record that it could be"
+    lost = sent(0, "v", key=key, timestamp_ms=7, offset=2)
+    in_log = log(*standing.records, log_end_offset=standing.log_end_offset)
+    assert found(report([lost, unknown], in_log)) == {Kind.MISPLACED: 1}, "it must be in the log"
+
+
 def test_a_compacted_log_may_drop_what_has_a_later_value_of_its_key() -> None:
     history = [sent(0, key=b"a"), sent(1, key=b"a"), sent(2, key=b"b")]
     later = log(kept(1, key=b"a"), kept(2, key=b"b"), is_compacted=True)

@@ -41,7 +41,9 @@ def test_targets(text: str, target: object):
     assert read_target(text) == target
 
 
-@pytest.mark.parametrize("text", ["", "-1", "leader-of:", "leader-of:orders", "coordinator-of:g", "leader:orders-0"])
+@pytest.mark.parametrize(
+    "text", ["", "-1", "leader-of:", "leader-of:orders", "coordinator-of:g", "leader:orders-0", "1" * 5000]
+)
 def test_what_is_no_target_is_refused(text: str):
     with pytest.raises(RefusedError) as refused:
         read_target(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,33 @@ def test_what_is_put_back_is_what_was_taken(tmp_path: Path):
         "one of the same name is replaced"
     )
     assert snapshots.names(tmp_path) == ["one"]
+
+
+def test_a_restore_that_fails_leaves_the_data_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Rule 3, at whichever directory the disk is full; and the next restore is whole."""
+    file = cluster_in(tmp_path, "first")
+    snapshots.take(tmp_path, file, "one")
+    cluster_in(tmp_path, "second")
+    there = sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*"))
+    copytree = snapshots.shutil.copytree
+    for copied in range(4):
+        left = [copied]
+
+        def full(*arguments: Any, left: list[int] = left, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(28, "No space left on device")
+            return copytree(*arguments, **options)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(snapshots.shutil, "copytree", full)
+            with pytest.raises(OSError, match="No space"):
+                snapshots.put_back(tmp_path, file, "one")
+        assert (tmp_path / "broker-0/data/t-0/00.log").read_text() == "second broker-0/data"
+        assert sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*")) == there, "nothing is left beside"
+    snapshots.put_back(tmp_path, file, "one")
+    assert (tmp_path / "zookeeper/data/t-0/00.log").read_text() == "first zookeeper/data"
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*")) == there
 
 
 def test_a_copy_that_was_broken_off_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_spark.marks import Content, Mark, RunMemory, Seen, Written, decode_mark, look_back
 
@@ -47,14 +48,25 @@ def found(topic: Topic) -> list[tuple[int, bytes | None]]:
 
 
 def test_a_mark_survives_its_header() -> None:
-    assert decode_mark(NOW.encode()) == NOW
-    for no_mark in (None, b"", b"x", b"query/7", b"query/7/x", b"\xff/1/2/3x"):
+    for mark in (NOW, Mark("query:late", 7, 0, "1f0c", 12)):
+        assert decode_mark(mark.encode()) == mark
+    assert decode_mark(b"query/7/0") == NOW, "as earlier versions wrote it"
+    for no_mark in (None, b"", b"x", b"query/7", b"query/7/x", b"\xff/1/2/3x", b"query/7/0/run", b"query/7/0/run/x"):
         assert decode_mark(no_mark) is None
 
 
 def test_only_this_batch_of_this_task_counts() -> None:
     others = [OLD, NOW._replace(task=1), OTHER, None, NOW, NOW._replace(batch_id=8)]
     assert found(Topic({0: log(*others), 1: log(NOW, partition=1)})) == [(0, b"4"), (1, b"0")]
+
+
+def test_records_of_another_write_of_the_batch_are_refused() -> None:
+    """Its rows may equal this one's. A stage of another run says nothing, and a task that is run again has the same."""
+    mine = NOW._replace(run="run", stage=20)
+    for of_mine in (mine, mine._replace(run="before", stage=3), NOW, mine._replace(query_id="query:late", stage=21)):
+        look_back(Topic({0: log(of_mine)}), "t", mine, [].append)
+    with pytest.raises(TidegaugeError, match="Micro-batch 7 writes topic t twice"):
+        look_back(Topic({0: log(mine, mine._replace(stage=21))}), "t", mine, [].append)
 
 
 def test_the_look_ends_behind_an_older_batch_and_at_the_first_offset() -> None:

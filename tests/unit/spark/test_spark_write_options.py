@@ -38,6 +38,7 @@ def test_producer_settings_have_kafkas_names() -> None:
         ({"kafka__key__serializer": "x"}, "kafka.key.serializer"),
         ({"kafka__transactional__id": "x"}, "no transactions"),
         ({"kafka__linger__ms": "soon"}, "whole number"),
+        ({"idempotentName": "a/b"}, "idempotentName is 'a/b'"),
     ],
 )
 def test_bad_options_are_refused_with_a_sentence(more: dict[str, str], sentence: str) -> None:
