@@ -220,5 +220,6 @@ def test_sigterm_takes_the_cluster_down(zookeeper: str, tmp_path: Path) -> None:
     running = begin(directory, tests, "--tidegauge-brokers", "1", "--tidegauge-zookeeper", zookeeper)
     _, printed = end(running)
     assert running.returncode == pytest.ExitCode.INTERRUPTED, printed
-    assert look_up(int((directory / "pid").read_text())) is None, "no broker is left"
+    facts = look_up(int((directory / "pid").read_text()))
+    assert facts is None or facts.gone, "no broker is left"
     assert not list((directory / "temp").rglob("cluster.json"))
