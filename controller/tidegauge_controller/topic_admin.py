@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -56,6 +57,8 @@ NOT_CONTROLLER = "This is not the correct controller for this cluster."
 TIMED_OUT = "The request timed out."
 LEAST_WRITING_MS = 10_000
 """How long the topics of a request are written at least, so that a short timeout ends only the wait, as in Kafka."""
+Change = Callable[[], Awaitable[str]]
+"""Changes one topic; returns its id if it is a new one, else nothing."""
 
 
 class MetadataView(Protocol):
@@ -128,24 +131,37 @@ class TopicAdmin:
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; ``validate_only``: say what would become of them, and write nothing."""
         deadline, written_until = self._deadlines(timeout_ms)
-        outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
 
+        async def create(topic: NewTopic) -> str:
+            topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
+            partitions[topic.name] = created
+            return topic_id
+
+        outcomes = await self._each([(topic.name, partial(create, topic)) for topic in topics], written_until)
+        return await self._until_led(outcomes, partitions, deadline)
+
+    async def _each(self, changes: Sequence[tuple[str, Change]], until: float) -> list[TopicOutcome]:
+        """Change topics one after the other, each by itself.
+
+        Args:
+            changes: by topic, in the order of the request.
+            until: when no further change begins, in seconds of the event loop's clock.
+        """
+        outcomes: list[TopicOutcome] = []
+
         async def write() -> None:
-            for topic in topics:
-                if self._is_over(written_until):
-                    outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
+            for name, change in changes:
+                if self._is_over(until):
+                    outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
                     continue
                 try:
-                    topic_id, created = await self._create(context, topic, mutate, validate_only=validate_only)
+                    outcomes.append(TopicOutcome(name, topic_id=await change()))
                 except (TidegaugeError, ZooKeeperError) as refusal:
-                    outcomes.append(_refused(topic.name, refusal))
-                else:
-                    outcomes.append(TopicOutcome(topic.name, topic_id=topic_id))
-                    partitions[topic.name] = created
+                    outcomes.append(_refused(name, refusal))
 
         await self._to_its_end(write())
-        return await self._until_led(outcomes, partitions, deadline)
+        return outcomes
 
     async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Write what a request asks for, also where its connection ends: in Kafka a request that has begun is handled.
@@ -227,23 +243,13 @@ class TopicAdmin:
     ) -> list[TopicOutcome]:
         """Add partitions to topics, each by itself; ``validate_only``: write nothing."""
         deadline, written_until = self._deadlines(timeout_ms)
-        outcomes: list[TopicOutcome] = []
         partitions: dict[str, list[TopicPartition]] = {}
 
-        async def write() -> None:
-            for topic in topics:
-                if self._is_over(written_until):
-                    outcomes.append(TopicOutcome(topic.name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
-                    continue
-                try:
-                    added = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
-                except (TidegaugeError, ZooKeeperError) as refusal:
-                    outcomes.append(_refused(topic.name, refusal))
-                else:
-                    partitions[topic.name] = added
-                    outcomes.append(TopicOutcome(topic.name))
+        async def add(topic: NewPartitions) -> str:
+            partitions[topic.name] = await self._add_partitions(context, topic, mutate, validate_only=validate_only)
+            return ""
 
-        await self._to_its_end(write())
+        outcomes = await self._each([(topic.name, partial(add, topic)) for topic in topics], written_until)
         return await self._until_led(outcomes, partitions, deadline)
 
     async def _add_partitions(
@@ -283,21 +289,12 @@ class TopicAdmin:
     ) -> list[TopicOutcome]:
         """Mark topics for deletion and wait until the metadata no longer shows them."""
         deadline, written_until = self._deadlines(timeout_ms)
-        outcomes: list[TopicOutcome] = []
 
-        async def write() -> None:
-            for name in names:
-                if self._is_over(written_until):
-                    outcomes.append(TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT))
-                    continue
-                try:
-                    await self._mark(name, mutate)
-                except (TidegaugeError, ZooKeeperError) as refusal:
-                    outcomes.append(_refused(name, refusal))
-                else:
-                    outcomes.append(TopicOutcome(name))
+        async def mark(name: str) -> str:
+            await self._mark(name, mutate)
+            return ""
 
-        await self._to_its_end(write())
+        outcomes = await self._each([(name, partial(mark, name)) for name in names], written_until)
         marked = [outcome.name for outcome in outcomes if outcome.error is ErrorCode.NONE]
         await self._until(lambda: not any(self._metadata.knows_topic(name) for name in marked), deadline)
         return [
