@@ -23,6 +23,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | | ``log_end_offset``, ``epochs`` |
 | ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
 | ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
+| ``min_insync_replicas`` | ``resource``: a topic of which the broker has replicas; ``old``, ``new``: its setting |
 | ``high_watermark`` | ``old``, ``new`` |
 | ``last_stable_offset`` | ``old``, ``new``, ``high_watermark``: open transactions hold it below the high watermark |
 | ``log_end_offset`` | ``old``, ``new`` |
@@ -61,6 +62,7 @@ KINDS = frozenset(
         "role",
         "epoch",
         "isr",
+        "min_insync_replicas",
         "high_watermark",
         "last_stable_offset",
         "log_end_offset",

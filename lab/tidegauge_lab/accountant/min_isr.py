@@ -5,7 +5,9 @@ Rules:
        led with an ISR that was too small, and none led with one that sufficed.
     2. A leader's ISR is the larger one while a change is pending (the maximal ISR). Its leadership ends with its next
        role, its next start, or another broker's leadership in a higher epoch.
-    3. Brokers' and producers' clocks are compared: ``MARGIN_US`` at either end is given to the benefit of the doubt.
+    3. Where min.insync.replicas was changed, the least value that it had counts for the whole time: brokers take over
+       a change one after the other.
+    4. Brokers' and producers' clocks are compared: ``MARGIN_US`` at either end is given to the benefit of the doubt.
 
 Source: Kafka's Partition.checkEnoughReplicasReachOffset.
 O(N log N).
@@ -84,7 +86,7 @@ class IsrTimes:
             (self.enough if led.size >= min_isr else self.too_few).append((led.since_us, until_us))
 
     def convicts(self, begin_us: int, end_us: int) -> bool:
-        """Whether the ISR was too small from begin to end (rules 1 and 3)."""
+        """Whether the ISR was too small from begin to end (rules 1 and 4)."""
         wide = (begin_us - MARGIN_US, end_us + MARGIN_US)
         at = bisect_right(self.enough, wide[1], key=lambda interval: interval[0]) - 1
         if at >= 0 and self.enough[at][1] > wide[0]:
@@ -126,10 +128,25 @@ def isr_times(topic: str, events: Iterable[Event], min_isr: int) -> dict[int, Is
     return found
 
 
+def least(topic: str, events: Iterable[Event], min_isr: int) -> int:
+    """Return the least value that a topic's min.insync.replicas had (rule 3), ``min_isr`` being the present one."""
+    changes = [one for one in events if one.get("kind") == "min_insync_replicas" and one.get("resource") == topic]
+    return min([min_isr, *(int(one[side]) for one in changes for side in ("old", "new"))])
+
+
 def check_min_isr(
-    topic: str, sent: Sequence[SentRecord], events: Iterable[Event], min_isr: int, findings: Findings
+    topic: str, sent: Sequence[SentRecord], events: Sequence[Event], min_isr: int, findings: Findings
 ) -> None:
-    """Report acknowledgements with acks=all for which too few replicas were in sync."""
+    """Report acknowledgements with acks=all for which too few replicas were in sync.
+
+    Args:
+        topic: whose.
+        sent: what was handed over.
+        events: of the brokers, in the order of time.
+        min_isr: how many in-sync replicas the present setting needs.
+        findings: where violations are added.
+    """
+    min_isr = least(topic, events, min_isr)
     times = isr_times(topic, events, min_isr)
     for record in sent:
         if record.acks != "all" or not record.is_acknowledged or record.partition not in times:

@@ -37,6 +37,7 @@ _COLOURS = {
     "epoch": "#8250df",
     "truncation": "#cf222e",
     "isr": "#9a6700",
+    "min_insync_replicas": "#9a6700",
     "election": "#bf3989",
     "controller": "#bf3989",
     "reassignment": "#bf3989",

@@ -177,6 +177,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "role": _role,
     "epoch": lambda event: f"epoch {event['leader_epoch']} begins at offset {event['start_offset']}",
     "isr": _isr,
+    "min_insync_replicas": lambda event: _moved(f"min.insync.replicas of {event['resource']}")(event),
     "high_watermark": _moved("HW"),
     "last_stable_offset": _stable,
     "log_end_offset": _moved("LEO"),

@@ -116,6 +116,26 @@ SHRUNK = (isr(0, 1, 2), leads(0), isr(0, time_ms=1000))
 GUILTY = {Kind.ACKNOWLEDGED_BELOW_MIN_ISR: 1}
 
 
+def setting(old: int, new: int, topic: str = "t") -> dict[str, Any]:
+    """A broker takes over another min.insync.replicas."""
+    return {
+        "kind": "min_insync_replicas",
+        "resource": topic,
+        "old": old,
+        "new": new,
+        "time_ms": 5000,
+        "source": "broker-0",
+    }
+
+
+def test_where_the_setting_was_changed_its_least_value_counts() -> None:
+    """One in-sync replica was enough when the record was acknowledged: it is convicted only where two always were."""
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, 2))) == {}
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(2, 1), setting(1, 2))) == {}
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(3, 2))) == GUILTY
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, 2, topic="u"))) == GUILTY
+
+
 def test_an_acknowledgement_while_the_isr_was_too_small() -> None:
     assert acknowledged(1500, 1600, events=SHRUNK) == GUILTY
     assert acknowledged(1500, 1600, events=SHRUNK, acks="1") == {}

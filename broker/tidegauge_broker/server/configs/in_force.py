@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 from tidegauge.settings import Values
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.replication.topic_rules import topic_rules
 from tidegauge_controller.controller import Controller
 
 
@@ -34,7 +33,7 @@ class InForce:
 
     def topic_settings_changed(self, topic: str, values: Values) -> None:
         """Take over a topic's new settings."""
-        self._replicas.core.configure_topic(topic, topic_rules(values))
+        self._replicas.configure_topic(topic, values)
         self._replicas.logs.settings_changed(topic)
 
     def broker_settings_changed(self) -> None:

@@ -28,7 +28,6 @@ from tidegauge_broker.replica.effects import DeleteLog
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves
-from tidegauge_broker.server.replication.topic_rules import topic_rules
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -46,6 +45,9 @@ class Replicas(Protocol):
     def failed(self) -> Collection[TopicPartition]:
         """Return the replicas that went offline, with their directory or one by one."""
         ...
+
+    def configure_topic(self, topic: str, values: Values) -> None:
+        """Put a topic's settings in force."""
 
     def report_failures(self) -> None:
         """Take the replicas of log directories offline that have failed."""
@@ -113,7 +115,7 @@ class ControlRequests:
     ) -> PartitionsResponse:
         needed = {at for at in self._core.logs_needed(request) if partition_problem(at) is None}
         for topic in sorted({topic_partition.topic for topic_partition in needed}):
-            self._core.configure_topic(topic, topic_rules(await values_of(topic)))
+            self._replicas.configure_topic(topic, await values_of(topic))
         wanted = [item for item in request.partitions if item.state.topic_partition in needed]
         refused = await self._create_logs(wanted)
         loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {

@@ -33,6 +33,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.old_style_offsets import old_style_offsets
@@ -63,6 +64,7 @@ from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
+from tidegauge_broker.server.replication.topic_rules import topic_rules
 
 LOG = logging.getLogger("tidegauge.replica")
 
@@ -101,6 +103,7 @@ class ReplicaManager:
     ) -> None:
         self.core = core
         self.logs = logs
+        self._events = events
         self._outlets = outlets
         self.fetched: Callable[[int, Sequence[FetchedPartition]], None] | None = None
         log_effects = LogEffects(logs)
@@ -118,6 +121,14 @@ class ReplicaManager:
     def failed(self) -> Collection[TopicPartition]:
         """Return the replicas that went offline, with their directory or one by one."""
         return self._executor.failed
+
+    def configure_topic(self, topic: str, values: Values) -> None:
+        """Put a topic's settings in force; of min.insync.replicas a change is an event, by which records are judged."""
+        before, rules = self.core.control_requests.rules.get(topic), topic_rules(values)
+        self.core.configure_topic(topic, rules)
+        if before is not None and before.min_insync_replicas != rules.min_insync_replicas:
+            change = {"resource": topic, "old": before.min_insync_replicas, "new": rules.min_insync_replicas}
+            self._events.note("min_insync_replicas", "ConfigChange", change)
 
     # Clients and followers
 
