@@ -445,7 +445,7 @@ class FakeChannel:
         self.calls = []
 
     def unary_unary(self, path, **_):
-        def call(request, timeout, metadata):
+        def call(request, timeout, metadata, wait_for_ready=None):
             self.calls.append(FakeCall(metadata))
             return self.calls[-1]
 
