@@ -107,6 +107,10 @@ CASES = [
         "ISR 1,0 -> 1, pending-shrink (IsrExpiration)",
     ),
     (
+        event("min_insync_replicas", cause="ConfigChange", resource="orders", old=1, new=2),
+        "min.insync.replicas of orders 1 -> 2 (ConfigChange)",
+    ),
+    (
         event("election", **AT, cause="BrokerFailure", strategy="offline", leader=1, leader_epoch=3, isr=[1, 2]),
         "elects 1, epoch 3, ISR 1,2 (BrokerFailure)",
     ),
