@@ -188,4 +188,4 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "transaction": _transaction,
     "fault": _fault,
 }
-_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment"})
+_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas"})

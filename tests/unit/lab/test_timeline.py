@@ -108,7 +108,7 @@ CASES = [
     ),
     (
         event("min_insync_replicas", cause="ConfigChange", resource="orders", old=1, new=2),
-        "min.insync.replicas of orders 1 -> 2 (ConfigChange)",
+        "min.insync.replicas of orders 1 -> 2",
     ),
     (
         event("election", **AT, cause="BrokerFailure", strategy="offline", leader=1, leader_epoch=3, isr=[1, 2]),
