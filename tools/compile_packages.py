@@ -73,6 +73,7 @@ MODULES = (
     "tidegauge_broker/replica/*.py",
     "tidegauge_broker/replica/rules/*.py",
     "tidegauge_broker/server/clock.py",
+    "tidegauge_broker/server/deadline_timer.py",
     "tidegauge_broker/server/event_log_writer.py",
     "tidegauge_broker/server/metadata/metadata_cache.py",
     "tidegauge_broker/server/metrics/metered_requests.py",

@@ -16,6 +16,7 @@ import click
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
+from tidegauge_client.admin_topics import marked_for_deletion
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.metadata import TopicInfo
 
@@ -40,7 +41,7 @@ def delete_topic(
             if missing and not if_exists:
                 # Kafka checks all of them first, too: nothing is deleted if one does not exist.
                 if await admin.is_marked_for_deletion(missing[0]):
-                    raise await admin.unknown_topic(missing[0])
+                    raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, marked_for_deletion(missing[0]))
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",

@@ -39,6 +39,7 @@ from tidegauge_broker.coordinator.events import (
 )
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import VerificationGuard
+from tidegauge_broker.server.deadline_timer import DeadlineTimer
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
@@ -124,8 +125,7 @@ class CoordinatorRunner(Generic[Run]):
         self._queue: deque[AnyEvent | None] = deque()  # None: a timer has fired
         self._is_running = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = DeadlineTimer(now_ms, lambda: self._put(None))
         self._closed = False
         self._executors: dict[type, Callable[[Any], None]] = {
             ReadLog: self._read_log,
@@ -294,27 +294,15 @@ class CoordinatorRunner(Generic[Run]):
 
     def _arm_timer(self) -> None:
         due_ms = self.coordinator.next_deadline_ms()
-        if self._closed or due_ms is None:
-            return
-        if self._timer is not None:
-            if due_ms >= self._timer_ms:
-                return  # it fires earlier, and is set again then
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        delay_seconds = max(0, due_ms - self._now_ms()) / 1000
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._put(None)
+        if not self._closed and due_ms is not None:
+            self._timer.set(due_ms)
 
     # The end
 
     async def close(self) -> None:
         """Stop loading, requests to other brokers, and the timer."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

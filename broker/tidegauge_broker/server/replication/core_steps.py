@@ -7,7 +7,6 @@ broker halts, as if killed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor
 from tidegauge_broker.replica.effects import Effect
+from tidegauge_broker.server.deadline_timer import DeadlineTimer
 
 Decision = TypeVar("Decision")
 
@@ -44,8 +44,7 @@ class CoreSteps:
         self._log_effects = log_effects
         self._now_ms = now_ms
         self._halt = halt
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = DeadlineTimer(now_ms, self._tick)
         self.is_closed = False
 
     def take(self, decide: Callable[[], Sequence[Effect]]) -> None:
@@ -91,23 +90,13 @@ class CoreSteps:
 
     def arm_timer(self) -> None:
         """Have the core's tick called when it has something to do."""
-        if self.is_closed:
-            return
-        due_ms = self._core.next_deadline_ms()
-        if self._timer is not None:
-            if due_ms >= self._timer_ms:
-                return  # the timer fires earlier and is set again then
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        delay_seconds = max(0, due_ms - self._now_ms()) / 1000
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
+        if not self.is_closed:
+            self._timer.set(self._core.next_deadline_ms())
 
     def _tick(self) -> None:
-        self._timer = None
         self.take(lambda: self._core.tick(self._now_ms()))
 
     def close(self) -> None:
         """Call no tick any more."""
         self.is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()

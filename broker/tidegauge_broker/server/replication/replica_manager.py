@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,8 +64,6 @@ from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 from tidegauge_broker.server.replication.topic_rules import topic_rules
-
-LOG = logging.getLogger("tidegauge.replica")
 
 MAX_TIMESTAMP = -3
 """ListOffsets for the record with the largest timestamp."""
