@@ -76,6 +76,8 @@ def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, cells: S
             if len(sides) > 1:
                 _note(f"round {round_number + 1}: all at the same load, {workload.name}")
                 _same_load(in_turn, workload, topic, figures, min(rates))
+            for side in sides:  # a round is some 30 GB, replicas counted, on each side
+                side.delete(topic)
     for side in sides:
         figures.add("-", table.LOADED_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
 
@@ -132,12 +134,14 @@ def main() -> None:
         if cells:
             _mock(figures, arguments.rounds, quick=arguments.quick)
     finally:  # a run that ends early has still measured something
-        print(figures.markdown(sides[0].name))
-        if arguments.json is not None:
-            arguments.json.write_text(figures.as_json() + "\n")
-        for side in sides:
-            side.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            print(figures.markdown(sides[0].name))
+            if arguments.json is not None:
+                arguments.json.write_text(figures.as_json() + "\n")
+        finally:
+            for side in sides:
+                side.stop()
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,14 @@ class Kafka:
             await admin.close()
         return None if response.topic_errors[0][1] == 0 else str(response.topic_errors[0])
 
+    async def _delete(self, topic: str) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            await admin.delete_topics([topic])
+        finally:
+            await admin.close()
+
     def stop(self) -> None:
         """As ``BrokerSide``."""
         brokers = [process for name, process in self._processes.items() if name != "zookeeper"]
@@ -158,6 +166,10 @@ class Kafka:
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
         asyncio.run(self._create(topic, partitions, replicas))
+
+    def delete(self, topic: str) -> None:
+        """As ``BrokerSide``."""
+        asyncio.run(self._delete(topic))
 
     @property
     def ports(self) -> list[int]:

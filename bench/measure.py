@@ -87,6 +87,9 @@ class BrokerSide(Protocol):
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """Create a topic; returns when it can be written to."""
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic; its files go later (``file.delete.delay.ms``)."""
+
     def produce(self, topic: str, workload: Workload) -> float:
         """Write all records as fast as possible; records a second, to the last acknowledgement."""
         ...

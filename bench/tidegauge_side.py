@@ -87,6 +87,11 @@ async def _create(bootstrap: list[str], topic: str, partitions: int, replicas: i
         await admin.wait_for_topic(topic)
 
 
+async def _delete(bootstrap: list[str], topic: str) -> None:
+    async with Admin(bootstrap) as admin:
+        await admin.delete_topic(topic)
+
+
 async def _first_record(bootstrap: list[str]) -> None:
     await _create(bootstrap, "first", 1)
     async with Producer(bootstrap) as producer:
@@ -151,6 +156,10 @@ class Tidegauge:
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
         self._runner.run(_create(self.cluster.bootstrap_servers, topic, partitions, replicas))
+
+    def delete(self, topic: str) -> None:
+        """As ``BrokerSide``."""
+        self._runner.run(_delete(self.cluster.bootstrap_servers, topic))
 
     def produce(self, topic: str, workload: Workload) -> float:
         """As ``BrokerSide``."""
