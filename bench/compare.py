@@ -93,11 +93,11 @@ def _fail(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick
             figures.add("-", table.GAP, side.name, gap)
 
 
-def _mock(figures: table.Figures, rounds: int, *, quick: bool) -> None:
+def _mock(figures: table.Figures, rounds: int, cells: Sequence[Workload]) -> None:
     """Return the third column's side, where its library is installed."""
     try:
         for _ in range(rounds):
-            for workload in workloads(quick=quick):
+            for workload in cells:
                 _note(f"{mock_side.NAME}, {workload.name}")
                 produced, consumed = mock_side.run(workload)
                 figures.add(workload.name, table.PRODUCE, mock_side.NAME, produced)
@@ -132,7 +132,7 @@ def main() -> None:
         if not arguments.without_failures:
             _fail(sides, figures, arguments.rounds, quick=arguments.quick)
         if cells:
-            _mock(figures, arguments.rounds, quick=arguments.quick)
+            _mock(figures, arguments.rounds, cells)
     finally:  # a run that ends early has still measured something
         try:
             print(figures.markdown(sides[0].name))

@@ -49,6 +49,9 @@ class Side(Protocol):
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """See ``measure.BrokerSide``."""
 
+    def delete(self, topic: str) -> None:
+        """See ``measure.BrokerSide``."""
+
     def produce(self, topic: str, workload: Workload) -> float:
         """See ``measure.BrokerSide``."""
         ...

@@ -132,12 +132,12 @@ class Yardstick:
                 librdkafka.alone(librdkafka.consume, side.kafka_bootstrap, topic, WARM_UP)
 
     def do(self, sides: Sequence[Side], workload: Workload, round_number: int, topic: str) -> None:
-        """Do one piece on all sides, by turns."""
+        """Do one piece on all sides, by turns, on topics of its own: 3 GB, replicas counted, which go in the end."""
         self._lines = []
+        topics = topic, f"{topic}-rd", f"{topic}-even"
         for side in sides:
-            side.create(topic, workload.partitions)
-            side.create(f"{topic}-rd", workload.partitions)
-            side.create(f"{topic}-even", workload.partitions)
+            for one in topics:
+                side.create(one, workload.partitions)
             librdkafka.alone(librdkafka.write_evenly, side.kafka_bootstrap, f"{topic}-even", workload)
         slowest = self._rates(sides, workload, round_number, topic)
         for words, share in table.SHARES.items():
@@ -153,6 +153,9 @@ class Yardstick:
             figures = dict(zip(table.END_TO_END.values(), found_ms, strict=True))
             self._add(workload.name, round_number, side, figures)
         self._record.add(self._lines)
+        for side in sides:
+            for one in topics:
+                side.delete(one)
 
     def returns(self, sides: Sequence[Tidegauge | kafka_side.Kafka], times: int) -> None:
         """Let a follower die and come back, so often on each side, after all the work of this run."""
