@@ -22,7 +22,7 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.request import SILENT
+from tidegauge_broker.server.wire.kafka.responses import SILENT
 
 PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
 ERROR = ErrorCode.NOT_ENOUGH_REPLICAS
