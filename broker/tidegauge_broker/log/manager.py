@@ -176,10 +176,6 @@ class LogManager:
             raise TidegaugeError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         return found
 
-    def offline_partitions(self) -> list[TopicPartition]:
-        """Partitions whose log directory failed."""
-        return [topic_partition for topic_partition, log in self._logs.items() if log.log_directory.offline]
-
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return a partition's log, if there is one."""
         return self._logs.get(topic_partition)
