@@ -103,6 +103,7 @@ MODULES = (
     "tidegauge_broker/server/wire/kafka/handlers/metadata.py",
     "tidegauge_broker/server/wire/kafka/handlers/produce.py",
     "tidegauge_broker/server/wire/kafka/request.py",
+    "tidegauge_broker/server/wire/kafka/responses.py",
     "tidegauge_broker/server/wire/kafka/sasl_connection.py",
     "tidegauge_broker/server/wire/kafka/servers.py",
     "tidegauge_broker/server/wire/kafka/sessions.py",

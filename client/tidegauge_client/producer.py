@@ -99,17 +99,10 @@ class Producer:
             TidegaugeError: INVALID_REQUIRED_ACKS, UNSUPPORTED_COMPRESSION_TYPE, INVALID_CONFIG, INVALID_REQUEST.
         """
         is_all = acks in {"all", -1}
-        if not is_all and acks not in {0, 1}:
-            raise TidegaugeError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be all, 1 or 0, not {acks!r}")
-        if idempotence and not is_all:
-            raise _config("Must set acks to all in order to use the idempotent producer.")
         self._idempotence = is_all if idempotence is None else idempotence
-        if transactional_id is not None and not self._idempotence:
-            raise _config("Cannot set a transactional_id without also enabling idempotence.")
-        if max_in_flight < 1 or (self._idempotence and max_in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE):
-            raise _config(
-                f"max_in_flight must be 1 to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer."
-            )
+        _check_idempotence(
+            acks, max_in_flight, is_idempotent=self._idempotence, is_transactional=transactional_id is not None
+        )
         if delivery_timeout_ms < linger_ms + request_timeout_ms:
             raise _config(
                 "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms "
@@ -578,6 +571,24 @@ class Producer:
             waiting_for.discard(place)
             if not waiting_for and not done.done():
                 done.set_result(None)
+
+
+def _check_idempotence(
+    acks: Literal["all", 0, 1, -1], max_in_flight: int, *, is_idempotent: bool, is_transactional: bool
+) -> None:
+    """Check the settings that idempotence depends on, and those that depend on it.
+
+    Raises:
+        TidegaugeError: INVALID_REQUIRED_ACKS, INVALID_CONFIG.
+    """
+    if acks not in {"all", -1, 0, 1}:
+        raise TidegaugeError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be all, 1 or 0, not {acks!r}")
+    if is_idempotent and acks not in {"all", -1}:
+        raise _config("Must set acks to all in order to use the idempotent producer.")
+    if is_transactional and not is_idempotent:
+        raise _config("Cannot set a transactional_id without also enabling idempotence.")
+    if max_in_flight < 1 or (is_idempotent and max_in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE):
+        raise _config(f"max_in_flight must be 1 to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer.")
 
 
 def _is_payload(given: object) -> bool:

@@ -8,7 +8,7 @@ does not know is read as UNKNOWN_SERVER_ERROR.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 from tidegauge.control import (
     NO_LEADER,
@@ -83,25 +83,48 @@ def _from_header(message: control_pb2.ControlHeader) -> ControlHeader:
     return ControlHeader(message.controller_id, message.controller_epoch, message.broker_epoch)
 
 
+def _to_state(state: PartitionState) -> dict[str, Any]:
+    """Return the fields of a partition's state that LeaderAndIsr and UpdateMetadata have in common."""
+    return {
+        "topic": state.topic_partition.topic,
+        "topic_id": state.topic_id,
+        "partition": state.topic_partition.partition,
+        "controller_epoch": state.controller_epoch,
+        "leader_id": _to_leader(state.leader),
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "partition_epoch": state.partition_epoch,
+        "replicas": state.replicas,
+        "adding_replicas": state.adding_replicas,
+        "removing_replicas": state.removing_replicas,
+    }
+
+
+def _from_state(
+    entry: control_pb2.LeaderAndIsrPartition | control_pb2.UpdateMetadataPartition, *, recovering: bool
+) -> PartitionState:
+    return PartitionState(
+        TopicPartition(entry.topic, entry.partition),
+        entry.topic_id,
+        entry.controller_epoch,
+        entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
+        entry.leader_epoch,
+        tuple(entry.isr),
+        entry.partition_epoch,
+        tuple(entry.replicas),
+        tuple(entry.adding_replicas),
+        tuple(entry.removing_replicas),
+        recovering,
+    )
+
+
 def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrRequest:
     """Convert LeaderAndIsr for sending."""
     return control_pb2.LeaderAndIsrRequest(
         header=_to_header(request.header),
         partitions=[
             control_pb2.LeaderAndIsrPartition(
-                topic=entry.state.topic_partition.topic,
-                topic_id=entry.state.topic_id,
-                partition=entry.state.topic_partition.partition,
-                controller_epoch=entry.state.controller_epoch,
-                leader_id=_to_leader(entry.state.leader),
-                leader_epoch=entry.state.leader_epoch,
-                isr=entry.state.isr,
-                partition_epoch=entry.state.partition_epoch,
-                replicas=entry.state.replicas,
-                adding_replicas=entry.state.adding_replicas,
-                removing_replicas=entry.state.removing_replicas,
-                is_new=entry.is_new,
-                recovering=entry.state.recovering,
+                **_to_state(entry.state), is_new=entry.is_new, recovering=entry.state.recovering
             )
             for entry in request.partitions
         ],
@@ -114,22 +137,7 @@ def from_leader_and_isr(message: control_pb2.LeaderAndIsrRequest) -> LeaderAndIs
     return LeaderAndIsrRequest(
         _from_header(message.header),
         [
-            LeaderAndIsrPartition(
-                PartitionState(
-                    TopicPartition(entry.topic, entry.partition),
-                    entry.topic_id,
-                    entry.controller_epoch,
-                    entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
-                    entry.leader_epoch,
-                    tuple(entry.isr),
-                    entry.partition_epoch,
-                    tuple(entry.replicas),
-                    tuple(entry.adding_replicas),
-                    tuple(entry.removing_replicas),
-                    entry.recovering,
-                ),
-                entry.is_new,
-            )
+            LeaderAndIsrPartition(_from_state(entry, recovering=entry.recovering), entry.is_new)
             for entry in message.partitions
         ],
         [from_endpoint(endpoint) for endpoint in message.live_leaders],
@@ -173,19 +181,7 @@ def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMeta
         header=_to_header(request.header),
         partitions=[
             control_pb2.UpdateMetadataPartition(
-                topic=entry.state.topic_partition.topic,
-                topic_id=entry.state.topic_id,
-                partition=entry.state.topic_partition.partition,
-                controller_epoch=entry.state.controller_epoch,
-                leader_id=_to_leader(entry.state.leader),
-                leader_epoch=entry.state.leader_epoch,
-                isr=entry.state.isr,
-                partition_epoch=entry.state.partition_epoch,
-                replicas=entry.state.replicas,
-                offline_replicas=entry.offline_replicas,
-                deleted=entry.deleted,
-                adding_replicas=entry.state.adding_replicas,
-                removing_replicas=entry.state.removing_replicas,
+                **_to_state(entry.state), offline_replicas=entry.offline_replicas, deleted=entry.deleted
             )
             for entry in request.partitions
         ],
@@ -199,22 +195,7 @@ def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMe
     return UpdateMetadataRequest(
         _from_header(message.header),
         [
-            UpdateMetadataPartition(
-                PartitionState(
-                    TopicPartition(entry.topic, entry.partition),
-                    entry.topic_id,
-                    entry.controller_epoch,
-                    entry.leader_id if entry.HasField("leader_id") else NO_LEADER,
-                    entry.leader_epoch,
-                    tuple(entry.isr),
-                    entry.partition_epoch,
-                    tuple(entry.replicas),
-                    tuple(entry.adding_replicas),
-                    tuple(entry.removing_replicas),
-                ),
-                tuple(entry.offline_replicas),
-                entry.deleted,
-            )
+            UpdateMetadataPartition(_from_state(entry, recovering=False), tuple(entry.offline_replicas), entry.deleted)
             for entry in message.partitions
         ],
         [from_endpoint(endpoint) for endpoint in message.live_brokers],

@@ -64,11 +64,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Whether nothing more can be sent."""
         return self._why_closed is not None
 
-    @property
-    def in_flight_count(self) -> int:
-        """Number of requests that wait for their response."""
-        return len(self._in_flight)
-
     def send(
         self, key: int, version: int, message: Any, truncation_rule: str = "", deadline: float = math.inf
     ) -> asyncio.Future[Any]:

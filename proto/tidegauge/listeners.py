@@ -21,7 +21,7 @@ Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -167,20 +167,8 @@ def resolve_listeners(
     ports = [listener.port for listener in bound]
     if len(set(ports)) < len(ports):
         raise _invalid("listeners", listeners, "each listener must have a different port")
-    names = {listener.name for listener in bound}
-    for listener in published:
-        if listener.name not in names:
-            raise _invalid(
-                "advertised.listeners",
-                advertised or "",
-                f"there is no listener {listener.name} in listeners={listeners}",
-            )
-        if advertised and (listener.host in _EVERY_ADDRESS or not listener.host):
-            raise _invalid(
-                "advertised.listeners",
-                advertised,
-                f"{listener.host or 'an empty host'} is not a reachable address; name the address that clients use",
-            )
+    if advertised:
+        _check_advertised(published, advertised, {listener.name for listener in bound}, listeners)
     published = tuple(_own_address(listener) for listener in published)
     protocols = _protocols(bound, protocol_map, wires)
     if inter_broker_name and inter_broker_protocol:
@@ -202,6 +190,25 @@ def resolve_listeners(
         wires,
         added,
     )
+
+
+def _check_advertised(published: Sequence[Listener], advertised: str, names: Collection[str], listeners: str) -> None:
+    """Refuse an advertised listener that is not among the bound ones, or whose address no client can reach.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for listener in published:
+        if listener.name not in names:
+            raise _invalid(
+                "advertised.listeners", advertised, f"there is no listener {listener.name} in listeners={listeners}"
+            )
+        if listener.host in _EVERY_ADDRESS or not listener.host:
+            raise _invalid(
+                "advertised.listeners",
+                advertised,
+                f"{listener.host or 'an empty host'} is not a reachable address; name the address that clients use",
+            )
 
 
 def _wires(bound: Sequence[Listener], wire_map: Sequence[str]) -> dict[str, str]:

@@ -117,7 +117,11 @@ def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
     authorities = _certificates(given, "ssl.truststore.certificates", "ssl.truststore.location")
     chain = _certificates(given, "ssl.keystore.certificate.chain", "ssl.keystore.location")
     key = _private_key(given, "ssl.keystore.key", "ssl.keystore.location")
-    return _checked(Security(True, authorities, chain, key), "ssl.keystore", "ssl.truststore")
+    return _checked(
+        Security(is_tls=True, authorities=authorities, certificates=chain, private_key=key),
+        "ssl.keystore",
+        "ssl.truststore",
+    )
 
 
 def security_of_files(
@@ -177,7 +181,8 @@ def security_of_files(
     authorities = _certificates(given, "", "ssl_cafile")
     chain = _certificates(given, "", "ssl_certfile")
     key = _private_key(given, "", "ssl_keyfile")
-    return _checked(Security(True, authorities, chain, key, login), "ssl_certfile", "ssl_cafile")
+    security = Security(is_tls=True, authorities=authorities, certificates=chain, private_key=key, login=login)
+    return _checked(security, "ssl_certfile", "ssl_cafile")
 
 
 def _certificates(given: Callable[[str], str], inline: str, location: str) -> bytes | None:

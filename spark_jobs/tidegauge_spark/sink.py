@@ -174,7 +174,7 @@ class TaskWriter:
     async def _write(self, rows: Iterable[RowToWrite]) -> None:
         from tidegauge_client import Producer  # noqa: PLC0415  (grpc.aio only in the worker)
         from tidegauge_client.bootstrap import parse_bootstrap  # noqa: PLC0415  (as above)
-        from tidegauge_spark.transport import security_from  # noqa: PLC0415  (as above)
+        from tidegauge_spark.broker_channels import security_from  # noqa: PLC0415  (as above)
 
         servers = parse_bootstrap(self._options.bootstrap_servers, security_from(self._options.security))
         mark = () if self._attempt is None else ((MARK_HEADER, self._attempt.mark.encode()),)

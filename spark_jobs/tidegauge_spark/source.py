@@ -174,7 +174,8 @@ def read_range(options: Options, client: Any, partition: RangePartition) -> Iter
         from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
     except ModuleNotFoundError as error:
         raise missing(error) from None
-    from tidegauge_spark.transport import LogTruncatedError, PartitionLeader  # noqa: PLC0415  (gRPC only in the worker)
+    from tidegauge_spark.cluster_metadata import PartitionLeader  # noqa: PLC0415  (protobuf only in the worker)
+    from tidegauge_spark.transport import LogTruncatedError  # noqa: PLC0415  (gRPC only in the worker)
 
     topic_partition, from_offset, until_offset = partition.offsets
     planned = PartitionLeader(partition.leader_id, partition.leader_epoch, partition.topic_id)

@@ -4,12 +4,11 @@ Contract: ``ClusterClient`` resolves three questions (which partitions, which of
 ``TidegaugeError`` after its timeout. In between it asks the next broker, refreshes metadata and backs off.
 
 - Every call has a deadline: a paused broker (SIGSTOP) neither responds nor breaks its connections.
-- A channel that failed is closed and opened again, so that no reconnect back-off outlives the broker's restart.
-- Metadata with a lower leader epoch than was seen before is ignored: a partitioned former leader still serves it.
-  Fetches and offset requests carry the leader epoch, so such a leader fences itself (KIP-320).
+- ``cluster_metadata`` is what is known of leaders, ``broker_channels`` are the connections to them. Fetches and offset
+  requests carry the leader epoch, so that a partitioned former leader fences itself (KIP-320).
 - A topic is unknown only if every broker that responds says so, for a while: one that has just started knows none.
-- No channel exists before the first call, and none is used by a process that did not open it: gRPC and fork do not mix.
-  Spark forks its Python workers; each makes its own client in its first task (``client_for``).
+- A client belongs to the process that made it: gRPC and fork do not mix. Spark forks its Python workers; each makes its
+  own client in its first task (``client_for``).
 
 Source: retry rules of ``KafkaConsumer`` and ``OffsetFetcher``; ``tidegauge.errors`` says what is retriable.
 """
@@ -26,16 +25,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 
-from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
-from tidegauge.handshakes import client_reason
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
-from tidegauge.secure_channels import open_blocking_channel
-from tidegauge.security import Security, security_of
-from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2
+from tidegauge.v1 import fetch_pb2, metadata_pb2, offsets_pb2
+from tidegauge_spark.broker_channels import BrokerChannels
+from tidegauge_spark.cluster_metadata import ClusterMetadata, PartitionLeader
 from tidegauge_spark.epochs import EpochEnd
-from tidegauge_spark.options import ConnectionOptions, SecurityProperties, Subscription
+from tidegauge_spark.options import ConnectionOptions, Subscription
 
 METADATA_TIMEOUT_S = 1.0
 """A dead or paused broker costs at most this while another one can respond."""
@@ -44,31 +41,6 @@ DEPRIORITISED_S = 5.0
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
 FETCH_MAX_WAIT_MS = 500
 MAX_BACKOFF_S = 1.0
-
-CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    *RECONNECT_OPTIONS,
-    ("grpc.enable_http_proxy", 0),
-)
-
-
-def security_from(properties: SecurityProperties) -> Security:
-    """Return the security settings of the options, with the texts of the files that they name.
-
-    Raises:
-        TidegaugeError: INVALID_CONFIG, one can't be read or used.
-    """
-    known = dict(properties)
-    return security_of(known, known.get("security.protocol", "PLAINTEXT"))
-
-
-class PartitionLeader(NamedTuple):
-    """The leader of a partition; ``leader_id`` is None while there is none."""
-
-    leader_id: int | None
-    leader_epoch: int
-    topic_id: str
-
 
 Result = TypeVar("Result")
 
@@ -185,18 +157,13 @@ class ClusterClient:
         self.options = options
         self.monotonic = monotonic
         self.sleep = sleep
-        self._channels: dict[str, grpc.Channel] = {}
-        self._security: Security | None = None
-        self._addresses: dict[int, str] = {}
-        self._kafka_brokers: set[int] = set()
-        self._leaders: dict[TopicPartition, PartitionLeader] = {}
+        self._channels = BrokerChannels(options, monotonic)
+        self._metadata = ClusterMetadata()
         self._asked_last = ""
-        self._failed_at: dict[str, float] = {}
 
     def close(self) -> None:
         """Close all channels; the client may be used again."""
-        for address in list(self._channels):
-            self._drop(address)
+        self._channels.close()
 
     # --- which partitions ---
 
@@ -217,7 +184,7 @@ class ClusterClient:
                     "Check that they run, and kafka.bootstrap.servers as Spark's machines see it"
                 )
                 continue
-            found = {one: leader for one, leader in self._leaders.items() if one.topic in known}
+            found = {one: leader for one, leader in self._metadata.leaders.items() if one.topic in known}
             if subscription.pattern:
                 pattern = re.compile(subscription.pattern)
                 return {one: leader for one, leader in found.items() if pattern.search(one.topic)}
@@ -241,11 +208,11 @@ class ClusterClient:
         """
         request = metadata_pb2.MetadataRequest(topics=sorted(topics))
         responses = []
-        for address in list(self._addresses.values()) or self.options.bootstrap_servers:
+        for address in list(self._metadata.addresses.values()) or self.options.bootstrap_servers:
             try:
-                responses.append(self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S))
+                responses.append(self._channels.stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S))
             except grpc.RpcError as error:
-                self._call_failed(address, error)
+                self._channels.call_failed(address, error)
         given = [
             {topic.name: topic.topic_id for topic in response.topics if ErrorCode.of(topic.error) is ErrorCode.NONE}
             for response in responses
@@ -255,12 +222,12 @@ class ClusterClient:
         for _, response in sorted(
             zip(given, responses, strict=True), key=lambda pair: len(pair[0].items() & settled.items())
         ):
-            self._learn(response)  # the best informed last: the last one is accepted
+            self._metadata.learn(response)  # the best informed last: the last one is accepted
         return settled
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:
         """Return what is known of a partition without a request."""
-        return self._leaders.get(topic_partition, PartitionLeader(None, -1, ""))
+        return self._metadata.leader(topic_partition)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
         """Return the leader epoch that is known without a request; -1 unknown."""
@@ -292,13 +259,13 @@ class ClusterClient:
         """Ask each partition's leader until all have responded."""
         responses: dict[TopicPartition, Result] = {}
         patience = Patience(self, self.options.api_timeout_ms, what)
-        if any(one not in self._leaders for one in asked):
+        if any(one not in self._metadata.leaders for one in asked):
             self._refresh({one.topic for one in asked})
         while True:
             problems = []
-            for leader_id, partitions in self._by_leader(asked.keys() - responses.keys()).items():
-                if leader_id is None or leader_id not in self._addresses:
-                    problems.append(f"{', '.join(map(str, partitions))} {self._no_leader(leader_id)}")
+            for leader_id, partitions in self._metadata.by_leader(asked.keys() - responses.keys()).items():
+                if leader_id is None or leader_id not in self._metadata.addresses:
+                    problems.append(f"{', '.join(map(str, partitions))} {self._metadata.why_no_leader(leader_id)}")
                     continue
                 problem = self._ask_leader(leader_id, {one: asked[one] for one in partitions}, question, responses)
                 if problem:
@@ -319,7 +286,7 @@ class ClusterClient:
         try:
             given = list(question(leader_id, asked))
         except grpc.RpcError as error:
-            return self._call_failed(self._addresses[leader_id], error)
+            return self._channels.call_failed(self._metadata.addresses[leader_id], error)
         problems = []
         for response in given:
             if response.code is ErrorCode.NONE:
@@ -330,13 +297,6 @@ class ClusterClient:
                 raise TidegaugeError(response.code, response.message)
         return "; ".join(problems)
 
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-        groups: dict[int | None, list[TopicPartition]] = {}
-        for one in sorted(partitions):
-            leader = self._leaders.get(one)
-            groups.setdefault(leader.leader_id if leader else None, []).append(one)
-        return groups
-
     def _list_offsets(self, leader_id: int, asked: Mapping[TopicPartition, int]) -> Iterator[LeaderResult[int | None]]:
         request = offsets_pb2.ListOffsetsRequest(
             reads_committed=self.options.reads_committed,
@@ -344,13 +304,13 @@ class ClusterClient:
                 offsets_pb2.ListOffsetsPartition(
                     topic=one.topic,
                     partition=one.partition,
-                    current_leader_epoch=self._leaders[one].leader_epoch,
+                    current_leader_epoch=self._metadata.leaders[one].leader_epoch,
                     timestamp_ms=timestamp,
                 )
                 for one, timestamp in asked.items()
             ],
         )
-        stub = self._stub(self._addresses[leader_id])
+        stub = self._channels.stub(self._metadata.addresses[leader_id])
         response = stub.ListOffsets(request, timeout=self.options.request_timeout_ms / 1000)
         for one in response.partitions:
             offset = one.offset if one.HasField("offset") else None
@@ -366,13 +326,13 @@ class ClusterClient:
                 offsets_pb2.OffsetForLeaderEpochPartition(
                     topic=one.topic,
                     partition=one.partition,
-                    current_leader_epoch=self._leaders[one].leader_epoch,
+                    current_leader_epoch=self._metadata.leaders[one].leader_epoch,
                     leader_epoch=epoch,
                 )
                 for one, epoch in asked.items()
             ]
         )
-        stub = self._stub(self._addresses[leader_id])
+        stub = self._channels.stub(self._metadata.addresses[leader_id])
         response = stub.OffsetsForLeaderEpoch(request, timeout=self.options.request_timeout_ms / 1000)
         for one in response.partitions:
             is_known = one.HasField("end") and one.end.HasField("leader_epoch") and one.end.HasField("end_offset")
@@ -408,8 +368,8 @@ class ClusterClient:
             TidegaugeError: OFFSET_OUT_OF_RANGE, the leader has no such offset; INCONSISTENT_TOPIC_ID, another topic has
                 the name now; REQUEST_TIMED_OUT, no progress.
         """
-        self._accept(topic_partition, planned)
-        if not self._addresses:
+        self._metadata.accept(topic_partition, planned)
+        if not self._metadata.addresses:
             self._refresh({topic_partition.topic})
         patience = Patience(self, self.options.poll_timeout_ms, f"read {topic_partition}")
         ahead: Asked | str | None = None
@@ -442,14 +402,14 @@ class ClusterClient:
         self, topic_partition: TopicPartition, planned: PartitionLeader, offset: int, last_epoch: int
     ) -> Asked | str:
         """Send one fetch, or return why there is no broker to send it to."""
-        leader = self._leaders.get(topic_partition)
+        leader = self._metadata.leaders.get(topic_partition)
         if leader is not None and planned.topic_id and leader.topic_id != planned.topic_id:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
                 f"Topic {topic_partition.topic} was deleted and created again while it was read; offsets begin again",
             )
-        if leader is None or leader.leader_id is None or leader.leader_id not in self._addresses:
-            return f"{topic_partition} {self._no_leader(None if leader is None else leader.leader_id)}"
+        if leader is None or leader.leader_id is None or leader.leader_id not in self._metadata.addresses:
+            return f"{topic_partition} {self._metadata.why_no_leader(None if leader is None else leader.leader_id)}"
         wanted = fetch_pb2.FetchPartition(
             topic=topic_partition.topic,
             partition=topic_partition.partition,
@@ -465,9 +425,9 @@ class ClusterClient:
             partitions=[wanted],
             reads_committed=self.options.reads_committed,
         )
-        address = self._addresses[leader.leader_id]
+        address = self._metadata.addresses[leader.leader_id]
         timeout_s = (self.options.request_timeout_ms + FETCH_MAX_WAIT_MS) / 1000
-        call = self._stub(address).Fetch.future(request, timeout=timeout_s)
+        call = self._channels.stub(address).Fetch.future(request, timeout=timeout_s)
         return Asked(offset, last_epoch, leader.leader_id, address, call)
 
     def _fetched(self, topic_partition: TopicPartition, planned: PartitionLeader, asked: Asked) -> Fetched | str:
@@ -477,7 +437,7 @@ class ClusterClient:
         except grpc.FutureCancelledError:
             return f"broker {asked.leader_id} at {asked.address}: the channel was closed"
         except grpc.RpcError as error:
-            return f"broker {asked.leader_id} {self._call_failed(asked.address, error)}"
+            return f"broker {asked.leader_id} {self._channels.call_failed(asked.address, error)}"
         code = ErrorCode.of(result.error)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and asked.last_epoch >= 0:
             # Also the response of a leader that knows no epochs: the offset alone decides then.
@@ -508,84 +468,23 @@ class ClusterClient:
         request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
         recently = self.monotonic() - DEPRIORITISED_S
         addresses = sorted(
-            dict.fromkeys([*self._addresses.values(), *self.options.bootstrap_servers]),
-            key=lambda address: (self._failed_at.get(address, recently) > recently, address == self._asked_last),
+            dict.fromkeys([*self._metadata.addresses.values(), *self.options.bootstrap_servers]),
+            key=lambda address: (self._channels.has_failed_since(address, recently), address == self._asked_last),
         )
         known: set[str] | None = None
         for address in addresses:
             try:
-                response = self._stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
+                response = self._channels.stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
             except grpc.RpcError as error:
-                self._call_failed(address, error)
+                self._channels.call_failed(address, error)
                 continue
             self._asked_last = address
             if not response.brokers:
                 continue  # no controller has sent it metadata since its start; it does not know which topics there are
-            known = (known or set()) | self._learn(response)
+            known = (known or set()) | self._metadata.learn(response)
             if topics is None or known >= topics:
                 break
         return known
-
-    def _no_leader(self, leader_id: int | None) -> str:
-        """Return why there is no leader to ask."""
-        return f"is led by Apache Kafka's broker {leader_id}" if leader_id in self._kafka_brokers else "has no leader"
-
-    def _learn(self, response: metadata_pb2.MetadataResponse) -> set[str]:
-        """Take in one broker's view; return the topics in it."""
-        self._addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
-        self._kafka_brokers = {one.broker_id for one in response.brokers_without_listener}
-        known = set()
-        for topic in response.topics:
-            code = ErrorCode.of(topic.error)
-            if code in {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}:
-                raise TidegaugeError(code, topic.error_message)
-            if code is not ErrorCode.NONE:
-                continue
-            known.add(topic.name)
-            for partition in topic.partitions:
-                leader_id = partition.leader_id if partition.HasField("leader_id") else None
-                leader = PartitionLeader(leader_id, partition.leader_epoch, topic.topic_id)
-                self._accept(TopicPartition(topic.name, partition.partition), leader)
-        return known
-
-    def _accept(self, topic_partition: TopicPartition, leader: PartitionLeader) -> None:
-        """Accept a leader over what is known, unless its epoch is older; a new topic id ends the old topic."""
-        known = self._leaders.get(topic_partition)
-        if known is not None and known.topic_id != leader.topic_id:
-            self._leaders = {one: old for one, old in self._leaders.items() if one.topic != topic_partition.topic}
-            known = None
-        if known is None or leader.leader_epoch >= known.leader_epoch:
-            self._leaders[topic_partition] = leader
-
-    # --- channels ---
-
-    def _stub(self, address: str) -> broker_service_pb2_grpc.BrokerServiceStub:
-        channel = self._channels.get(address)
-        if channel is None:
-            if self._security is None:  # read when first needed: on the machine that connects
-                self._security = security_from(self.options.security)
-            channel = open_blocking_channel(address, CHANNEL_OPTIONS, self._security)
-            self._channels[address] = channel
-        return broker_service_pb2_grpc.BrokerServiceStub(channel)
-
-    def _drop(self, address: str) -> None:
-        channel = self._channels.pop(address, None)
-        if channel is not None:
-            channel.close()
-
-    def _call_failed(self, address: str, error: grpc.RpcError) -> str:
-        """Note that a call failed, close its channel, and return it as a sentence; raise refused credentials."""
-        self._drop(address)
-        self._failed_at[address] = self.monotonic()
-        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-            words = f"The credentials were not accepted by the broker at {address}: {error.details()}"
-            raise TidegaugeError(ErrorCode.SASL_AUTHENTICATION_FAILED, words)
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return (
-                f"at {address} did not respond in time (kafka.request.timeout.ms is {self.options.request_timeout_ms})"
-            )
-        reason = client_reason(str(error.details()), address.rpartition(":")[0])
-        return f"at {address} failed: {reason or f'{error.code().name} {error.details()}'}"
 
 
 _clients: dict[tuple[int, ConnectionOptions], ClusterClient] = {}

@@ -36,7 +36,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300
 LIMIT_SECONDS = 30.0
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
-ANY_FILTER = (ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def write_log(directory: Path, *, compact: bool) -> Path:
         append(make_batch(*pairs, time_ms=START_MS + 1000 * at, codec=at % 5, sequence=3 * at), at // 15)
         append(make_batch((b"other", b"%d" % at), time_ms=START_MS), at // 15)
     if compact:
-        cleaning = manager.next_to_clean({AT: log.log_end_offset})
+        cleaning = manager.compaction.next_to_clean({AT: log.log_end_offset})
         assert cleaning is not None
         for group in cleaning.map_keys():
             assert cleaning.replace(group, cleaning.write(group))

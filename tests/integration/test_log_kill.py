@@ -94,12 +94,12 @@ def do(manager: LogManager, log: PartitionLog, number: int, step: tuple[str, int
             manager.write_recovery_points()
             manager.write_high_watermarks({AT: end})
         case "clean":
-            cleaning = manager.next_to_clean({AT: end})
+            cleaning = manager.compaction.next_to_clean({AT: end})
             for group in [] if cleaning is None else cleaning.map_keys():
                 assert cleaning is not None
                 cleaning.replace(group, cleaning.write(group))
             if cleaning is not None:
-                manager.note_cleaned(cleaning)
+                manager.compaction.note_cleaned(cleaning)
             manager.remove_deleted()
 
 

@@ -21,6 +21,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import patch, read_header
 from tidegauge.v1 import broker_service_pb2_grpc, common_pb2, fetch_pb2, metadata_pb2, offsets_pb2
+from tidegauge_spark.cluster_metadata import PartitionLeader
 from tidegauge_spark.decode import ArrowDecoder
 from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import ConnectionOptions, Options, Subscription, parse_options
@@ -32,7 +33,7 @@ from tidegauge_spark.source import (
     TidegaugeStreamReader,
     read_range,
 )
-from tidegauge_spark.transport import ClusterClient, PartitionLeader
+from tidegauge_spark.transport import ClusterClient
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,6 @@
 """The cleaner: compacts one log at a time, in steps that block and steps that belong to the event loop.
 
-Contract: ``LogManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
+Contract: ``CleanerManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
 go to the active segment; a truncation, a deletion or retention makes the rest of the compaction void
 (``PartitionLog.layout_version``), what is replaced stays.

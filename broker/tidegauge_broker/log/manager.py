@@ -24,8 +24,7 @@ from typing import TypeVar
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge_broker.log.cleaner import Cleaning
-from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
+from tidegauge_broker.log.cleaner_manager import CleanerManager
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.future_logs import FutureLogs, is_future
@@ -58,8 +57,8 @@ class LogManager:
         self._now_ms = now_ms
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self._uncleanable: set[TopicPartition] = set()
         self.futures = FutureLogs(now_ms)
+        self.compaction = CleanerManager(self._logs, self.futures, broker, now_ms)
         self.on_directory_failure: Callable[[Path], None] = lambda _path: None
         """Called when a directory goes offline, by whichever thread met the failure."""
 
@@ -176,10 +175,6 @@ class LogManager:
         if found is None:
             raise TidegaugeError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         return found
-
-    def offline_partitions(self) -> list[TopicPartition]:
-        """Partitions whose log directory failed."""
-        return [topic_partition for topic_partition, log in self._logs.items() if log.log_directory.offline]
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return a partition's log, if there is one."""
@@ -421,7 +416,7 @@ class LogManager:
             by_directory.setdefault(log.log_directory, []).append(log)
             del log.log_directory.logs[log.topic_partition]
             self._high_watermarks.pop(log.topic_partition, None)
-            self._uncleanable.discard(log.topic_partition)
+            self.compaction.forget(log.topic_partition)
             log.abandon()
         for log in self.futures.remove(wanted):
             by_directory.setdefault(log.log_directory, []).append(log)
@@ -442,96 +437,6 @@ class LogManager:
         """Delete old segments of compacted logs: the cleaner does it (LogCleanerManager.deletableLogs)."""
         logs = [log for at, log in self._logs.items() if log.settings.compacts and at not in self.futures.logs]
         return self._delete_old_segments(logs, high_watermarks)
-
-    # Moving between log directories
-
-    def replace_with_future(self, topic_partition: TopicPartition, high_watermark: int) -> None:
-        """Make the future log the partition's log, and delete the former one (``FutureLogs``, rule 3).
-
-        Raises:
-            StorageError: a disk refused, and its log directory is offline: the destination's, then the current log is
-                still the log; or that of the former log, then the replica has moved.
-        """
-        current, home = self._logs[topic_partition], self.futures.logs[topic_partition].log_directory
-        self._high_watermarks[topic_partition] = high_watermark
-        home.write_high_watermarks(_of_logs(home, self._high_watermarks))
-        home.write_recovery_points()
-        home.write_log_start_offsets()
-        first_dirty_offset = current.log_directory.first_dirty_offset(topic_partition)
-        if first_dirty_offset is not None:
-            home.note_cleaned(topic_partition, first_dirty_offset)
-        log = self.futures.promote(current)
-        home.logs[topic_partition] = self._logs[topic_partition] = log
-        del current.log_directory.logs[topic_partition]
-        current.abandon()
-        _logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
-        current.log_directory.delete_logs([current], self._now_ms())
-
-    # Compacting
-
-    def next_to_clean(self, last_stable_offsets: Mapping[TopicPartition, int]) -> Cleaning | None:
-        """Choose the dirtiest log that is worth compacting; None if there is none. Runs on the event loop.
-
-        Args:
-            last_stable_offsets: of the partitions that may be compacted; what lies above is left as it is.
-        """
-        now_ms = self._now_ms()
-        best: tuple[float, PartitionLog, CleanablePart] | None = None
-        for topic_partition, log in self._logs.items():
-            last_stable_offset = last_stable_offsets.get(topic_partition)
-            if last_stable_offset is None or not log.settings.compacts or log.log_directory.offline:
-                continue
-            if topic_partition in self._uncleanable or topic_partition in self.futures.logs:
-                continue
-            try:
-                part = self._cleanable_part(log, last_stable_offset, now_ms)
-            except StorageError:
-                continue
-            except Exception:
-                _logger.exception("%s can't be compacted, until the broker starts again", topic_partition)
-                self.note_uncleanable(topic_partition)
-                continue
-            if part.is_worth_it(log.settings.min_cleanable_dirty_ratio) and (
-                best is None or part.dirty_ratio > best[0]
-            ):
-                best = part.dirty_ratio, log, part
-        if best is None:
-            return None
-        _, log, part = best
-        buffer_bytes = self._broker.integer("log.cleaner.dedupe.buffer.size")
-        offsets = OffsetMap.of_size(buffer_bytes, part.first_dirty_offset)
-        return Cleaning(log, part, offsets, now_ms)
-
-    def _cleanable_part(self, log: PartitionLog, last_stable_offset: int, now_ms: int) -> CleanablePart:
-        with log.storage("looking for what to compact in"):
-            return cleanable_part(
-                log.segments,
-                log.settings,
-                first_dirty_offset=self._first_dirty_offset(log),
-                last_stable_offset=last_stable_offset,
-                now_ms=now_ms,
-            )
-
-    def _first_dirty_offset(self, log: PartitionLog) -> int:
-        """Return the cleaner checkpoint; the log start offset where it lies outside the log."""
-        offset = log.log_directory.first_dirty_offset(log.topic_partition)
-        if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
-            return log.log_start_offset
-        return offset
-
-    def note_cleaned(self, cleaning: Cleaning) -> None:
-        """Write the cleaner checkpoint of a finished compaction. Blocks.
-
-        Raises:
-            StorageError: the disk refused; the log directory is offline.
-        """
-        log = cleaning.log
-        if not log.is_closed:
-            log.log_directory.note_cleaned(log.topic_partition, cleaning.end_offset)
-
-    def note_uncleanable(self, topic_partition: TopicPartition) -> None:
-        """Leave a log whose compaction failed on its content alone until the broker restarts."""
-        self._uncleanable.add(topic_partition)
 
     def _delete_old_segments(
         self, logs: Sequence[PartitionLog], high_watermarks: Mapping[TopicPartition, int]
@@ -557,6 +462,30 @@ class LogManager:
         """
         now_ms = self._now_ms()
         self._each_online(lambda log_directory: log_directory.remove_due(now_ms))
+
+    # Moving between log directories
+
+    def replace_with_future(self, topic_partition: TopicPartition, high_watermark: int) -> None:
+        """Make the future log the partition's log, and delete the former one (``FutureLogs``, rule 3).
+
+        Raises:
+            StorageError: a disk refused, and its log directory is offline: the destination's, then the current log is
+                still the log; or that of the former log, then the replica has moved.
+        """
+        current, home = self._logs[topic_partition], self.futures.logs[topic_partition].log_directory
+        self._high_watermarks[topic_partition] = high_watermark
+        home.write_high_watermarks(_of_logs(home, self._high_watermarks))
+        home.write_recovery_points()
+        home.write_log_start_offsets()
+        first_dirty_offset = current.log_directory.first_dirty_offset(topic_partition)
+        if first_dirty_offset is not None:
+            home.note_cleaned(topic_partition, first_dirty_offset)
+        log = self.futures.promote(current)
+        home.logs[topic_partition] = self._logs[topic_partition] = log
+        del current.log_directory.logs[topic_partition]
+        current.abandon()
+        _logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
+        current.log_directory.delete_logs([current], self._now_ms())
 
     # Ending
 

@@ -29,15 +29,15 @@ from pathlib import Path
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, patch
 from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
-from tidegauge_broker.log import checkpoints, producer_snapshot, searching
-from tidegauge_broker.log.checkpoints import EpochCheckpoint
+from tidegauge_broker.log import checkpoints, searching
+from tidegauge_broker.log.epoch_file import EpochFile
 from tidegauge_broker.log.files import Buffer, StorageError
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
+from tidegauge_broker.log.producer_snapshots import ProducerSnapshots
 from tidegauge_broker.log.records import stamp_append_time
-from tidegauge_broker.log.recovery import replay_producers
 from tidegauge_broker.log.retention import count_deletable
-from tidegauge_broker.log.segment import DELETED_SUFFIX, LogSegment, largest_timestamp
+from tidegauge_broker.log.segment import LogSegment, largest_timestamp
 from tidegauge_broker.log.swap import SWAP_SUFFIX
 from tidegauge_broker.log.transaction_index import aborted
 from tidegauge_broker.replica.messages import EpochEntry
@@ -68,15 +68,12 @@ class PartitionLog:
         self.log_end_offset = state.log_end_offset
         self.recovery_point = max(state.recovery_point, state.log_start_offset)
         self.producer_state = state.producer_state
-        self.epochs = state.epochs
         self.former_epoch = state.former_epoch
         self._segments = state.segments
         self._now_ms = now_ms
-        self._epoch_checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, log_directory.disk)
+        self._epoch_file = EpochFile(directory, log_directory.disk, state.epochs, is_owed=state.epochs_owed)
+        self._snapshots = ProducerSnapshots(directory, log_directory.disk, state.snapshots_owed)
         self._synced_offset = state.recovery_point  # what a flush has reached; the log start does not move it
-        self._unsynced: dict[Path, None] = dict.fromkeys(state.snapshots_owed)
-        self._epochs_changed = state.epochs_owed
-        self._epoch_lock = threading.Lock()
         # Guards what the loop and a flushing thread share: the recovery point, and the layout version.
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -103,11 +100,12 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether ``flush_rolled`` has something to do. A snapshot alone can wait: lost, it costs a longer recovery."""
-        return self._epochs_changed or self._synced_offset < self._segments[-1].base_offset
+        return self._epoch_file.is_owed or self._synced_offset < self._segments[-1].base_offset
 
     @property
-    def _owes_files(self) -> bool:
-        return self._epochs_changed or bool(self._unsynced)
+    def epochs(self) -> Sequence[EpochEntry]:
+        """The leader epoch cache, oldest entry first."""
+        return self._epoch_file.entries
 
     @contextmanager
     def storage(self, what: str) -> Iterator[None]:
@@ -202,7 +200,7 @@ class PartitionLog:
     def _roll(self, base_offset: int) -> LogSegment:
         """Begin a new segment; the producer state as of its base is kept for recovery."""
         self._segments[-1].seal()
-        self._write_snapshot(base_offset)
+        self._snapshots.take(base_offset, self.producer_state)
         segment = self._new_segment(base_offset)
         self._segments.append(segment)
         return segment
@@ -219,18 +217,6 @@ class PartitionLog:
         if jitter_ms:
             segment.roll_jitter_ms = random.randrange(jitter_ms)
         return segment
-
-    def _write_snapshot(self, offset: int) -> None:
-        path = producer_snapshot.write_snapshot(
-            self.directory, offset, self.producer_state.entries(), sync=False, disk=self.log_directory.disk
-        )
-        self._unsynced[path] = None
-
-    def _write_missing_snapshot(self, end_offset: int) -> None:
-        """Write the producer state as of the log's end, unless that file exists (ProducerStateManager.takeSnapshot)."""
-        newest = max(producer_snapshot.snapshot_offsets(self.directory), default=self.log_start_offset)
-        if end_offset > newest:
-            self._write_snapshot(end_offset)
 
     # Reading
 
@@ -340,9 +326,12 @@ class PartitionLog:
             keep = self._at(to_offset) + 1
             self._drop_segments(keep)
             self._segments[-1].truncate_to(to_offset, self._now_ms())
-            producer_snapshot.remove_snapshots(self.directory, above=to_offset, disk=self.log_directory.disk)
+            self._snapshots.remove_above(to_offset)
             self.log_start_offset = min(self.log_start_offset, to_offset)
-            self._rebuild_producer_state(to_offset)
+            self.producer_state = self._snapshots.state_before(
+                to_offset, self.log_start_offset, self.producer_state, self._segments
+            )
+            self._snapshots.take_missing(to_offset, self.log_start_offset, self.producer_state)
             self._end_at(to_offset)
         return self.producer_state
 
@@ -351,7 +340,7 @@ class PartitionLog:
         with self.storage("truncating"):
             self._drop_segments(0)
             self._segments.append(self._new_segment(start_offset))
-            producer_snapshot.remove_snapshots(self.directory, above=-1, disk=self.log_directory.disk)
+            self._snapshots.remove_above(-1)
             self.log_start_offset = start_offset
             self.producer_state = ProducerState()
             self._end_at(start_offset)
@@ -378,22 +367,6 @@ class PartitionLog:
         if lowered:
             self.log_directory.write_recovery_points()
         self.log_directory.lower_cleaned(self.topic_partition, offset)
-
-    def _rebuild_producer_state(self, end_offset: int) -> None:
-        """Go back to the newest snapshot, and take in what lies between it and the new end."""
-        entries = self.producer_state.entries()
-        if any(
-            entry.coordinator_epoch >= 0 or any(span.last_offset >= end_offset for span in entry.batches)
-            for entry in entries
-        ):
-            found = producer_snapshot.newest_snapshot(
-                self.directory, self.log_start_offset, end_offset, self.log_directory.disk
-            )
-            from_offset, kept = found or (self.log_start_offset, [])
-            state = ProducerState.from_entries(kept)
-            replay_producers(state, self._segments, from_offset)
-            self.producer_state = state
-        self._write_missing_snapshot(end_offset)
 
     def advance_log_start(self, to_offset: int) -> None:
         """Raise the log start offset; files go when retention looks at them."""
@@ -444,15 +417,7 @@ class PartitionLog:
             del self._segments[:count]
         for segment in dropped:
             self._discard(segment.mark_deleted())
-            self._discard_snapshot(segment.base_offset)
-
-    def _discard_snapshot(self, offset: int) -> None:
-        snapshot = producer_snapshot.snapshot_path(self.directory, offset)
-        if snapshot.exists():
-            renamed = snapshot.with_name(snapshot.name + DELETED_SUFFIX)
-            self.log_directory.disk.rename(snapshot, renamed)
-            self._unsynced.pop(snapshot, None)
-            self._discard([renamed])
+            self._discard(self._snapshots.mark_deleted(segment.base_offset))
 
     @property
     def is_closed(self) -> bool:
@@ -482,7 +447,7 @@ class PartitionLog:
             for segment in old:
                 self._discard(segment.mark_deleted())
                 if segment.base_offset != cleaned.base_offset:
-                    self._discard_snapshot(segment.base_offset)
+                    self._discard(self._snapshots.mark_deleted(segment.base_offset))
             cleaned.rename_files("")
             self.log_directory.disk.sync_directory(self.directory)
 
@@ -491,15 +456,13 @@ class PartitionLog:
     def write_epochs(self, entries: Sequence[EpochEntry], *, sync: bool) -> None:
         """Replace leader-epoch-checkpoint; with ``sync`` it is on disk when this returns.
 
-        Without, it is written with the next flush. If the broker ends before, the old file is truncated to what the log
-        holds when it is loaded (LeaderEpochFileCache.truncateFromEndAsyncFlush; KAFKA-16541): so an unsynced truncation
-        may be lost, and nothing else.
+        Without, it is written with the next flush (``epoch_file``).
+
+        Raises:
+            StorageError: the disk refused; the log directory is offline.
         """
-        with self.storage("writing the leader epochs of"), self._epoch_lock:
-            self.epochs = list(entries)
-            self._epochs_changed = not sync
-            if sync:
-                self._epoch_checkpoint.write(entries)
+        with self.storage("writing the leader epochs of"):
+            self._epoch_file.replace(entries, sync=sync)
 
     def write_owed_epochs(self) -> None:
         """Write leader-epoch-checkpoint if it was changed without ``sync``. Blocks; a pool thread may do it.
@@ -509,13 +472,7 @@ class PartitionLog:
         """
         with self.storage("writing the leader epochs of"):
             if not self._closed:
-                self._write_changed_epochs()
-
-    def _write_changed_epochs(self) -> None:
-        with self._epoch_lock:
-            if self._epochs_changed:
-                self._epoch_checkpoint.write(self.epochs)
-                self._epochs_changed = False
+                self._epoch_file.write_owed()
 
     def write_topic_id(self, topic_id: str) -> None:
         """Write partition.metadata, once."""
@@ -545,7 +502,8 @@ class PartitionLog:
             if not active:
                 ends.pop()
             pending = [segment for segment, end in zip(segments, ends, strict=False) if end > synced_offset]
-            if not (pending or self._owes_files) or self._closed:
+            owes_files = self._epoch_file.is_owed or self._snapshots.has_unsynced
+            if not (pending or owes_files) or self._closed:
                 return
             self.log_directory.check_online()
             try:
@@ -566,12 +524,8 @@ class PartitionLog:
     def _sync(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
             segment.sync()
-        self._write_changed_epochs()
-        for path in list(self._unsynced):
-            # Taken out first: what the loop writes while this is synced must be synced again.
-            self._unsynced.pop(path, None)
-            if path.exists():
-                self.log_directory.disk.sync(path)
+        self._epoch_file.write_owed()
+        self._snapshots.sync()
         self.log_directory.disk.sync_directory(self.directory)
 
     # Ending
@@ -584,7 +538,7 @@ class PartitionLog:
         """
         with self.storage("closing"):
             self._segments[-1].seal()
-            self._write_missing_snapshot(self.log_end_offset)
+            self._snapshots.take_missing(self.log_end_offset, self.log_start_offset, self.producer_state)
             self.flush()
         self.abandon()
 

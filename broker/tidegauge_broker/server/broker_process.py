@@ -232,10 +232,31 @@ class BrokerProcess:
 
     def _assemble(self) -> None:
         """Put the parts together; nothing runs yet."""
-        settings, identity = self._settings, self._identity
+        self._assemble_replication()
+        self._assemble_coordinators()
+        self._service = self._new_service()
+        self._metrics.assembled(
+            self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
+        )
+        self._seams.assembled(
+            Parts(
+                self._service,
+                self._replicas,
+                self._fetchers,
+                self._grpc_links,
+                self._logs,
+                self._zookeeper,
+                self._in_pool,
+                self._now_ms,
+                self._note,
+            )
+        )
+
+    def _new_core(self) -> BrokerCore:
+        settings = self._settings
         by_rack = settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector")
-        core = BrokerCore(
-            identity.broker_id,
+        return BrokerCore(
+            self._identity.broker_id,
             core_settings(settings),
             self._logs,
             self._metadata,
@@ -243,6 +264,11 @@ class BrokerProcess:
             leader_quota=ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate")),
             follower_quota=ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate")),
         )
+
+    def _assemble_replication(self) -> None:
+        """Put together what keeps this broker's replicas, asks the controller and fetches from leaders."""
+        settings, identity = self._settings, self._identity
+        core = self._new_core()
         outlets = Outlets(
             propose_isr=self._propose_isr,
             fetchers_changed=self._fetchers_changed,
@@ -267,51 +293,21 @@ class BrokerProcess:
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
         follower = FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch)
-        over_grpc = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
-        links = self._among_brokers.to_leaders(over_grpc, follower, self._replicas.topic_id)
+        self._grpc_links = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
+        links = self._among_brokers.to_leaders(self._grpc_links, follower, self._replicas.topic_id)
         self._fetchers = Fetchers(self._replicas, links, settings, self._now_ms)
+
+    def _assemble_coordinators(self) -> None:
+        """Put together what coordinates groups and transactions, and what proves that this broker leads (KIP-447)."""
+        settings, identity, core = self._settings, self._identity, self._replicas.core
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
         fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")
         proof = LeadershipProof(identity.broker_id, core, self._partition_state, self._now_ms, fetch_wait_ms)
         proofs = SharedProofs(proof.holds)
-        groups = GroupService(
+        self._groups = GroupService(
             self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proofs.holds
-        )
-        log = [RequestLog()] if settings.flag("request.log.enable") else []
-        self._service = BrokerService(
-            cluster_id=self._cluster_id,
-            settings=settings,
-            replicas=self._replicas,
-            metadata=self._metadata,
-            controller=self._controller,
-            producer_ids=self._producer_ids,
-            configs=self._configs,
-            create_topic=self._auto_topics.create,
-            control_plane_listener=identity.listeners.control_plane.name,
-            groups=groups,
-            transactions=self._transactions,
-            verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
-            gate=self._seams.gate(),
-            middleware=[*self._metrics.middleware(), *log],
-            responded=[*self._metrics.responded(), *(one.responded for one in log)],
-        )
-        self._metrics.assembled(
-            self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
-        )
-        self._seams.assembled(
-            Parts(
-                self._service,
-                self._replicas,
-                self._fetchers,
-                over_grpc,
-                self._logs,
-                self._zookeeper,
-                self._in_pool,
-                self._now_ms,
-                self._note,
-            )
         )
 
     def _assemble_transactions(self) -> None:
@@ -328,6 +324,27 @@ class BrokerProcess:
         self._partition_verifier = PartitionVerifier(self._transactions.coordinator_of, peers.send_verifications)
         offsets = OffsetsVerification(self._begin_verification, self._partition_verifier.verify)
         self._group_runner.verify = offsets.verify
+
+    def _new_service(self) -> BrokerService:
+        settings = self._settings
+        log = [RequestLog()] if settings.flag("request.log.enable") else []
+        return BrokerService(
+            cluster_id=self._cluster_id,
+            settings=settings,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            controller=self._controller,
+            producer_ids=self._producer_ids,
+            configs=self._configs,
+            create_topic=self._auto_topics.create,
+            control_plane_listener=self._identity.listeners.control_plane.name,
+            groups=self._groups,
+            transactions=self._transactions,
+            verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
+            gate=self._seams.gate(),
+            middleware=[*self._metrics.middleware(), *log],
+            responded=[*self._metrics.responded(), *(one.responded for one in log)],
+        )
 
     def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:
         return self._replicas.core.begin_verification(at, batch, self._now_ms())

@@ -55,7 +55,9 @@ def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
     live = tuple([replica for replica in context.assignment(at).replicas if context.is_online(replica, at)])
     if not live:
         return Election(None, ())
-    return Election(Leadership(live[0], 0, live, False, 0, context.epoch), live)
+    return Election(
+        Leadership(live[0], 0, live, recovering=False, partition_epoch=0, controller_epoch=context.epoch), live
+    )
 
 
 def needs_unclean(context: ControllerContext, at: TopicPartition, old: Leadership) -> bool:

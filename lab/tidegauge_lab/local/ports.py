@@ -151,15 +151,17 @@ def _listening_pid(port: int) -> int | None:
             inodes |= listening_inodes(table.read_text(), port)
     if not inodes:
         return _listening_pid_with_lsof(port)
-    links = {f"socket:[{inode}]" for inode in inodes}
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdigit():
-            with contextlib.suppress(OSError):
-                for descriptor in (directory / "fd").iterdir():
-                    with contextlib.suppress(OSError):
-                        if str(descriptor.readlink()) in links:
-                            return int(directory.name)
-    return None
+    sockets = {f"socket:[{inode}]" for inode in inodes}
+    pids = (int(directory.name) for directory in Path("/proc").iterdir() if directory.name.isdigit())
+    return next((pid for pid in pids if not sockets.isdisjoint(_open_files(pid))), None)
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    """Yield what a process's descriptors point to; nothing of a process that has ended or belongs to another user."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                yield str(descriptor.readlink())
 
 
 def _listening_pid_with_lsof(port: int) -> int | None:

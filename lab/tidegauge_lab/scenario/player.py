@@ -10,14 +10,11 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import Any
 
-from tidegauge import event_log
-from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
@@ -28,8 +25,7 @@ from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import checks, steps, table
 from tidegauge_lab.scenario.consumers import Consumers
-from tidegauge_lab.scenario.facts import LEADER, Facts, Replica, leader_name, numbers
-from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
+from tidegauge_lab.scenario.facts import LEADER, Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
@@ -37,10 +33,10 @@ from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
-from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
 from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS, OF_TRANSACTIONS
+from tidegauge_lab.scenario.wait_player import WaitPlayer, WaitStep
 from tidegauge_lab.switches import Step as Round
 
 WAIT_SECONDS = 60.0
@@ -101,6 +97,7 @@ class Player:
         self._senders = Senders(hands, histories or cluster.directory.parent)
         directory = histories or cluster.directory.parent
         consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
+        self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait)
         self._groups = GroupPlayer(
             consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
         )
@@ -226,11 +223,6 @@ class Player:
         if not holds_within(none_left, limit, pause_seconds=_LOOK_AGAIN_SECONDS):
             self._remaining("; ".join(last))
             raise StepFailed("; ".join(last))
-
-    def _wait_values(
-        self, at: TopicPartition, name: str, wanted: Mapping[int, int], read: Callable[[Replica], int]
-    ) -> None:
-        self._wait(lambda: list(checks.values_differ(self._look(at), name, wanted, read)))
 
     # The steps
 
@@ -369,16 +361,6 @@ class Player:
         self._detail(f"broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
 
     @_do.register
-    def _wait_held(self, step: steps.WaitHeld) -> None:
-        def missing() -> list[str]:
-            held = self._hands.held_requests(step.broker)
-            if held >= step.count:
-                return []
-            return [f"broker {step.broker} holds {counted(held, 'request')}, not {step.count}"]
-
-        self._wait(missing)
-
-    @_do.register
     def _release_requests(self, step: steps.ReleaseRequests) -> None:
         for broker_id in step.brokers:
             self._hands.release_requests(broker_id)
@@ -415,99 +397,6 @@ class Player:
             self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
 
     @_do.register
-    def _wait_leader(self, step: steps.WaitLeader) -> None:
-        at = self._at(step)
-
-        def differing() -> list[str]:
-            facts = self._look(at)
-            if facts.leader != step.leader:
-                return [f"the leader is {leader_name(facts.leader)}"]
-            return [] if facts.is_led or step.leader == NO_LEADER else [checks.says_not(step.leader)]
-
-        self._wait(differing)
-
-    @_do.register
-    def _wait_isr(self, step: steps.WaitIsr) -> None:
-        at = self._at(step)
-
-        def differing() -> list[str]:
-            facts = self._look(at)
-            if set(facts.isr) != set(step.isr):
-                return [f"the ISR is {numbers(facts.isr)}"]
-            return [] if facts.is_led or facts.leader == NO_LEADER else [checks.says_not(facts.leader)]
-
-        self._wait(differing)
-
-    @_do.register
-    def _wait_hw(self, step: steps.WaitHw) -> None:
-        self._wait_values(self._at(step), "HW", step.hw, lambda replica: replica.hw)
-
-    @_do.register
-    def _wait_lso(self, step: steps.WaitLso) -> None:
-        self._wait_values(self._at(step), "LSO", step.lso, lambda replica: replica.lso)
-
-    @_do.register
-    def _wait_leo(self, step: steps.WaitLeo) -> None:
-        self._wait_values(self._at(step), "LEO", step.leo, lambda replica: replica.leo)
-
-    @_do.register
-    def _wait_epoch(self, step: steps.WaitEpoch) -> None:
-        at = self._at(step)
-
-        def differing() -> Iterator[str]:
-            facts = self._look(at)
-            if facts.epoch != step.epoch:
-                yield f"the leader epoch is {facts.epoch}"
-            wanted = dict.fromkeys(step.brokers, step.epoch)
-            yield from checks.values_differ(facts, "leader epoch", wanted, lambda replica: replica.leader_epoch)
-
-        self._wait(lambda: list(differing()))
-
-    @_do.register
-    def _wait_checkpoint(self, step: steps.WaitCheckpoint) -> None:
-        at = self._at(step)
-
-        def differing() -> list[str]:
-            found = {broker: checkpointed_hw(self._cluster.directory, broker, at) for broker in step.hw}
-            return [
-                f"the checkpoint file of broker {broker} holds {found[broker]}"
-                for broker, wanted in step.hw.items()
-                if found[broker] != wanted
-            ]
-
-        self._wait(differing)
-
-    @_do.register
-    def _wait_controller(self, step: steps.WaitController) -> None:
-        def differing() -> list[str]:
-            seen = self._hands.controllers()
-            agreed = set(seen.values())
-            if len(agreed) == 1:
-                [(controller, epoch)] = agreed
-                if controller in step.brokers and epoch == (step.epoch or epoch):
-                    return []
-            return [
-                f"broker {broker} sees controller {leader_name(controller)} of epoch {epoch}"
-                for broker, (controller, epoch) in seen.items()
-            ] or ["no broker responds"]
-
-        self._wait(differing)
-
-    @_do.register
-    def _wait_event(self, step: steps.WaitEvent) -> None:
-        path = self._cluster.logs / event_log.file_name(f"broker-{step.broker}")
-        wanted: dict[str, Any] = {"kind": step.kind, **(step.fields or {})}
-
-        def missing() -> list[str]:
-            events = list(event_log.read_events(path))
-            if any(all(event.get(key) == value for key, value in wanted.items()) for event in events):
-                return []
-            last = [event for event in events if event.get("kind") == step.kind][-3:]
-            return [f"broker {step.broker} has written no such event; the last of its kind: {last}"]
-
-        self._wait(missing)
-
-    @_do.register
     def _mark(self, step: steps.Mark) -> None:
         self._marks[step.name] = self._look(self._at(step))
 
@@ -533,6 +422,10 @@ class Player:
 
         self._outcome.expectations += len(checks.expected(step))
         self._wait(differing, SETTLE_SECONDS)
+
+    @_do.register
+    def _wait_step(self, step: WaitStep) -> None:
+        self._waits.do(step)
 
     @_do.register
     def _group_step(self, step: GroupStep) -> None:

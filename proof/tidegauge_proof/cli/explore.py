@@ -33,6 +33,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
+from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.explore_coordinators import explore_coordinators
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
@@ -246,22 +247,12 @@ def _json_of(
     return {
         "truncation": rule,
         "bounds": asdict(bounds),
-        "states": result.states,
-        "transitions": result.transitions,
-        "depth": result.depth,
-        "complete": result.complete,
-        "digest": result.digest,
-        "seconds": round(seconds, 3),
-        "states_per_second": _rate(result, seconds),
+        **figures(result, seconds),
         "violations": [
             {"invariant": found.invariant, "steps": len(found.schedule), "schedule": words[:-1]}
             for found, words in stories
         ],
     }
-
-
-def _rate(result: Exploration, seconds: float) -> int:
-    return round(result.states / max(seconds, 1e-6))
 
 
 def _print(
@@ -275,7 +266,7 @@ def _print(
 ) -> None:
     click.echo(
         f"{result.states} states and {result.transitions} transitions under {rule}, {result.depth} steps deep, in "
-        f"{seconds:.1f} s ({_rate(result, seconds)} states a second), digest {result.digest}"
+        f"{seconds:.1f} s ({states_per_second(result, seconds)} states a second), digest {result.digest}"
     )
     if result.complete:
         click.echo("Complete: there is no other state within the bounds.")

@@ -22,6 +22,7 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json, say
 from tidegauge.machine_code import IN_USE, VARIABLE
+from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.coordinated import GROUP, CoordinatorBounds, CoordinatorExplorer, words_of
 from tidegauge_proof.exhaustive.explorer import Exploration
@@ -62,10 +63,6 @@ def _run_interpreted() -> NoReturn:
     os.execve(sys.executable, command, {**os.environ, VARIABLE: "off"})  # noqa: S606 - our own command, once more
 
 
-def _rate(result: Exploration, seconds: float) -> int:
-    return round(result.states / max(seconds, 1e-6))
-
-
 def _json_of(
     bounds: CoordinatorBounds, result: Exploration, schedules: list[list[str]], seconds: float
 ) -> dict[str, object]:
@@ -73,13 +70,7 @@ def _json_of(
     return {
         "world": limits.pop("world"),
         "bounds": limits,
-        "states": result.states,
-        "transitions": result.transitions,
-        "depth": result.depth,
-        "complete": result.complete,
-        "digest": result.digest,
-        "seconds": round(seconds, 3),
-        "states_per_second": _rate(result, seconds),
+        **figures(result, seconds),
         "violations": [
             {"invariant": found.invariant, "message": found.message, "steps": found.steps, "schedule": words}
             for found, words in zip(result.found, schedules, strict=True)
@@ -98,7 +89,7 @@ def _print(
 ) -> None:
     click.echo(
         f"{result.states} states and {result.transitions} transitions of a {bounds.world}, {result.depth} steps deep, "
-        f"in {seconds:.1f} s ({_rate(result, seconds)} states a second), digest {result.digest}"
+        f"in {seconds:.1f} s ({states_per_second(result, seconds)} states a second), digest {result.digest}"
     )
     if interrupted:
         click.echo("Interrupted: there may be more states within the bounds, and not all were let come to rest.")

@@ -348,7 +348,7 @@ class Cluster:
 
     def _ask(self, step: Step, follower: int) -> None:
         question: Question = step.broker(follower, ("ask", self._number(step, follower)))
-        step.net.append(Exchange(follower, False, question, None))
+        step.net.append(Exchange(follower, orphaned=False, question=question, response=None))
 
     def _arrive(self, step: Step, exchange: Exchange, may_join: bool) -> None:
         step.net.remove(exchange)

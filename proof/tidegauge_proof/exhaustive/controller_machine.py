@@ -49,14 +49,21 @@ class ModelController:
         self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: TOPIC_ID})
         self._context.live = {broker: LiveBroker(Endpoint(broker, "localhost", 9092), 1) for broker in replicas}
         self._context.set_assignment(AT, Assignment(replicas))
-        self._context.leadership[AT] = Leadership(NO_LEADER, -1, replicas, False, 0, 1)
+        self._context.leadership[AT] = Leadership(
+            NO_LEADER, -1, replicas, recovering=False, partition_epoch=0, controller_epoch=1
+        )
 
     @classmethod
     def thaw(cls, replicas: tuple[int, ...], state: ControllerState) -> ModelController:
         """Return a controller in this state."""
         machine = cls(replicas)
         machine._context.leadership[AT] = Leadership(
-            state.leader, state.leader_epoch, state.isr, False, state.partition_epoch, 1
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            recovering=False,
+            partition_epoch=state.partition_epoch,
+            controller_epoch=1,
         )
         return machine
 

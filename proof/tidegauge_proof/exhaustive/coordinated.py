@@ -18,7 +18,6 @@ from tidegauge_proof.simulator.checker import Violation
 
 GROUP, TRANSACTION = "group", "transaction"
 Action = tuple[Any, ...]
-Rested = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)

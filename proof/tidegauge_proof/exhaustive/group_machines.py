@@ -22,8 +22,8 @@ from tidegauge_proof.exhaustive.coordinated import Message
 from tidegauge_proof.exhaustive.small_cluster import BROKER, EVENTS, SmallWorld
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.coordinator_world import Sending
-from tidegauge_proof.simulator.groups.group_checker import GroupChecker
-from tidegauge_proof.simulator.groups.group_world import GroupWorld, Token
+from tidegauge_proof.simulator.groups.group_checker import GroupChecker, Token
+from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, PARTITIONS, SESSION_MS, TOPIC, Member
 
 TICK_MS = SESSION_MS // 2

@@ -205,7 +205,8 @@ class SmallWorld:
         for token in waiting.values():
             self.produced(token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.coordinators.leadership_changed(
-            self.broker, LeadershipChanged(self.partition.at, False, self.partition.state_now.leader_epoch)
+            self.broker,
+            LeadershipChanged(self.partition.at, leads=False, leader_epoch=self.partition.state_now.leader_epoch),
         )
 
     def _lose_leadership(self, kept: int) -> None:
@@ -225,7 +226,9 @@ class SmallWorld:
         epoch = self.partition.state_now.leader_epoch + 1
         self.replica.partition = Role(epoch)
         self.partition.state_now = State(BROKER, epoch)
-        self.coordinators.leadership_changed(self.broker, LeadershipChanged(self.partition.at, True, epoch))
+        self.coordinators.leadership_changed(
+            self.broker, LeadershipChanged(self.partition.at, leads=True, leader_epoch=epoch)
+        )
 
 
 EVENTS: dict[str, Callable[..., None]] = {

@@ -26,12 +26,8 @@ from tidegauge_proof.simulator.coordinator_world import Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.transactions.data import Datum
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, TIMEOUT_MS, Phase, Producer
-from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
-from tidegauge_proof.simulator.transactions.transaction_world import (
-    Incarnation,
-    MarkerRequest,
-    TransactionWorld,
-)
+from tidegauge_proof.simulator.transactions.transaction_checker import Incarnation, TransactionChecker
+from tidegauge_proof.simulator.transactions.transaction_world import MarkerRequest, TransactionWorld
 
 TRANSACTIONAL_ID = "id"
 OUTPUTS = PARTITIONS[:2]
@@ -288,7 +284,7 @@ class TransactionServer:
 
     def _rest(self, *producers: Any) -> Iterator[Written]:
         stories = [story for cell in producers for story in cell.machine().stories]
-        self._checker.at_rest(self._cluster, stories)
+        self._checker.at_rest(self._cluster, stories, judges=self._cluster.judges)
         yield from ()
 
     _EVENTS: ClassVar[dict[str, Callable[..., Iterator[Any]]]] = {

@@ -126,7 +126,9 @@ class Replay:
         self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: TOPIC_ID})
         self._context.live = {b: LiveBroker(Endpoint(b, "localhost", 9092), 1) for b in ids}
         self._context.set_assignment(AT, Assignment(ids))
-        self._context.leadership[AT] = Leadership(NO_LEADER, -1, ids, False, 0, 1)
+        self._context.leadership[AT] = Leadership(
+            NO_LEADER, -1, ids, recovering=False, partition_epoch=0, controller_epoch=1
+        )
         self.decided: dict[int, _Decided] = {}
         self._reconciled: dict[int, int] = {}
         self._lost: set[Record] = set()

@@ -244,14 +244,3 @@ ACTIONS: dict[str, ActionKind] = {
     )
 }
 """By name."""
-
-
-def action_of(name: str) -> ActionKind:
-    """Return the declaration of an action.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, there is none of this name.
-    """
-    if name not in ACTIONS:
-        raise _invalid(f"there is no action {name!r}; the actions are {', '.join(ACTIONS)}")
-    return ACTIONS[name]

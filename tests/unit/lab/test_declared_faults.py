@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fault_strategies import faults, values_of
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.faults.actions import ACTIONS, CLEAR_FAULTS, KILL, action_of
+from tidegauge.faults.actions import ACTIONS, CLEAR_FAULTS, KILL
 from tidegauge.faults.messages import from_message, to_message
 from tidegauge.faults.model import Direction, Plane
 from tidegauge.faults.requests import read_request
@@ -156,8 +156,6 @@ def test_an_unknown_parameter_or_fault_is_refused_by_name():
         kind_of("isolated")
     with pytest.raises(TidegaugeError, match=r"kill has no parameter 'hard'$"):
         KILL.wanted(1, {"hard": True})
-    with pytest.raises(TidegaugeError, match="there is no action 'slay'; the actions are kill, stop"):
-        action_of("slay")
     with pytest.raises(TidegaugeError, match=r"there is no fault or action 'slay'; there is isolate, .*, kill"):
         read_request("slay", 1, {})
 

@@ -25,12 +25,12 @@ def compact(bench, high_watermark=None):
     """One round of the cleaner; the first dirty offset afterwards, None if there was nothing to do."""
     manager = bench.manager
     end = bench.log().log_end_offset if high_watermark is None else high_watermark
-    cleaning = manager.next_to_clean({bench.name: end})
+    cleaning = manager.compaction.next_to_clean({bench.name: end})
     if cleaning is None:
         return None
     for group in cleaning.map_keys():
         assert cleaning.replace(group, cleaning.write(group))
-    manager.note_cleaned(cleaning)
+    manager.compaction.note_cleaned(cleaning)
     return cleaning.end_offset
 
 
@@ -220,7 +220,7 @@ def test_a_truncation_during_a_compaction_makes_the_rest_void(bench, writer):
     for _ in range(3):
         writer.put((b"a", b"1"))
         writer.roll()
-    cleaning = bench.manager.next_to_clean({bench.name: 3})
+    cleaning = bench.manager.compaction.next_to_clean({bench.name: 3})
     (group,) = cleaning.map_keys()
     cleaned = cleaning.write(group)
     bench.log().truncate_to(1)
@@ -261,7 +261,7 @@ def test_damage_ends_a_compaction_and_is_not_written_again_with_a_right_crc(benc
     damage(data, read_header(data).size_bytes)
     path.write_bytes(data)
     descriptors = open_files()
-    cleaning = bench.manager.next_to_clean({bench.name: 5})
+    cleaning = bench.manager.compaction.next_to_clean({bench.name: 5})
     with pytest.raises(TidegaugeError) as caught:
         for group in cleaning.map_keys():
             cleaning.write(group)
@@ -283,11 +283,11 @@ def test_a_map_that_is_full_compacts_in_several_rounds(bench, writer):
     writer.roll()
     manager = bench.manager
     ends = []
-    while (cleaning := manager.next_to_clean({bench.name: 30})) is not None and len(ends) < 9:
+    while (cleaning := manager.compaction.next_to_clean({bench.name: 30})) is not None and len(ends) < 9:
         cleaning._offsets.capacity = 9
         for group in cleaning.map_keys():
             cleaning.replace(group, cleaning.write(group))
-        manager.note_cleaned(cleaning)
+        manager.compaction.note_cleaned(cleaning)
         ends.append(cleaning.end_offset)
     assert ends == [9, 18, 27, 30]
     assert [row[0] for row in rows(bench.log())] == list(range(15, 30))
@@ -320,7 +320,7 @@ def test_a_swap_that_a_crash_interrupted_is_completed(bench, writer):
     for at in range(4):
         writer.put((b"a" if at < 3 else None, b"%d" % at))
         writer.roll()
-    cleaning = bench.manager.next_to_clean({bench.name: 4})
+    cleaning = bench.manager.compaction.next_to_clean({bench.name: 4})
     (group,) = cleaning.map_keys()
     cleaning.write(group).rename_files(SWAP_SUFFIX)
     log = bench.restart(clean=False)
@@ -333,7 +333,7 @@ def test_what_was_not_yet_swapped_is_dropped(bench, writer):
     for at in range(4):
         writer.put((b"a", b"%d" % at))
         writer.roll()
-    cleaning = bench.manager.next_to_clean({bench.name: 4})
+    cleaning = bench.manager.compaction.next_to_clean({bench.name: 4})
     (group,) = cleaning.map_keys()
     cleaning.write(group)
     log = bench.restart(clean=False)

@@ -358,11 +358,11 @@ def test_a_crash_at_any_step_of_a_compaction_keeps_the_last_record_of_each_key(m
         bench.manager.write_recovery_points()
         bench.disk.begin_crashing()
         for _ in range(2):  # the second one drops the tombstone
-            cleaning = bench.manager.next_to_clean({bench.name: bench.log().log_end_offset})
+            cleaning = bench.manager.compaction.next_to_clean({bench.name: bench.log().log_end_offset})
             if cleaning is not None:
                 for group in cleaning.map_keys():
                     assert cleaning.replace(group, cleaning.write(group))
-                bench.manager.note_cleaned(cleaning)
+                bench.manager.compaction.note_cleaned(cleaning)
             bench.append(keyed_batch((b"y", b"y"), (b"z", b"z")))
             bench.log()._roll(bench.log().log_end_offset)
             bench.log().flush()

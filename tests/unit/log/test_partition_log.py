@@ -452,7 +452,7 @@ def test_a_disk_that_refuses_takes_the_directory_offline(bench, batch, monkeypat
         with pytest.raises(StorageError, match="offline"):
             attempt()
     assert bench.manager is not None
-    assert bench.manager.offline_partitions() == [bench.name]
+    assert bench.manager.logs[bench.name].log_directory.offline
 
 
 def test_a_half_written_append_is_truncated(bench, batch, monkeypatch):

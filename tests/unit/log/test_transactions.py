@@ -298,12 +298,12 @@ def keyed(bench, keyed_batch):
 def compact(bench, last_stable_offset=None):
     """One round of the cleaner up to an offset, by default all but the active segment."""
     end = bench.log().log_end_offset if last_stable_offset is None else last_stable_offset
-    cleaning = bench.manager.next_to_clean({bench.name: end})
+    cleaning = bench.manager.compaction.next_to_clean({bench.name: end})
     if cleaning is None:
         return
     for group in cleaning.map_keys():
         assert cleaning.replace(group, cleaning.write(group))
-    bench.manager.note_cleaned(cleaning)
+    bench.manager.compaction.note_cleaned(cleaning)
 
 
 def kept(bench):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tidegauge.kafka.frames import RequestHeader
+from tidegauge.kafka.frames import RequestHeader, decode, read_response_header
 from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.turns import Turns
@@ -125,6 +125,17 @@ class Client:
             found.append((struct.unpack_from(">i", frame)[0], frame))
             self._read += 4 + size
         return found
+
+    async def response(self, key: int, version: int, turns: int) -> Any:
+        """The next response's message after some turns of the event loop, or None if none came."""
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        found = self.responses()
+        if not found:
+            return None
+        frame = found[0][1]
+        _, body_at = read_response_header(key, version, frame)
+        return decode(key, version, frame, body_at, response=True)[0]
 
     def correlation_ids(self) -> list[int]:
         return [correlation_id for correlation_id, _ in self.responses()]

@@ -33,7 +33,8 @@ from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.authorization import GUARDS, UNGUARDED, guarded
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, settled
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
+from tidegauge_broker.server.wire.kafka.responses import settled
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 sys.path.append(str(Path(__file__).parents[1] / "kafka"))

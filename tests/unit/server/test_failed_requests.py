@@ -21,7 +21,7 @@ from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest,
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidegauge_broker.server.wire.kafka.error_forms import refusal
-from tidegauge_broker.server.wire.kafka.request import Held, Pending
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending
 
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 SAMPLES = [(key, version) for key, version, kind in each_request() if kind == "full"]

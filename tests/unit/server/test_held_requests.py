@@ -15,7 +15,7 @@ from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
-from tidegauge_broker.server.wire.kafka.request import Held
+from tidegauge_broker.server.wire.kafka.responses import Held
 
 JOIN_GROUP, HEARTBEAT = 11, 12
 

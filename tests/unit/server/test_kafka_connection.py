@@ -30,7 +30,8 @@ from tidegauge.kafka.messages.produce import (
 from tidegauge.logical_clock import LogicalClock
 from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
-from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Held, Pending
+from tidegauge_broker.server.wire.kafka.request import CloseConnection
+from tidegauge_broker.server.wire.kafka.responses import SILENT, Held, Pending
 
 
 def request(key: int, correlation_id: int, message: Any, version: int = 9) -> bytes:

@@ -5,7 +5,6 @@ Holds of requests are in ``test_held_requests.py``.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from kafka_peer import Client, Listener
 
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -22,7 +21,7 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.request import SILENT
+from tidegauge_broker.server.wire.kafka.responses import SILENT
 
 PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
 ERROR = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -58,13 +57,7 @@ class Broker:
     async def ask(self, client: Client, key: int, version: int, message: Any, client_id: str = "test") -> Any:
         """The response, or None if none came."""
         client.send(joined(request_frame(key, version, next(self._numbers), client_id, message)))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        found = client.responses()
-        if not found:
-            return None
-        _, body_at = read_response_header(key, version, found[0][1])
-        return decode(key, version, found[0][1], body_at, response=True)[0]
+        return await client.response(key, version, turns=5)
 
 
 @pytest.fixture

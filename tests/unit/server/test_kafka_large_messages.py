@@ -32,7 +32,7 @@ from tidegauge.kafka.messages.produce import (
     TopicProduceResponse,
 )
 from tidegauge_broker.server.wire.kafka.portions import DIVISIONS, in_portions, portions
-from tidegauge_broker.server.wire.kafka.request import SILENT, Pending
+from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Turns
 
 CONTEXT: Any = SimpleNamespace()

@@ -11,7 +11,7 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 
 
 class Logs:
-    """A manager of logs of which each is dirty until it was compacted or given up."""
+    """A manager of compactions of logs of which each is dirty until it was compacted or given up."""
 
     def __init__(self, failures):
         self.dirty = {TopicPartition(name, 0): failure for name, failure in failures.items()}
@@ -67,7 +67,7 @@ def test_a_log_that_fails_in_any_way_is_left_alone_and_the_others_are_compacted(
         }
     )
     replicas = SimpleNamespace(
-        logs=logs,
+        logs=SimpleNamespace(compaction=logs),
         core=SimpleNamespace(last_stable_offsets=dict),
         delete_old_segments_of_compacted=lambda: None,
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
+from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
-from tidegauge.v1 import common_pb2
+from tidegauge.v1 import common_pb2, groups_pb2
 from tidegauge_broker.server.wire.grpc import merged_lists
 from tidegauge_broker.server.wire.grpc.forwarding import to_status
 
@@ -45,3 +48,30 @@ def test_each_broker_whose_part_is_missing_is_named() -> None:
         "Broker 0 can't list its groups now (COORDINATOR_LOAD_IN_PROGRESS); they are missing; "
         "Broker 2 does not respond; its groups are missing"
     )
+
+
+def own_list(group_id: str) -> groups_pb2.ListGroupsResponse:
+    return groups_pb2.ListGroupsResponse(groups=[groups_pb2.ListedGroup(group_id=group_id)])
+
+
+async def test_what_the_others_list_is_there_though_one_of_them_does_not_respond() -> None:
+    """Rule 1; and rules 2 and 3: each is asked with a part of the caller's time, and waits for its channel."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def method_at(address: str) -> Any:
+        async def method(_request: Any, **how: Any) -> groups_pb2.ListGroupsResponse:
+            asked.append((address, how))
+            if address == "b:2":
+                nothing = grpc.aio.Metadata()
+                raise grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing)
+            return own_list("of-another")
+
+        return method
+
+    caller: Any = Caller(5.0)
+    others = [Endpoint(1, "a", 1), Endpoint(2, "b", 2)]
+    parts, status = await merged_lists.gather((0, own_list("own")), others, method_at, None, caller, "groups")
+    assert [one.groups[0].group_id for one in parts] == ["own", "of-another"]
+    assert status == merged_lists.no_response(2, "groups")
+    how = {"timeout": 3.0, "wait_for_ready": True}
+    assert asked == [("a:1", how), ("b:2", how)]

@@ -12,7 +12,7 @@ from kafka_peer import Client, Listener
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.rules import read_rule
 from tidegauge.kafka.apis import ADD_PARTITIONS_TO_TXN, CREATE_TOPICS, DELETE_TOPICS, FETCH, METADATA, PRODUCE
-from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -86,16 +86,7 @@ class Broker:
     async def ask(self, client: Client, key: int, version: int, message: Any, turns: int = 8) -> Any:
         """The response, or None if none came."""
         client.send(joined(request_frame(key, version, next(self._numbers), "test", message)))
-        return await self.response(client, key, version, turns)
-
-    async def response(self, client: Client, key: int, version: int, turns: int = 8) -> Any:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        found = client.responses()
-        if not found:
-            return None
-        _, body_at = read_response_header(key, version, found[0][1])
-        return decode(key, version, found[0][1], body_at, response=True)[0]
+        return await client.response(key, version, turns)
 
 
 @pytest.fixture
@@ -221,7 +212,7 @@ async def test_a_frozen_connection_takes_no_effect_before_it_is_released(broker:
     assert await broker.ask(client, METADATA, 9, MetadataRequest()) is None, "nor does what comes behind it"
     assert (broker.appended, broker.rules.held()) == ([], {"1": 1})
     broker.rules.set([])
-    assert errors(await broker.response(client, PRODUCE, 9))
+    assert errors(await client.response(PRODUCE, 9, turns=8))
     assert len(broker.appended) == 4
 
 
@@ -231,7 +222,7 @@ async def test_a_connection_that_is_frozen_after_the_effect_sends_no_response(br
     assert await broker.ask(client, PRODUCE, 9, produce()) is None
     assert (len(broker.appended), broker.rules.held()) == (4, {"1": 1})
     broker.rules.set([])
-    assert errors(await broker.response(client, PRODUCE, 9))
+    assert errors(await client.response(PRODUCE, 9, turns=8))
 
 
 @pytest.mark.parametrize("effect", [{}, {"error": "NOT_ENOUGH_REPLICAS"}, {"error": 19, "topic": "a"}])

@@ -43,7 +43,8 @@ from tidegauge_broker.server.wire.kafka import throttling
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers import create_partitions, create_topics, delete_topics, fetch
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
-from tidegauge_broker.server.wire.kafka.request import SILENT, Context, Pending
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_controller.admin import TopicOutcome

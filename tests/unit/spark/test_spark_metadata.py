@@ -10,6 +10,8 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_spark.broker_channels import BrokerChannels
+from tidegauge_spark.cluster_metadata import ClusterMetadata, PartitionLeader
 from tidegauge_spark.options import ConnectionOptions, Subscription
 from tidegauge_spark.transport import ClusterClient
 
@@ -31,7 +33,7 @@ def client_of(monkeypatch: pytest.MonkeyPatch, *views: tuple[float, metadata_pb2
         return [view for since, view in views if since <= clock[0]][-1]
 
     client = ClusterClient(ConnectionOptions(("127.0.0.1:1",)), lambda: clock[0], sleep)
-    monkeypatch.setattr(client, "_stub", lambda _address: SimpleNamespace(Metadata=respond))
+    monkeypatch.setattr(BrokerChannels, "stub", lambda _self, _address: SimpleNamespace(Metadata=respond))
     return client
 
 
@@ -64,3 +66,33 @@ def test_brokers_that_never_get_metadata_are_said_not_to_respond(monkeypatch: py
     with pytest.raises(TidegaugeError, match="none has metadata yet") as raised:
         client.partitions(ORDERS)
     assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+AT = TopicPartition("orders", 0)
+
+
+def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one() -> None:
+    """A partitioned former leader still names itself (KIP-320)."""
+    known = ClusterMetadata()
+    known.accept(AT, PartitionLeader(2, 4, "id"))
+    known.accept(AT, PartitionLeader(1, 3, "id"))
+    assert known.leader(AT) == PartitionLeader(2, 4, "id")
+    known.accept(AT, PartitionLeader(0, 5, "id"))
+    assert known.leader(AT) == PartitionLeader(0, 5, "id")
+
+
+def test_a_new_topic_id_ends_all_that_was_known_of_the_topic() -> None:
+    """A topic that is created again begins with epoch 0, and may have fewer partitions; other topics stay known."""
+    known, other = ClusterMetadata(), TopicPartition("payments", 0)
+    known.accept(AT, PartitionLeader(2, 4, "first"))
+    known.accept(TopicPartition("orders", 1), PartitionLeader(2, 4, "first"))
+    known.accept(other, PartitionLeader(2, 4, "another"))
+    known.accept(AT, PartitionLeader(1, 0, "second"))
+    assert known.leaders == {AT: PartitionLeader(1, 0, "second"), other: PartitionLeader(2, 4, "another")}
+
+
+def test_partitions_are_grouped_by_leader_and_unknown_ones_have_none() -> None:
+    known, others = ClusterMetadata(), [TopicPartition("orders", number) for number in (1, 2)]
+    known.accept(AT, PartitionLeader(2, 4, "id"))
+    known.accept(others[0], PartitionLeader(None, 4, "id"))
+    assert known.by_leader([*others, AT]) == {2: [AT], None: others}

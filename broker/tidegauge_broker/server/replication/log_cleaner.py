@@ -23,12 +23,12 @@ class LogCleaner:
 
     def __init__(self, replicas: ReplicaManager, in_log_pool: InLogPool) -> None:
         self._replicas = replicas
-        self._logs = replicas.logs
+        self._compaction = replicas.logs.compaction
         self._in_log_pool = in_log_pool
 
     async def run(self) -> None:
         """Compact what is worth it, the dirtiest first; then let old segments of compacted logs go."""
-        while (cleaning := self._logs.next_to_clean(self._replicas.core.last_stable_offsets())) is not None:
+        while (cleaning := self._compaction.next_to_clean(self._replicas.core.last_stable_offsets())) is not None:
             at = cleaning.log.topic_partition
             try:
                 if not await self._clean(cleaning):
@@ -37,10 +37,10 @@ class LogCleaner:
                 if cleaning.log.is_closed:
                     break  # it was deleted, or has moved to another log directory
                 LOG.error("Compacting %s failed; it is not tried again: %s", at, problem)  # noqa: TRY400 - it says all
-                self._logs.note_uncleanable(at)
+                self._compaction.note_uncleanable(at)
             except Exception:  # the others are compacted nevertheless
                 LOG.exception("Compacting %s failed; it is not tried again", at)
-                self._logs.note_uncleanable(at)
+                self._compaction.note_uncleanable(at)
         self._replicas.delete_old_segments_of_compacted()
 
     async def _clean(self, cleaning: Cleaning) -> bool:
@@ -51,14 +51,14 @@ class LogCleaner:
         await self._in_log_pool(lambda: groups.extend(cleaning.map_keys()))
         if not groups:
             if not log.log_directory.offline:
-                self._logs.note_uncleanable(log.topic_partition)  # not one batch's keys fit in the buffer
+                self._compaction.note_uncleanable(log.topic_partition)  # not one batch's keys fit in the buffer
             return False
         for group in groups:
             written: list[LogSegment] = []
             await self._in_log_pool(lambda group=group, written=written: written.append(cleaning.write(group)))  # type: ignore[misc] # bound here
             if not written or not cleaning.replace(group, written[0]):
                 return False
-        await self._in_log_pool(lambda: self._logs.note_cleaned(cleaning))
+        await self._in_log_pool(lambda: self._compaction.note_cleaned(cleaning))
         LOG.info(
             "Cleaned log %s from offset %d to %d: %d bytes before, %d after",
             log.topic_partition,

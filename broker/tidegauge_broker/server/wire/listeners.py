@@ -37,6 +37,49 @@ _METADATA_WAIT_MS = 60_000
 _CREATION_RATE = "max.connection.creation.rate"
 
 
+class _GrpcCallers:
+    """What stands around the calls of a gRPC listener: who a caller is, and what that one may do.
+
+    A listener knows its callers where they give credentials (SASL_SSL) or must present a certificate.
+    """
+
+    def __init__(
+        self, listeners: Listeners, service: BrokerService, settings: Values, now_ms: Callable[[], int]
+    ) -> None:
+        self._protocols = listeners.protocols
+        self._service = service
+        self._configs = service.configs
+        self._settings = settings
+        self._now_ms = now_ms
+
+    def certificates(self, name: str) -> ClientCertificates:
+        """Return what a listener asks of its clients' certificates."""
+        return ClientCertificates(name, self._protocols[name], self._settings)
+
+    def _requires_certificate(self, name: str) -> bool:
+        return self._protocols[name] == SSL and self.certificates(name).client_auth == REQUIRED
+
+    def authenticated(self, name: str) -> authentication.Around | None:
+        """Return what finds out who calls a listener; None where it does not know its callers."""
+        if self._protocols[name] == SASL_SSL:
+            sasl = SaslListener(name, self._settings, self._configs.users.credential)
+            return authentication.by_credential(sasl, self._now_ms)
+        if self._requires_certificate(name):
+            delay_ms = self._settings.integer("connection.failed.authentication.delay.ms")
+            return authentication.by_certificate(self.certificates(name), delay_ms, self._now_ms)
+        return None
+
+    def authorized(self, name: str) -> authentication.Around | None:
+        """Return what holds a listener's callers to the access control lists; None where there are none to hold to."""
+        acls = self._configs.acls
+        if acls is None:
+            return None
+        if self._protocols[name] == SASL_SSL or self._requires_certificate(name):
+            return AuthorizedCalls(acls, self._service, name, self._now_ms).around
+        LOG.warning(_OPEN_LISTENER, name)
+        return None
+
+
 class WireListeners:
     """See the module.
 
@@ -63,48 +106,24 @@ class WireListeners:
         rate_of_address: Callable[[str], int],
     ) -> None:
         limits = Limits.of(settings)
+        callers = _GrpcCallers(listeners, service, settings, now_ms)
 
         def connections_of(name: str) -> int:
             return int(settings.of_listener(name, _MAX_CONNECTIONS, limits.connections))
-
-        def certificates(name: str) -> ClientCertificates:
-            return ClientCertificates(name, listeners.protocols[name], settings)
-
-        def authenticated(name: str) -> authentication.Around | None:
-            if listeners.protocols[name] == SASL_SSL:
-                sasl = SaslListener(name, settings, service.configs.users.credential)
-                return authentication.by_credential(sasl, now_ms)
-            if listeners.protocols[name] == SSL and certificates(name).client_auth == REQUIRED:
-                delay_ms = settings.integer("connection.failed.authentication.delay.ms")
-                return authentication.by_certificate(certificates(name), delay_ms, now_ms)
-            return None
-
-        acls = service.configs.acls
-
-        def authorized(name: str) -> authentication.Around | None:
-            if acls is None:
-                return None
-            knows_callers = listeners.protocols[name] == SASL_SSL or (
-                listeners.protocols[name] == SSL and certificates(name).client_auth == REQUIRED
-            )
-            if knows_callers:
-                return AuthorizedCalls(acls, service, name, now_ms).around
-            LOG.warning(_OPEN_LISTENER, name)
-            return None
 
         self._offered = offered
         self._grpc = RpcServers(
             listeners,
             limits,
-            (lambda name: certificates(name).grpc_credentials(security)) if security.is_tls else None,
+            (lambda name: callers.certificates(name).grpc_credentials(security)) if security.is_tls else None,
             offered.add_to,
             logical_clock,
             service.responses,
             service.gate,
             service.responded,
             connections_of,
-            authenticated,
-            authorized,
+            callers.authenticated,
+            callers.authorized,
         )
         self._counted: tuple[int, Mapping[str, int]] = (-_COUNTED_EVERY_MS, {})
         self._now_ms = now_ms

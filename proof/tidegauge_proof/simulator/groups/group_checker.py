@@ -18,8 +18,6 @@ The checker has its own, simple idea of the rules: it folds the log itself, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     GroupResult,
@@ -36,19 +34,19 @@ from tidegauge.groups import (
 from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
+from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import read_batches
 from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from tidegauge_broker.coordinator.views import GroupView
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process
 from tidegauge_proof.simulator.groups.members import GROUP, REBALANCE_MS, SESSION_MS
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 
-if TYPE_CHECKING:
-    from tidegauge_proof.simulator.groups.group_world import GroupWorld, Incarnation, Token
-
-
+Incarnation = Process[GroupCoordinator]
+Token = Arrived[GroupCoordinator]
 _LATE_MS = 5_000
 """How late timers may run: that is a step of its own, which other steps may precede."""
 
@@ -292,7 +290,7 @@ class GroupChecker:
         for key in [key for key in self._groups if key[:2] == (process.broker.broker_id, process.incarnation)]:
             del self._groups[key]
 
-    def look(self, cluster: GroupWorld) -> None:
+    def look(self, cluster: CoordinatorWorld[GroupCoordinator]) -> None:
         """After an event: what is visible of every group, where a coordinator was called or time has passed."""
         world = cluster.world
         if not cluster.has_changed and world.now_ms == self._looked_ms:
@@ -344,7 +342,7 @@ class GroupChecker:
 
     # The end
 
-    def at_rest(self, cluster: GroupWorld) -> None:
+    def at_rest(self, cluster: CoordinatorWorld[GroupCoordinator]) -> None:
         """Check after the faults and all timers: nothing is left open, and nothing acknowledged is missing."""
         for token in self._open:
             if not self._may_stay_open(token):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.events import RequestArrived
 from tidegauge_broker.coordinator.settings import GroupSettings
-from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process
-from tidegauge_proof.simulator.groups.group_checker import GroupChecker
+from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
+from tidegauge_proof.simulator.groups.group_checker import GroupChecker, Token
 from tidegauge_proof.simulator.world import World
 
 SETTINGS = GroupSettings(
@@ -15,8 +15,6 @@ SETTINGS = GroupSettings(
     offsets_retention_ms=1 << 50,
     offsets_retention_check_interval_ms=1 << 40,
 )
-Incarnation = Process[GroupCoordinator]
-Token = Arrived[GroupCoordinator]
 
 
 class GroupWorld(CoordinatorWorld[GroupCoordinator]):

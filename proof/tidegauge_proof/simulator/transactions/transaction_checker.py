@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
@@ -35,19 +35,19 @@ from tidegauge.transactions import (
 from tidegauge_broker.coordinator.effects import Append, WriteMarkers
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import read_batches
+from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_broker.coordinator.transaction.records import read_transaction, read_transaction_key
 from tidegauge_broker.coordinator.transaction.states import ALLOWED, COMPLETE, DECIDED, ONGOING, PREPARED
 from tidegauge_broker.coordinator.transaction.transaction import Transaction
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import Story
 
-if TYPE_CHECKING:
-    from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
-    from tidegauge_proof.simulator.transactions.transaction_world import Incarnation, Token, TransactionWorld
-
+Incarnation = Process[TransactionCoordinator]
+Token = Arrived[TransactionCoordinator]
 _EVERYTHING = 1 << 30
 
 
@@ -257,8 +257,17 @@ class TransactionChecker:
 
     # The end
 
-    def at_rest(self, cluster: TransactionWorld, stories: list[Story]) -> None:
-        """Check what is left when everything is delivered and all timeouts have passed."""
+    def at_rest(self, cluster: CoordinatorWorld[TransactionCoordinator], stories: list[Story], *, judges: bool) -> None:
+        """Check what is left when everything is delivered and all timeouts have passed.
+
+        Args:
+            cluster: whose coordinators must have come to rest.
+            stories: what the producers wrote, and how each transaction ended for them.
+            judges: whether T7 is asked for: a late request may end another transaction.
+
+        Raises:
+            Violation: of T7 or T10.
+        """
         leader = cluster.processes[cluster.world.state_now.leader]
         for view in leader.coordinator.transaction_views():
             if view.state in DECIDED or view.state is ONGOING or view.pending_state is not None:
@@ -266,7 +275,7 @@ class TransactionChecker:
         for data in self.data.values():
             if data.open:
                 raise Violation("T10", f"readers of {data.name} stand still at {data.last_stable_offset()}")
-        if cluster.judges:
+        if judges:
             self._judge(stories)
 
     def _judge(self, stories: list[Story]) -> None:

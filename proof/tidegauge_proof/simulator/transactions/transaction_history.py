@@ -264,7 +264,8 @@ def _heal(world: World, cluster: TransactionWorld, producers: list[Producer]) ->
         cluster.run()
         cluster.step_timers()
     _deliver_all(world, cluster)
-    cluster.checker.at_rest(cluster, [story for producer in producers for story in producer.stories])
+    stories = [story for producer in producers for story in producer.stories]
+    cluster.checker.at_rest(cluster, stories, judges=cluster.judges)
 
 
 def _is_over(cluster: TransactionWorld) -> bool:

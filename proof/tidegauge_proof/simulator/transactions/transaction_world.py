@@ -18,11 +18,11 @@ from tidegauge_broker.coordinator.events import (
 )
 from tidegauge_broker.coordinator.settings import TransactionSettings
 from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process, Sending
+from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld, Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, TIMEOUT_MS, Call, Producer
-from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
+from tidegauge_proof.simulator.transactions.transaction_checker import Incarnation, Token, TransactionChecker
 from tidegauge_proof.simulator.world import World
 
 SETTINGS = TransactionSettings(
@@ -32,8 +32,6 @@ SETTINGS = TransactionSettings(
     abort_timed_out_interval_ms=1_000,
     remove_expired_interval_ms=1 << 40,
 )
-Incarnation = Process[TransactionCoordinator]
-Token = Arrived[TransactionCoordinator]
 _DATA_BROKERS = 2
 _NOTHING_DONE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
 _PERHAPS_DONE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

@@ -39,7 +39,8 @@ from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_broker.server.wire.kafka.authorization import GUARDS
 from tidegauge_broker.server.wire.kafka.authorization.asking import BY_CLUSTER, BY_TOPIC, Ask
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, settled
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
+from tidegauge_broker.server.wire.kafka.responses import settled
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 GrpcContext = grpc.aio.ServicerContext[Any, Any]

@@ -5,7 +5,6 @@ Any broker may be asked, and forwards a request to the group's coordinator (``fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -285,25 +284,16 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if request.own_groups_only:
             return own
         own_only = groups_pb2.ListGroupsRequest(states=request.states, own_groups_only=True)
-        limit_seconds = merged_lists.timeout_seconds(context)
-        others = self._groups.other_brokers(self._service.broker_id)
-        parts = await asyncio.gather(
-            *(self._list_at(at.broker_id, at.address, own_only, limit_seconds) for at in others)
+        parts, status = await merged_lists.gather(
+            (self._service.broker_id, own),
+            self._groups.other_brokers(self._service.broker_id),
+            lambda address: self._peers.groups(address).ListGroups,
+            own_only,
+            context,
+            "groups",
         )
-        listed = [one for response in (own, *parts) for one in response.groups]
-        statuses = {at.broker_id: part.status for at, part in zip(others, parts, strict=True)}
-        return groups_pb2.ListGroupsResponse(
-            status=merged_lists.status_of({self._service.broker_id: own.status} | statuses, "groups"),
-            groups=sorted(listed, key=lambda one: one.group_id),
-        )
-
-    async def _list_at(
-        self, broker_id: int, address: str, request: groups_pb2.ListGroupsRequest, limit_seconds: float
-    ) -> groups_pb2.ListGroupsResponse:
-        try:
-            return await self._peers.groups(address).ListGroups(request, timeout=limit_seconds, wait_for_ready=True)
-        except grpc.aio.AioRpcError:
-            return groups_pb2.ListGroupsResponse(status=merged_lists.no_response(broker_id, "groups"))
+        listed = [one for part in parts for one in part.groups]
+        return groups_pb2.ListGroupsResponse(status=status, groups=sorted(listed, key=lambda one: one.group_id))
 
     async def DeleteGroup(
         self, request: groups_pb2.DeleteGroupRequest, context: Context

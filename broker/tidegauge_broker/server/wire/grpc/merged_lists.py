@@ -10,17 +10,64 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc.aio
 
+from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.v1 import common_pb2
 from tidegauge_broker.server.wire.grpc.forwarding import to_status
 
 MAX_SECONDS = 5.0
 PART_OF_DEADLINE = 0.6
+
+
+class Part(Protocol):
+    """One broker's own list, with its status."""
+
+    @property
+    def status(self) -> common_pb2.Status:
+        """Whether the list is whole, and why not."""
+        ...
+
+
+OwnList = TypeVar("OwnList", bound=Part)
+
+
+async def gather(
+    own: tuple[int, OwnList],
+    others: Sequence[Endpoint],
+    method_at: Callable[[str], Any],
+    request: Any,
+    context: grpc.aio.ServicerContext[Any, Any],
+    what: str,
+) -> tuple[list[OwnList], common_pb2.Status]:
+    """Return the lists of this broker and of the others that respond, and the status of them together.
+
+    Args:
+        own: this broker's id, and its list.
+        others: the other live brokers.
+        method_at: gives the method that lists what the broker at an address coordinates.
+        request: asks a broker for its own list alone.
+        context: of the caller, whose deadline counts.
+        what: the things listed, in plural.
+    """
+    limit_seconds = timeout_seconds(context)
+
+    async def list_at(at: Endpoint) -> tuple[OwnList | None, common_pb2.Status]:
+        try:
+            part: OwnList = await method_at(at.address)(request, timeout=limit_seconds, wait_for_ready=True)
+        except grpc.aio.AioRpcError:
+            return None, no_response(at.broker_id, what)
+        return part, part.status
+
+    found = await asyncio.gather(*(list_at(at) for at in others))
+    own_id, own_list = own
+    statuses = {own_id: own_list.status} | {at.broker_id: status for at, (_, status) in zip(others, found, strict=True)}
+    return [own_list, *(part for part, _ in found if part is not None)], status_of(statuses, what)
 
 
 def timeout_seconds(context: grpc.aio.ServicerContext[Any, Any]) -> float:

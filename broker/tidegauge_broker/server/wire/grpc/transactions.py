@@ -6,7 +6,6 @@ offsets are committed (``forwarding``). Markers and descriptions of producers co
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -229,29 +228,20 @@ class TransactionServicer(transaction_service_pb2_grpc.TransactionServiceService
         own_only = transactions_pb2.ListTransactionsRequest()
         own_only.CopyFrom(request)
         own_only.own_transactions_only = True
-        limit_seconds = merged_lists.timeout_seconds(context)
-        others = self._service.groups.other_brokers(self._service.broker_id)
-        parts = await asyncio.gather(
-            *(self._list_at(at.broker_id, at.address, own_only, limit_seconds) for at in others)
+        parts, status = await merged_lists.gather(
+            (self._service.broker_id, own),
+            self._service.groups.other_brokers(self._service.broker_id),
+            lambda address: self._peers.transactions(address).ListTransactions,
+            own_only,
+            context,
+            "transactions",
         )
-        listed = [one for response in (own, *parts) for one in response.transactions]
-        statuses = {at.broker_id: part.status for at, part in zip(others, parts, strict=True)}
+        listed = [one for part in parts for one in part.transactions]
         return transactions_pb2.ListTransactionsResponse(
-            status=merged_lists.status_of({self._service.broker_id: own.status} | statuses, "transactions"),
+            status=status,
             transactions=sorted(listed, key=lambda one: one.transactional_id),
             unknown_states=own.unknown_states,
         )
-
-    async def _list_at(
-        self, broker_id: int, address: str, request: transactions_pb2.ListTransactionsRequest, limit_seconds: float
-    ) -> transactions_pb2.ListTransactionsResponse:
-        try:
-            return await self._peers.transactions(address).ListTransactions(
-                request, timeout=limit_seconds, wait_for_ready=True
-            )
-        except grpc.aio.AioRpcError:
-            status = merged_lists.no_response(broker_id, "transactions")
-            return transactions_pb2.ListTransactionsResponse(status=status)
 
     async def DescribeProducers(
         self, request: transactions_pb2.DescribeProducersRequest, context: Context

@@ -79,17 +79,8 @@ from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.portions import in_portions
-from tidegauge_broker.server.wire.kafka.request import (
-    CloseConnection,
-    Encoded,
-    Handler,
-    Held,
-    Paced,
-    Pending,
-    Silent,
-    give_up,
-    settled,
-)
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
+from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Silent, give_up, settled
 from tidegauge_broker.server.wire.kafka.slot import Slot
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining
 

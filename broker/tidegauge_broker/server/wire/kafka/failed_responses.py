@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegauge.kafka.fields import wires_of
 from tidegauge_broker.server.wire.kafka.error_forms import ERROR_FIELDS
-from tidegauge_broker.server.wire.kafka.request import Encoded
+from tidegauge_broker.server.wire.kafka.responses import Encoded
 
 
 @functools.cache

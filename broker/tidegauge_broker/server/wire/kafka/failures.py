@@ -19,7 +19,7 @@ from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH
 from tidegauge.kafka.frames import encode
 from tidegauge_broker.server.wire.kafka.error_forms import refusal
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
-from tidegauge_broker.server.wire.kafka.request import Encoded
+from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.slot import Slot
 
 LOG = logging.getLogger("tidegauge.kafka")

@@ -33,7 +33,8 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_resources,
     named_transaction,
 )
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Encoded, Held, Paced, Silent, settled
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
+from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Silent, settled
 
 _FOLLOWERS_FETCH = "ReplicaFetch"
 

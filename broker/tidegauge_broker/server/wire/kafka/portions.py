@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidegauge.kafka import apis
-from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response, Silent, settled
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response, Silent, settled
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 

@@ -24,7 +24,7 @@ from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge_broker.quotas.client_quota import Mutations, QuotaManagers
 from tidegauge_broker.server.wire.kafka.eager import Around
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
-from tidegauge_broker.server.wire.kafka.request import Encoded, Held, Paced, Pending, Response, Silent
+from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Response, Silent
 
 EXEMPT = frozenset(
     {

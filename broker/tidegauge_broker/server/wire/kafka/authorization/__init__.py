@@ -23,7 +23,8 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     Ask,
     Guard,
 )
-from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
 
 
 def _described(resource: Any, error: ErrorCode) -> Any:

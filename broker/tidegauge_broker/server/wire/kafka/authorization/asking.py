@@ -17,7 +17,8 @@ from tidegauge_broker.security.acls.authorizer import OPERATIONS
 from tidegauge_broker.security.acls.model import Operation, ResourceType
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.wire.kafka import error_forms
-from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler, Held, Response, settled
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Response, settled
 
 BY_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 BY_TOPIC_MESSAGE = "Topic authorization failed."

@@ -33,7 +33,8 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
-from tidegauge_broker.server.wire.kafka.request import Context, Handler, Response
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
 
 _DESCRIBE = Operation.DESCRIBE
 _IDS_FROM = 12

@@ -39,7 +39,8 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     merged,
     parted,
 )
-from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler, Response
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
 
 
 def _by_name(ask: Ask, operation: Operation) -> Callable[[Any], bool]:

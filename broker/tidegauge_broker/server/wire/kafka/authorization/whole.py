@@ -14,7 +14,8 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     changed,
 )
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
-from tidegauge_broker.server.wire.kafka.request import Handler, Response
+from tidegauge_broker.server.wire.kafka.request import Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
 
 
 def of_cluster(operation: Operation) -> Guard:

@@ -16,7 +16,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS, APIS
 from tidegauge.kafka.frames import RequestHeader, encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from tidegauge_broker.server.wire.kafka.request import Context, Encoded, Handler
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Encoded
 
 _NAMES_FROM = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -44,7 +44,8 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.fetch_reader import Reader, reader_of
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
-from tidegauge_broker.server.wire.kafka.request import Context, Held, Pending, Response
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response
 from tidegauge_broker.server.wire.kafka.sessions import (
     Asked,
     FetchSession,

@@ -38,7 +38,8 @@ from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.open_produces import unacknowledged_failure
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
-from tidegauge_broker.server.wire.kafka.request import SILENT, CloseConnection, Context, Pending, Silent
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
+from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending, Silent
 
 _ADMIN_CLIENT_ID = "__admin_client"
 """A client of this name may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
