@@ -177,13 +177,12 @@ Result = TypeVar("Result")
 
 
 class SyncClusterBase(ABC):
-    \"\"\"What the mirror needs.
+    \"\"\"What the mirror needs.\"\"\"
 
-    Attributes:
-        aio: the same cluster for asyncio tests.
-    \"\"\"
-
-    aio: AsyncCluster
+    @property
+    @abstractmethod
+    def aio(self) -> AsyncCluster:
+        \"\"\"The same cluster for asyncio tests.\"\"\"
 
     @abstractmethod
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -7,6 +7,7 @@ of the directory::
     zookeeper/            zoo.cfg and ZooKeeper's data (absent with an external ZooKeeper)
     broker-N/             server.properties, broker.pid, data/ (Kafka's log directory)
     logs/                 broker-N.log, zookeeper.log, broker-N.events.jsonl, lab.events.jsonl
+    snapshots/NAME/       the data of a snapshot; restore.json beside cluster.json while one is restored
 """
 
 from __future__ import annotations

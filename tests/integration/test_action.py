@@ -44,6 +44,7 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
     assert {one["value"] for one in action()["outputs"].values()} == {
         "${{ steps.up.outputs.bootstrap-servers }}",
         "${{ steps.up.outputs.control }}",
+        "${{ steps.up.outputs.logs }}",
     }
     tools, installed = tmp_path / "tools", tmp_path / "installed"
     tools.mkdir()
@@ -70,6 +71,7 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
         cluster = json.load(response)
     assert cluster["ready"]
     assert cluster["kafka_bootstrap_servers"] == given["bootstrap-servers"]
+    assert Path(given["logs"]) == LocalCluster(runner / "tidegauge-data").logs
     properties = (runner / "tidegauge-data/broker-0/server.properties").read_text(encoding="utf-8")
     assert "log.retention.hours=7" in properties
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json
+from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -20,7 +20,10 @@ from tidegauge_lab.local.cluster import LocalCluster
 def snapshot(name: str, directory: Path, output: str) -> None:
     """Copy the data of brokers and ZooKeeper under NAME; the cluster is stopped for it and started again."""
     began = time.monotonic()
-    LocalCluster(directory).snapshot(name)
+    cluster = LocalCluster(directory)
+    cluster.snapshot(name)
+    for note in cluster.notes:
+        say(note)
     _say(f"Took snapshot {name}", name, began, output)
 
 
@@ -32,7 +35,10 @@ def snapshot(name: str, directory: Path, output: str) -> None:
 def restore(name: str, directory: Path, output: str) -> None:
     """Put the data of a snapshot in place of what is there; the cluster is up and ready afterwards."""
     began = time.monotonic()
-    LocalCluster(directory).restore(name)
+    cluster = LocalCluster(directory)
+    cluster.restore(name)
+    for note in cluster.notes:
+        say(note)
     _say(f"Restored {name}: the cluster is ready", name, began, output)
 
 

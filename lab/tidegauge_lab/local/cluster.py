@@ -128,7 +128,8 @@ class LocalCluster:
     def up(self, limit_seconds: float = UP_LIMIT_SECONDS, *, controller: int | None = None) -> list[str]:
         """Start what is down, and wait until the cluster is ready. Paused processes stay so.
 
-        When that fails, what this call started is ended again; logs and data stay.
+        A restore that was interrupted is finished or undone first; ``notes`` say so. When the start fails, what this
+        call started is ended again; logs and data stay.
 
         Args:
             limit_seconds: for all of it.
@@ -139,10 +140,12 @@ class LocalCluster:
             Names of the processes that were started.
 
         Raises:
-            TidegaugeError: a port is busy, something is missing, or a process ended.
+            TidegaugeError: a port is busy, something is missing, or a process ended; or an interrupted restore can't be
+                finished.
             TimeLimitError: it is not ready in time.
         """
         with self._alone():
+            self._settle_restore()
             processes = self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
             broker_ids = [target for target in down if isinstance(target, int)]
@@ -258,18 +261,16 @@ class LocalCluster:
 
         Raises:
             TidegaugeError: there is no such snapshot; KAFKA_STORAGE_ERROR, the copy can't be written, and the cluster
-                is up with the data that it had; or a process does not start.
+                is up with the data that it had, or it can't be put in place, and the cluster is down; or a process does
+                not start.
             TimeLimitError: the cluster is not ready in time.
         """
         snapshots.require_own_zookeeper(self.file)
+        snapshots.directory_of(self.directory, name)
+        with self._alone(), _reporting_storage(self.directory, "nothing was done"):
+            snapshots.settle_names(self.directory)
         snapshots.require(self.directory, self.file, name)
-
-        def put_back() -> None:
-            snapshots.put_back(self.directory, self.file, name)
-            baseline = layout.control_process(self.directory).directory / layout.BASELINE_FILE
-            baseline.unlink(missing_ok=True)
-
-        self._while_down(0, put_back)
+        self._while_down(0, lambda: snapshots.put_back(self.directory, self.file, name))
 
     def _while_down(self, grace_seconds: float, copy: Callable[[], None]) -> None:
         """End all processes, copy, and start them again, also when the copy fails.
@@ -277,21 +278,33 @@ class LocalCluster:
         Raises:
             TidegaugeError: KAFKA_STORAGE_ERROR, the copy failed; the cluster is up.
         """
-        failure: OSError | None = None
+        failure: TidegaugeError | None = None
         with self._alone():
             foreign.require_none(self.directory, self.file)
+            self._settle_restore()
             self._end_all(grace_seconds)
             try:
-                copy()
-            except OSError as problem:
+                with _reporting_storage(self.directory, "the data are as they were, and the cluster is up again"):
+                    snapshots.settle_names(self.directory)
+                    copy()
+            except TidegaugeError as problem:
+                if snapshots.interrupted(self.directory) is not None:
+                    raise
                 failure = problem
         self.up()
         if failure is not None:
-            raise TidegaugeError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{failure.filename or self.directory} can't be read or written: {failure.strerror or failure}; the "
-                "data are as they were, and the cluster is up again",
-            )
+            raise failure
+
+    def _settle_restore(self) -> None:
+        """Finish or undo a restore that was interrupted; whatever runs is ended for it.
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR, another's broker runs on the data, or they can't be replaced.
+        """
+        if snapshots.interrupted(self.directory) is not None:
+            foreign.require_none(self.directory, self.file)
+            self._end_all(0)
+            self.notes.append(snapshots.settle(self.directory))
 
     def _end_all(self, grace_seconds: float) -> None:
         """End all brokers, then ZooKeeper; their ports stay reserved."""
@@ -366,12 +379,13 @@ class LocalCluster:
             after_power_cut: what a broker never flushed is lost first.
 
         Raises:
-            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; or one is up that
-                was to start held or after a power loss.
+            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; one is up that was to
+                start held or after a power loss; or a restore was interrupted.
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
         with self._together(targets) as processes:
+            snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
 
     def cut_power(self, broker_id: int) -> int:
@@ -526,3 +540,19 @@ def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
         zookeeper.jars_directory()
     else:
         startup.require_zookeeper(directory, file)
+
+
+@contextlib.contextmanager
+def _reporting_storage(directory: Path, outcome: str) -> Iterator[None]:
+    """Turn an error of the disk into a sentence that ends with what is so now.
+
+    Raises:
+        TidegaugeError: KAFKA_STORAGE_ERROR.
+    """
+    try:
+        yield
+    except OSError as problem:
+        raise TidegaugeError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{problem.filename or directory} can't be read or written: {problem.strerror or problem}; {outcome}",
+        ) from None

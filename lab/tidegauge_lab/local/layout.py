@@ -22,6 +22,8 @@ RULES_FILE = "rules.json"
 FAULTS_FILE = "faults.json"
 TALLIES = "tallies"
 SNAPSHOTS = "snapshots"
+RESTORE_FILE = "restore.json"
+"""Note of a restore that has begun (``snapshots``)."""
 BASELINE_FILE = "baseline.json"
 LOGS = "logs"
 LAB_NOTE = "lab.json"
@@ -126,5 +128,15 @@ def remove_cluster(directory: Path) -> None:
 def _own_paths(directory: Path) -> Iterable[Path]:
     if not directory.is_dir():
         return []
-    names = {ZOOKEEPER, CONTROL, SNAPSHOTS, LOGS, LAB_NOTE, FILE_NAME, CLUSTER_LOCK}
+    names = {
+        ZOOKEEPER,
+        CONTROL,
+        SNAPSHOTS,
+        RESTORE_FILE,
+        f".{RESTORE_FILE}.tmp",
+        LOGS,
+        LAB_NOTE,
+        FILE_NAME,
+        CLUSTER_LOCK,
+    }
     return [path for path in directory.iterdir() if path.name in names or _BROKER_DIRECTORY.match(path.name)]

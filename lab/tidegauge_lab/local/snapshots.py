@@ -4,10 +4,14 @@ Rules:
     1. A snapshot is taken of processes that have stopped in order, so that a restored cluster starts without recovery
        and its znodes hold no session.
     2. A snapshot is complete or not there: it gets its name when everything is copied. One of the same name is
-       replaced.
+       replaced. A copy that is complete and was interrupted before it got its name gets it later (``settle_names``).
     3. A restore copies the data beside those that are there, and replaces these when all of it is copied: a disk that
        is full leaves the cluster as it was.
-    4. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    4. A restore notes in ``restore.json`` that it has begun, and that everything is copied. One that was interrupted,
+       by SIGKILL for example, is undone before the second note and finished after it (``settle``), before anything of
+       the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
+       nothing is flushed.)
+    5. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
@@ -23,6 +29,7 @@ from tidegauge_lab.local import layout
 
 SNAPSHOTS = layout.SNAPSHOTS
 _ABOUT = "snapshot.json"
+_COPY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -58,16 +65,41 @@ def names(directory: Path) -> list[str]:
 
 
 def take(directory: Path, file: ClusterFile, name: str) -> None:
-    """Copy the data of a cluster that is down."""
+    """Copy the data of a cluster that is down.
+
+    Raises:
+        OSError: they can't be copied; an older snapshot of the name is as it was.
+    """
     target = directory_of(directory, name)
-    temporary = target.with_name(f".{name}.tmp")
+    temporary = target.with_name(f".{name}{_COPY}")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for source in _data_of(directory, file):
-        shutil.copytree(source, temporary / source.relative_to(directory), symlinks=True)
-    about = {"brokers": [broker.id for broker in file.brokers]}
-    (temporary / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    shutil.rmtree(target, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for source in _data_of(directory, file):
+            shutil.copytree(source, temporary / source.relative_to(directory), symlinks=True)
+        _write(temporary / _ABOUT, {"brokers": [broker.id for broker in file.brokers]})
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _publish(temporary, target)
+
+
+def settle_names(directory: Path) -> None:
+    """Give complete copies their names, and remove what else interrupted snapshots have left (rule 2).
+
+    Raises:
+        OSError: one can't be renamed.
+    """
+    for temporary in sorted((directory / SNAPSHOTS).glob(f".*{_COPY}")):
+        if (temporary / _ABOUT).exists():
+            _publish(temporary, temporary.with_name(temporary.name[1:].removesuffix(_COPY)))
+        else:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    """Give a complete copy its name, in place of an older snapshot that has it."""
+    _remove(target)
     temporary.rename(target)
 
 
@@ -92,31 +124,150 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
         )
 
 
+class _Restore(NamedTuple):
+    """What ``restore.json`` says of a restore that has begun.
+
+    Attributes:
+        snapshot: its name.
+        copied: the directories that it puts back, relative to the cluster's.
+        removed: those that the snapshot does not have.
+        is_decided: whether everything is copied, so that the old data are being replaced.
+    """
+
+    snapshot: str
+    copied: Sequence[str]
+    removed: Sequence[str]
+    is_decided: bool
+
+
 def put_back(directory: Path, file: ClusterFile, name: str) -> None:
     """Replace the data of a cluster that is down by those of a snapshot.
 
     Raises:
         OSError: they can't be copied; what is there is as it was.
+        TidegaugeError: KAFKA_STORAGE_ERROR, they are copied, and the old ones can't be replaced; ``settle`` does it
+            later.
     """
     source = directory_of(directory, name)
-    copies = {path: directory / path.relative_to(source) for path in _data_of(source, file)}
+    copied = [str(path.relative_to(source)) for path in _data_of(source, file)]
+    old = [str(path.relative_to(directory)) for path in _data_of(directory, file)]
+    begun = _Restore(name, copied, [path for path in old if path not in copied], is_decided=False)
     try:
-        for path, target in copies.items():
-            shutil.rmtree(_beside(target), ignore_errors=True)
-            shutil.copytree(path, _beside(target), symlinks=True)
+        _note(directory, begun)
+        for path in copied:
+            shutil.rmtree(_beside(directory / path), ignore_errors=True)
+            shutil.copytree(source / path, _beside(directory / path), symlinks=True)
+        _note(directory, begun._replace(is_decided=True))
     except OSError:
-        for target in copies.values():
-            shutil.rmtree(_beside(target), ignore_errors=True)
+        _undo(directory, begun)
         raise
-    for path in _data_of(directory, file):
+    settle(directory)
+
+
+def interrupted(directory: Path) -> str | None:
+    """Return the name of the snapshot whose restore was interrupted; None: there was none."""
+    found = _noted(directory)
+    return None if found is None else found.snapshot
+
+
+def require_settled(directory: Path) -> None:
+    """Refuse to start a process of a cluster whose data a restore may have replaced in part.
+
+    Raises:
+        TidegaugeError: KAFKA_STORAGE_ERROR.
+    """
+    name = interrupted(directory)
+    if name is not None:
+        raise TidegaugeError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"a restore of snapshot {name} was interrupted, so that the data may be those of two moments; `tidegauge "
+            "up` finishes or undoes it and starts everything; nothing was done",
+        )
+
+
+def settle(directory: Path) -> str:
+    """Undo or finish the restore that was interrupted, of a cluster that is down; return what was done, as a sentence.
+
+    Returns:
+        The sentence; empty where no restore was interrupted.
+
+    Raises:
+        TidegaugeError: KAFKA_STORAGE_ERROR, the data can't be replaced; another attempt goes on from there.
+    """
+    found = _noted(directory)
+    if found is None:
+        return ""
+    if not found.is_decided:
+        _undo(directory, found)
+        return (
+            f"A restore of snapshot {found.snapshot} was interrupted before it replaced anything: the data are as they "
+            f"were; `tidegauge restore {found.snapshot}` restores it"
+        )
+    try:
+        _replace_data(directory, found)
+    except OSError as problem:
+        raise TidegaugeError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the restore of snapshot {found.snapshot} has copied its data and can't put them in place: "
+            f"{problem.filename or directory}: {problem.strerror or problem}; the cluster stays down, and once that is "
+            "mended `tidegauge up` finishes the restore",
+        ) from None
+    return f"A restore of snapshot {found.snapshot} was interrupted while it replaced the data; it has been finished"
+
+
+def _undo(directory: Path, begun: _Restore) -> None:
+    """Remove the copies of a restore that has replaced nothing."""
+    for path in begun.copied:
+        shutil.rmtree(_beside(directory / path), ignore_errors=True)
+    note = _note_path(directory)
+    _beside(note).unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
+
+
+def _replace_data(directory: Path, decided: _Restore) -> None:
+    """Put the copies that still lie beside the data in their place; a copy that does not has been put there."""
+    for path in decided.removed:
+        _remove(directory / path)
+    for path in decided.copied:
+        target = directory / path
+        if _beside(target).exists():
+            _remove(target)
+            _beside(target).rename(target)
+    # What a reset leaves was noted of the old data.
+    (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
+    _note_path(directory).unlink()
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
         shutil.rmtree(path)
-    for target in copies.values():
-        _beside(target).rename(target)
+
+
+def _note_path(directory: Path) -> Path:
+    return directory / layout.RESTORE_FILE
+
+
+def _note(directory: Path, restore: _Restore) -> None:
+    _write(_note_path(directory), restore._asdict())
+
+
+def _noted(directory: Path) -> _Restore | None:
+    try:
+        text = _note_path(directory).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return _Restore(**json.loads(text))
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    """Write JSON to a file that is complete or not there."""
+    _beside(path).write_text(json.dumps(value), encoding="utf-8")
+    _beside(path).replace(path)
 
 
 def _beside(target: Path) -> Path:
-    """Return where a copy grows; the name is not that of a log directory."""
-    return target.with_name(f".{target.name}.tmp")
+    """Return where a copy, or a file, grows; the name is not that of a log directory."""
+    return target.with_name(f".{target.name}{_COPY}")
 
 
 def _data_of(directory: Path, file: ClusterFile) -> list[Path]:

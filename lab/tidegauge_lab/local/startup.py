@@ -24,6 +24,7 @@ from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.observation import BlockingObserver, Observation
 
+BROKER_MODULE = "tidegauge_broker.server.verb"
 _ZOOKEEPER_LIMIT_SECONDS = 60.0
 _HEAD_START_SECONDS = 30.0
 _CONFIG_FILE = "zoo.cfg"
@@ -126,7 +127,7 @@ def start_broker(
         encoding="utf-8",
     )
     # -P: a module of the user's that lies in the directory must not stand in for one of ours.
-    command = [sys.executable, "-P", "-m", "tidegauge_broker.server.verb", "--config", str(config)]
+    command = [sys.executable, "-P", "-m", BROKER_MODULE, "--config", str(config)]
     if held:
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
     environment = environment_of_brokers()

@@ -4,7 +4,8 @@ Rules:
     1. A fault returns when its effect is true; a wait returns when what it waits for is true, or raises ``NotSoError``
        with what is true instead. Nothing sleeps for a guessed time.
     2. Topics made here have unique names, so that tests do not meet.
-    3. ``restore`` makes the cluster whole: all processes up, nothing held, no fault in force, whoever put it there.
+    3. ``restore`` makes the cluster whole: all processes up, nothing held, no fault in force, whoever put it there, and
+       no log directory offline by one.
 """
 
 from __future__ import annotations
@@ -338,7 +339,7 @@ class AsyncCluster(AsyncFaults):
     # Whole again
 
     async def restore(self) -> None:
-        """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
+        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick where nothing was done.
 
         Raises:
             TidegaugeError: a process does not start, or a broker does not end its faults.
@@ -351,6 +352,7 @@ class AsyncCluster(AsyncFaults):
         if paused:
             await self.resume(*paused)
         was_switched = await self._switch_off()
+        await self._end_with_failed_disks()
         if paused or any(self.local.state_of(target) is not ProcessState.UP for target in targets):
             await asyncio.to_thread(self.local.up)
         elif was_switched:

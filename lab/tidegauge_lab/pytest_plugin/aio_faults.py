@@ -35,6 +35,8 @@ class AsyncFaults(FaultCalls):
     def __init__(self, local: LocalCluster) -> None:
         self.local = local
         self._sessions_ended = False
+        self._disks_failed: set[int] = set()
+        """Brokers that may have an offline log directory."""
 
     def _up(self) -> list[int]:
         return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
@@ -46,7 +48,10 @@ class AsyncFaults(FaultCalls):
             TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
         """
         async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.set_fault(broker, wanted)
+            fault = await switches.set_fault(broker, wanted)
+        if fails_disk(fault):
+            self._disks_failed.add(broker)
+        return fault
 
     async def heal(self, *brokers: int) -> None:
         """End all network partitions, delays and losses of these brokers, or of all that run."""
@@ -73,6 +78,8 @@ class AsyncFaults(FaultCalls):
 
             async def clear(broker: int) -> int:
                 ended, released = await switches.clear(broker, holds=True)
+                if any(fails_disk(fault) and fault.met for fault in ended):
+                    self._disks_failed.add(broker)
                 return len(ended) + len(released)
 
             return sum(await asyncio.gather(*map(clear, brokers or self._up())))
@@ -130,6 +137,16 @@ class AsyncFaults(FaultCalls):
         was_ended, self._sessions_ended = self._sessions_ended, False
         return was_ended or any(ended)
 
+    async def _end_with_failed_disks(self) -> None:
+        """Stop the brokers whose disks have failed: a failed log directory is offline until the process is restarted.
+
+        Raises:
+            TimeLimitError: one does not end in time.
+        """
+        failed, self._disks_failed = self._disks_failed, set()
+        if running := sorted(failed.intersection(self._up())):
+            await asyncio.to_thread(self.local.stop, *running)
+
     async def _clear_if_any(self, broker: int) -> int:
         """End the broker's faults; one without lab.enable=true, or that has just ended, has none."""
         try:
@@ -139,3 +156,8 @@ class AsyncFaults(FaultCalls):
             if is_without or self.local.state_of(broker) is ProcessState.DOWN:
                 return 0
             raise
+
+
+def fails_disk(fault: Fault) -> bool:
+    """Return whether operations on a broker's files fail by this fault."""
+    return fault.message.HasField("disk") and bool(fault.message.disk.errno_name)

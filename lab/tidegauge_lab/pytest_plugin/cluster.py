@@ -3,6 +3,9 @@
 Rules:
     1. Each method is that of ``AsyncCluster``, done when it returns: see there.
     2. In an asyncio test use ``aio``: the plain methods block the test's event loop.
+    3. The cluster is restored once for each test that uses it: before the test where it names the fixture, else, as by
+       ``request.getfixturevalue``, at the first use within it.
+    4. A guard (``tidegauge_lab.local.guard``) ends the cluster's processes where the session ends without ``close``.
 """
 
 from __future__ import annotations
@@ -16,8 +19,11 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.cluster_file import FILE_NAME
 from tidegauge_client.sync_base import LoopThread
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.guard import Guard
 from tidegauge_lab.local.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
@@ -52,16 +58,24 @@ def free_base_ports(count: int) -> Iterator[int]:
 class Cluster(SyncCluster):
     """The cluster for plain tests.
 
-    Attributes:
+    Args:
         local: the cluster's processes and directory.
-        aio: the same cluster for asyncio tests.
+        guard: ends its processes where this session does not.
+
+    Attributes:
         topics_of_test: topics that the running test has made.
+        is_used: whether the running test has used the cluster.
+        keeps_logs: whether ``close`` leaves the logs of ZooKeeper, brokers and events, and ``cluster.json``, by which
+            verbs find them: a test that used the cluster has failed.
     """
 
-    def __init__(self, local: LocalCluster) -> None:
-        self.local = local
+    def __init__(self, local: LocalCluster, guard: Guard | None = None) -> None:
         self.topics_of_test: list[str] = []
-        self.aio = AsyncCluster(local, self.topics_of_test)
+        self.is_used = True
+        self.keeps_logs = False
+        self._local = local
+        self._guard = guard
+        self._aio = AsyncCluster(local, self.topics_of_test)
         self._loop = LoopThread("tidegauge-pytest")
 
     @classmethod
@@ -74,32 +88,59 @@ class Cluster(SyncCluster):
         zookeeper = options.zookeeper
         if zookeeper is not None and "/" not in zookeeper:
             zookeeper = f"{zookeeper}/pytest-{uuid4().hex[:12]}"  # several workers may share it
-        bases = free_base_ports(options.brokers)
-        for attempt in range(MOST_ATTEMPTS):
-            try:
-                local = LocalCluster.create(
-                    directory,
-                    options.brokers,
-                    profile=options.profile,
-                    settings=options.settings,
-                    zookeeper=zookeeper,
-                    base_port=next(bases),
-                )
-                local.up()
-                return cls(local)
-            except TidegaugeError as problem:
-                is_last = attempt == MOST_ATTEMPTS - 1
-                if is_last or not any(sign in problem.message for sign in PORT_IS_TAKEN):
-                    raise
-                shutil.rmtree(directory, ignore_errors=True)
-        raise AssertionError("the last attempt returns or raises")
+        guard = Guard(directory)
+        try:
+            return cls(_started(directory, options, zookeeper), guard)
+        except TidegaugeError:
+            guard.release()  # what was started has been ended
+            raise
+        except BaseException:
+            guard.take_down()  # Ctrl-C, for example, may have come while that was being ended
+            raise
+
+    def begin_test(self) -> None:
+        """Note that another test begins, for which the cluster has not been restored (rule 3)."""
+        self.topics_of_test.clear()
+        self.is_used = False
+
+    def use(self) -> None:
+        """Restore the cluster, unless that was done for this test.
+
+        Raises:
+            TidegaugeError: a process does not start, or a broker does not end its faults.
+            TimeLimitError: the cluster is not ready in time.
+        """
+        if self.is_used:
+            return
+        self.is_used = True  # a failure is the test's own; the next one tries again
+        self._run(self._aio.restore())
 
     def close(self, *, keep: bool = False) -> None:
-        """Take the cluster down; with ``keep`` its directory stays."""
+        """Take the cluster down and remove its directory, but for what ``keep`` and ``keeps_logs`` leave."""
         self._loop.close()
-        self.local.down(grace_seconds=3.0)
-        if not keep:
-            shutil.rmtree(self.local.directory, ignore_errors=True)
+        self._local.down(grace_seconds=3.0)
+        if self._guard is not None:
+            self._guard.release()
+        if keep:
+            return
+        if not self.keeps_logs:
+            shutil.rmtree(self._local.directory, ignore_errors=True)
+            return
+        for path in self._local.directory.iterdir():
+            if path.name not in {layout.LOGS, FILE_NAME}:
+                _remove(path)
+
+    @property
+    def local(self) -> LocalCluster:
+        """The cluster's processes and directory."""
+        self.use()
+        return self._local
+
+    @property
+    def aio(self) -> AsyncCluster:
+        """The same cluster for asyncio tests."""
+        self.use()
+        return self._aio
 
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run it on the cluster's own loop; a failure's traceback begins here, not in asyncio."""
@@ -117,3 +158,38 @@ class Cluster(SyncCluster):
     def brokers(self) -> list[int]:
         """The ids of all brokers."""
         return [broker.id for broker in self.local.file.brokers]
+
+
+def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) -> LocalCluster:
+    """Start a cluster on free ports; on others where a port is taken meanwhile.
+
+    Raises:
+        TidegaugeError: why it does not start.
+    """
+    bases = free_base_ports(options.brokers)
+    for attempt in range(MOST_ATTEMPTS):
+        try:
+            local = LocalCluster.create(
+                directory,
+                options.brokers,
+                profile=options.profile,
+                settings=options.settings,
+                zookeeper=zookeeper,
+                base_port=next(bases),
+            )
+            local.up()
+            return local
+        except TidegaugeError as problem:
+            is_last = attempt == MOST_ATTEMPTS - 1
+            if is_last or not any(sign in problem.message for sign in PORT_IS_TAKEN):
+                raise
+            shutil.rmtree(directory, ignore_errors=True)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or directory, as far as that is possible: what is left goes with pytest's temporary directory."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

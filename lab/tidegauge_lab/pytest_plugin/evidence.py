@@ -40,10 +40,11 @@ def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:
 
 
 def cluster_lines(cluster: Cluster) -> str:
-    """Which brokers are up, and what is in force on them."""
+    """Where it lies, which brokers are up, and what is in force on them."""
     local = cluster.local
     lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
-    return "\n".join([f"directory {local.directory}", *lines, *fault_lines(cluster.faults())])
+    where = [f"directory {local.directory}", f"logs, which stay after the session: {local.logs}"]
+    return "\n".join([*where, *lines, *fault_lines(cluster.faults())])
 
 
 def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:

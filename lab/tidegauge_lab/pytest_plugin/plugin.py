@@ -4,10 +4,12 @@ Rules:
     1. Being installed costs a test session nothing: this module imports pytest and the standard library only; the rest
        comes with the first use of ``tidegauge_cluster``.
     2. One cluster for a session, and for each worker under xdist, in the session's temporary directory, on ports that
-       are free. It is taken down at the end, however the session ends short of kill -9: SIGTERM, by which CI and
-       ``timeout`` end a session, means the same as Ctrl-C. (Not under xdist: workers do not get it.)
-    3. Each test that uses the cluster finds it whole, whatever the one before did to it.
-    4. A test that fails gets what the cluster was and did into its report.
+       are free. It is taken down at the end: SIGTERM, by which CI and ``timeout`` end a session, means the same as
+       Ctrl-C. Where the process that runs the tests ends without that, by SIGKILL for example, a guard ends the
+       cluster's processes (``tidegauge_lab.local.guard``).
+    3. Each test that uses the cluster finds it whole, whatever the one before did to it; also a test that does not name
+       the fixture and gets it by ``request.getfixturevalue``.
+    4. A test that fails gets what the cluster was and did into its report, and the cluster's logs stay.
 """
 
 from __future__ import annotations
@@ -179,21 +181,15 @@ def topic_name(test_name: str) -> str:
 # Hooks
 
 
-def cluster_of(item: pytest.Item) -> Cluster | None:
-    """Return the cluster, if it runs and the test uses it."""
-    if CLUSTER_FIXTURE not in getattr(item, "fixturenames", ()):
-        return None
-    return item.config.stash.get(CLUSTER, None)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Rule 3."""
+    """Rule 3: a test that names the fixture finds the cluster whole; another one does when it first uses it."""
     item.stash[BEGAN_MS] = time.time_ns() // 1_000_000
-    cluster = cluster_of(item)
+    cluster = item.config.stash.get(CLUSTER, None)
     if cluster is not None:
-        cluster.restore()
-        cluster.topics_of_test.clear()
+        cluster.begin_test()
+        if CLUSTER_FIXTURE in getattr(item, "fixturenames", ()):
+            cluster.use()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -202,8 +198,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Rule 4."""
     report = yield
-    cluster = cluster_of(item)
-    if cluster is not None and report.failed:
+    cluster = item.config.stash.get(CLUSTER, None)
+    if cluster is not None and cluster.is_used and report.failed:
+        cluster.keeps_logs = True
         from tidegauge_lab.pytest_plugin.evidence import sections  # noqa: PLC0415 - rule 1
 
         report.sections += sections(cluster, item.stash.get(BEGAN_MS, 0))

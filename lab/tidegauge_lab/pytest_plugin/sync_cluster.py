@@ -24,13 +24,12 @@ Result = TypeVar("Result")
 
 
 class SyncClusterBase(ABC):
-    """What the mirror needs.
+    """What the mirror needs."""
 
-    Attributes:
-        aio: the same cluster for asyncio tests.
-    """
-
-    aio: AsyncCluster
+    @property
+    @abstractmethod
+    def aio(self) -> AsyncCluster:
+        """The same cluster for asyncio tests."""
 
     @abstractmethod
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -283,7 +282,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.controller())
 
     def restore(self) -> None:
-        """All processes up, nothing held, no fault in force (rule 3). Quick where nothing was done.
+        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick where nothing was done.
 
         Raises:
             TidegaugeError: a process does not start, or a broker does not end its faults.
