@@ -133,7 +133,12 @@ def audit(books: Books) -> Report:
     else:
         check_events(books.topic, books.events, findings)
         if books.sent is not None:
-            check_min_isr(books.topic, books.sent, books.events, books.min_isr, findings)
+            unjudged = check_min_isr(books.topic, books.sent, books.events, findings)
+            if unjudged:
+                not_checked.append(
+                    f"whether enough replicas were in sync for {counted(unjudged, 'acknowledgement')} with acks=all: the "
+                    "event logs do not say who led then, or with which min.insync.replicas"
+                )
     return Report(
         topic=books.topic,
         accounts=accounts,
