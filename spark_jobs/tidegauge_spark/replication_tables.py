@@ -119,7 +119,7 @@ def replication_tables(spark: Any, lines: Any, min_isr: int, topics: list[str]) 
     Args:
         spark: the session.
         lines: a DataFrame with one event per row, as text in column ``value``.
-        min_isr: min.insync.replicas to compare with; the event logs don't have it.
+        min_isr: min.insync.replicas to compare with, for all topics and times; that of the event logs is not read.
         topics: only these; empty: all.
     """
     lines.createOrReplaceTempView("lines")

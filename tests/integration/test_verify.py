@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from tests.integration.verify_shell import Shell, counts
 from tests.waiting import until
 
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
+from tidegauge.znodes import decode_config, encode_config, topic_config_path
 from tidegauge_client.cli.consume import consume
 from tidegauge_client.cli.produce import produce
 from tidegauge_client.cli.wait import wait
@@ -272,3 +274,35 @@ def test_whatever_fails_the_books_of_acks_all_balance(
     assert (code, counts(document)) == (0, {})
     account = document["acks"]["all"]
     assert account["acknowledged"] == account["kept"] > 1000
+
+
+def test_a_setting_changed_while_no_broker_ran_convicts_nothing_of_before(
+    make_cluster: Callable[..., LocalCluster], tmp_path: Path
+) -> None:
+    """The value that the leader had then counts, not the present one (the accountant's rule 3 of min.insync.replicas)."""
+    cluster = make_cluster(brokers=3)
+    shell = Shell(cluster, tmp_path)
+    topic = shell.topic("verify-setting", **{"min.insync.replicas": "1"})
+    for broker in (1, 2):
+        cluster.kill(broker)
+        shell.wait("--isr", f"{topic}-0={'0,2' if broker == 1 else '0'}")
+    # Over half a second: what is acknowledged within 100 ms of a change of the ISR convicts nothing.
+    done = shell.run(produce, topic, "--count", "50", "--rate", "100", "--history", tmp_path / "h")
+    assert done.exit_code == 0, done.stderr
+    cluster.kill(0)
+    client = KazooClient(cluster.file.zookeeper_address)
+    client.start()
+    path = topic_config_path(topic)
+    client.set(path, encode_config({**decode_config(client.get(path)[0]), "min.insync.replicas": "2"}))
+    client.stop()
+    client.close()
+    cluster.start(0, 1, 2)
+    shell.wait("--in-sync", topic)
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        (setting,) = [one for one in admin.describe_topic_config(topic) if one.name == "min.insync.replicas"]
+    assert setting.value == "2"
+    shell.produce(topic, "c")
+
+    code, document = shell.verify(topic, "h", complete=True)
+    assert (code, counts(document)) == (0, {})
+    assert not [one for one in document["not_checked"] if "in sync" in one], "and all three were judged"

@@ -182,9 +182,10 @@ class Partition:
             self.follower_role.standing.look_at(self.topic_partition)
 
     def note_role(self, cause: str, out: list[Effect]) -> None:
-        """Note the role that this replica has taken, and what its log is then.
+        """Note the role that this replica has taken, and what its log and its topic's min.insync.replicas are then.
 
-        Without it a log that was found on the disk would be unknown to a reader of events until its first change.
+        Without it a log that was found on the disk, or a setting that was changed while the broker did not run, would
+        be unknown to a reader of events until its first change.
         """
         if not self.emits_diagnostics:
             return
@@ -193,6 +194,8 @@ class Partition:
             "leader": self.leader,
             "leader_epoch": self.leader_epoch,
             "replicas": self.replicas,
+            "topic_id": self.topic_id,
+            "min_insync_replicas": self.rules.min_insync_replicas,
             "log_start_offset": self.log_start_offset,
             "high_watermark": self.high_watermark,
             "log_end_offset": self.log_end_offset,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidegauge.counted import counted
 from tidegauge_lab.accountant.books import MEANINGS, Books, Findings, Kind, ReplicaLog, Tally
 from tidegauge_lab.accountant.epochs import check_epochs_along, check_events
 from tidegauge_lab.accountant.ledger import Account, Ledger
@@ -107,6 +108,12 @@ def audit(books: Books) -> Report:
         matching = Ledger(books.sent, books.logs, findings).match()
         accounts = matching.accounts
         check_order(books.sent, matching, findings)
+        unordered = sum(matching.offsets[index] is not None for index in matching.uncertain)
+        if unordered:
+            not_checked.append(
+                f"the order of {counted(unordered, 'record')}: equal records, with the same timestamp, may stand in the "
+                "same place"
+            )
     from_disk: dict[int, list[int]] = {}
     by_partition: dict[int, list[ReplicaLog]] = {}
     for replica in books.replicas:
@@ -126,7 +133,12 @@ def audit(books: Books) -> Report:
     else:
         check_events(books.topic, books.events, findings)
         if books.sent is not None:
-            check_min_isr(books.topic, books.sent, books.events, books.min_isr, findings)
+            unjudged = check_min_isr(books.topic, books.sent, books.events, findings)
+            if unjudged:
+                not_checked.append(
+                    f"whether enough replicas were in sync for {counted(unjudged, 'acknowledgement')} with acks=all: the "
+                    "event logs do not say who led then, or with which min.insync.replicas"
+                )
     return Report(
         topic=books.topic,
         accounts=accounts,

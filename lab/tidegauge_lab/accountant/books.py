@@ -195,7 +195,6 @@ class Books:
         logs: committed logs by partition; a partition that can't be read is missing.
         reads: what consumers read, in the order of reading; None: nothing is known of that.
         events: the brokers' event logs, in causal order; events of other topics are passed over. None: not at hand.
-        min_isr: how many in-sync replicas acks=all needs at least: min(min.insync.replicas, replication factor).
         is_complete: the histories hold everything that was written to the topic.
         previews: what stands at the beginning of a stretch of a replica, for people.
     """
@@ -206,7 +205,6 @@ class Books:
     replicas: Sequence[ReplicaLog] = ()
     reads: Sequence[ReadRecord] | None = None
     events: Sequence[Mapping[str, Any]] | None = None
-    min_isr: int = 1
     is_complete: bool = False
     previews: Mapping[Stretch, str] = field(default_factory=dict)
 

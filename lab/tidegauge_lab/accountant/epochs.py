@@ -4,8 +4,8 @@ Rules:
     1. A leader's high watermark never falls within its leadership: from its role as leader under an epoch to its next
        role, or its next start. A new leader, or one under a new epoch, may begin lower (KIP-101: it learnt it a round
        late).
-    2. A replica's leader epoch never falls. An election in epoch 0, or epoch 0 after a higher one, is a topic that was
-       deleted and made again: nothing of before counts.
+    2. A replica's leader epoch never falls. A role under another topic id, an election in epoch 0, or epoch 0 after a
+       higher one, is a topic that was deleted and made again: nothing of before counts.
     3. In a replica's epoch cache epochs rise strictly; a truncation takes the entries at or above its offset away, and
        all of them where the log begins again elsewhere, at the leader's log start (UnifiedLog.truncateFullyAndStartAt).
     4. Leader epochs never fall along the committed log.
@@ -45,6 +45,7 @@ class EventScan:
         self._findings = findings
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._leaders: dict[tuple[int, int], str] = {}
+        self._topic_ids: dict[int, str] = {}
 
     def scan(self, events: Iterable[Event]) -> None:
         """Report what went back."""
@@ -71,7 +72,10 @@ class EventScan:
 
     def _role(self, event: Event, source: str, partition: int, replica: _Replica) -> None:
         role, epoch = str(event["role"]), int(event["leader_epoch"])
-        if epoch == 0 and replica.leader_epoch > 0:
+        topic_id = str(event.get("topic_id", "")) or self._topic_ids.get(partition, "")
+        is_another_topic = topic_id != self._topic_ids.setdefault(partition, topic_id)
+        self._topic_ids[partition] = topic_id
+        if is_another_topic or (epoch == 0 and replica.leader_epoch > 0):
             self._begin_again(partition)
             replica = self._replicas[source, partition]
         if 0 <= epoch < replica.leader_epoch:

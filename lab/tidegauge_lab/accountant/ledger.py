@@ -12,7 +12,10 @@ Rules:
        commit; what was sent with acks=0, since nothing was acknowledged. Nor what compaction may remove: a record
        without a key, a tombstone, and a record whose key was sent or is kept again later; a tombstone of unknown
        outcome counts as later than all of its key.
-    5. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
+    5. A place is certain where no equal record may have it: acknowledged there, and no equal one at the same offset; or
+       the only free place for its only candidate, whatever the rank but failed. Only what has a certain place is judged
+       for its order: else one of several equal records of unknown outcome would be convicted in another's stead.
+    6. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
        it from lag; the log was read to its end here, so it is.
 
 Near-linear: one look at each record of both sides, and a dictionary of contents.
@@ -22,7 +25,7 @@ Source: Jepsen's Kafka checker (duplicate, lost write, lost tail, phantom read, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -60,11 +63,13 @@ class Matching:
     Attributes:
         offsets: by index in the history; None where it is not in the log.
         partitions: the same.
+        uncertain: indexes of those whose place may be that of an equal record (rule 5).
         accounts: by acks level.
     """
 
     offsets: list[int | None]
     partitions: list[int]
+    uncertain: set[int]
     accounts: dict[str, Account] = field(default_factory=dict)
 
 
@@ -82,6 +87,11 @@ class Ledger:
         # Of each content that was found, one record that has it; and what is still to be found, by all that must fit.
         self._found: dict[Content, int] = {}
         self._open: dict[tuple[Content, int, int, int], deque[int]] = {}
+        # What rule 5 needs: slots that were acknowledged several times, and for how many records how much is free.
+        self._contested: set[tuple[int, int]] = set()
+        self._candidates: Counter[tuple[Content, int, int]] = Counter()
+        self._free: Counter[tuple[Content, int, int]] = Counter()
+        self._uncertain: set[int] = set()
         self._latest_of_keys = self._find_latest_of_keys()
 
     def match(self) -> Matching:
@@ -92,12 +102,16 @@ class Ledger:
         for index, record in enumerate(self._sent):
             if self._offsets[index] is None and not self._find_where_acknowledged(index, record):
                 self._open.setdefault(self._open_key(record), deque()).append(index)
+        self._count_candidates()
         for partition, log in sorted(self._logs.items()):
             claimed = self._claimed[partition]
             for position, kept in enumerate(log.records):
                 if not claimed[position]:
                     self._place(log, position, kept)
-        matching = Matching(self._offsets, self._partitions)
+        if self._contested:
+            places = enumerate(zip(self._partitions, self._offsets, strict=True))
+            self._uncertain.update(index for index, place in places if place in self._contested)
+        matching = Matching(self._offsets, self._partitions, self._uncertain)
         self._account(matching)
         return matching
 
@@ -105,10 +119,14 @@ class Ledger:
         """Return whether the record's offset holds it (rule 1); a timestamp must be there, too, if one is given."""
         log = self._logs.get(record.partition) if record.is_acknowledged else None
         position = None if log is None else position_of(log, record.offset)
-        if log is None or position is None or self._claimed[record.partition][position]:
+        if log is None or position is None:
             return False
         kept = log.records[position]
         if kept.value != record.value or kept.key != record.key or timestamp_ms not in {None, kept.timestamp_ms}:
+            return False
+        if self._claimed[record.partition][position]:
+            self._contested.add((record.partition, kept.offset))
+            self._uncertain.add(index)
             return False
         self._claim(index, record.partition, position)
         return True
@@ -131,6 +149,28 @@ class Ledger:
         rank = FAILED if record.outcome == FAIL else UNKNOWN
         return (record.key, record.value), timestamp_ms, rank, record.partition
 
+    def _count_candidates(self) -> None:
+        """Count the records still to be found, and the free places that equal them (rule 5)."""
+        for (content, timestamp_ms, rank, where), queue in self._open.items():
+            if rank != FAILED:
+                self._candidates[content, timestamp_ms, where] += len(queue)
+        contents = {(content, timestamp_ms) for content, timestamp_ms, _ in self._candidates}
+        for partition, log in self._logs.items() if contents else ():
+            claimed = self._claimed[partition]
+            for position, kept in enumerate(log.records):
+                alike = ((kept.key, kept.value), kept.timestamp_ms if self._has_own_timestamps else 0)
+                if not claimed[position] and alike in contents:
+                    self._free[*alike, partition] += 1
+                    self._free[*alike, ANY_PARTITION] += 1
+
+    def _is_certain(self, index: int, partition: int) -> bool:
+        """Return whether a free place is the record's only one, and the record its only candidate (rule 5)."""
+        content, timestamp_ms, _, where = self._open_key(self._sent[index])
+        if self._free[content, timestamp_ms, where] != 1:
+            return False
+        alike = (content, timestamp_ms)
+        return self._candidates[*alike, partition] + self._candidates[*alike, ANY_PARTITION] == 1
+
     def _candidate(self, partition: int, kept: KeptRecord) -> int | None:
         """Which of the records still to be found this one is, if any (rule 2)."""
         content = (kept.key, kept.value)
@@ -145,6 +185,8 @@ class Ledger:
     def _place(self, log: CommittedLog, position: int, kept: KeptRecord) -> None:
         index = self._candidate(log.partition, kept)
         if index is not None:
+            if not self._is_certain(index, log.partition):
+                self._uncertain.add(index)
             self._claim(index, log.partition, position)
             self._judge_elsewhere(index, log.partition, kept)
             return

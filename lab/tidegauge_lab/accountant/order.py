@@ -6,7 +6,8 @@ Rules:
     2. What was handed over after another record was acknowledged stands behind it, whoever sent them.
 
 A record is convicted once, by the record furthest behind which it should stand. Records that stand nowhere, or whose
-failure was definite, have no order. Each record counts at the place where the ledger found it.
+failure was definite, have no order, nor have those whose place may be that of an equal record (ledger, rule 5). Each
+record counts at the place where the ledger found it.
 
 Source: Jepsen's Kafka checker (non-monotonic send; real-time order). O(N log N), for the two sorts by time.
 """
@@ -24,7 +25,7 @@ def check_order(sent: Sequence[SentRecord], matching: Matching, findings: Findin
     """Report records that stand before one behind which they belong."""
     by_partition: dict[int, list[int]] = {}
     for index, record in enumerate(sent):
-        if matching.offsets[index] is not None and record.outcome != FAIL:
+        if matching.offsets[index] is not None and record.outcome != FAIL and index not in matching.uncertain:
             by_partition.setdefault(matching.partitions[index], []).append(index)
     offsets = [-1 if offset is None else offset for offset in matching.offsets]
     for partition, indexes in sorted(by_partition.items()):

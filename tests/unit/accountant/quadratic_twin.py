@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegauge_client.history import SentRecord
 from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Kind, Mark
@@ -55,10 +55,82 @@ def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple
     return places, counts
 
 
+def uncertain(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> set[int]:
+    """Records whose place may be that of an equal record."""
+    kept = {(log.partition, record.offset): record for log in logs for record in log.records}
+    places, _ = place_all(sent, logs)
+
+    def is_at_home(index: int) -> bool:
+        slot = (sent[index].partition, sent[index].offset)
+        there = kept.get(slot)
+        content = sent[index].key, sent[index].value
+        return sent[index].is_acknowledged and there is not None and content == (there.key, there.value)
+
+    homes = Counter((record.partition, record.offset) for i, record in enumerate(sent) if is_at_home(i))
+    settled = {i for i, slot in places.items() if is_at_home(i) and slot == (sent[i].partition, sent[i].offset)}
+    free = [slot for slot in kept if slot not in {places[i] for i in settled}]
+    found = {i for i in range(len(sent)) if is_at_home(i) and homes[sent[i].partition, sent[i].offset] > 1}
+    for index in places.keys() - settled:
+        slots = [slot for slot in free if fits(sent[index], slot, kept[slot])]
+        rivals = [
+            i
+            for i, record in enumerate(sent)
+            if i not in settled and record.outcome != "fail" and fits(record, places[index], kept[places[index]])
+        ]
+        if slots != [places[index]] or rivals != [index]:
+            found.add(index)
+    return found
+
+
+def innocent_orders(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> bool:
+    """Whether every record of the log may be one of the history so that nothing stands before what it should follow.
+
+    Tries every way in which as many records of the log as possible are explained: one at its own offset is there.
+    """
+    kept = {(log.partition, record.offset): record for log in logs for record in log.records}
+    slots = sorted(kept)
+
+    def is_home(index: int, slot: Slot) -> bool:
+        record, there = sent[index], kept[slot]
+        is_there = record.is_acknowledged and slot == (record.partition, record.offset)
+        return is_there and (record.key, record.value) == (there.key, there.value)
+
+    def ways(at: int, taken: dict[int, Slot]) -> Iterator[dict[int, Slot]]:
+        if at == len(slots):
+            yield dict(taken)
+            return
+        slot = slots[at]
+        homes = [i for i in range(len(sent)) if is_home(i, slot)]
+        others = [
+            i
+            for i, record in enumerate(sent)
+            if record.outcome != "fail" and fits(record, slot, kept[slot]) and not any(is_home(i, s) for s in slots)
+        ]
+        for index in homes or others:
+            if index not in taken:
+                yield from ways(at + 1, {**taken, index: slot})
+        if not homes:
+            yield from ways(at + 1, taken)
+
+    found = list(ways(0, {}))
+    most = max(map(len, found))
+    return any(not any(_disorder(sent, places)) for places in found if len(places) == most)
+
+
+def _disorder(sent: Sequence[SentRecord], places: Mapping[int, Slot]) -> Iterator[bool]:
+    for one, (partition, offset) in places.items():
+        for other, (there, at) in places.items():
+            earlier, later = sent[other], sent[one]
+            if there == partition and at >= offset and one != other:
+                yield earlier.producer == later.producer and earlier.number < later.number
+                yield earlier.is_acknowledged and earlier.completed_us < later.invoked_us
+
+
 def count_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> Counter[Kind]:
     """All findings that a history and committed logs give, by kind."""
     places, counts = place_all(sent, logs)
     by_partition = {log.partition: log for log in logs}
+    unordered = uncertain(sent, logs)
     for index, record in enumerate(sent):
         log = by_partition.get(record.partition)
         if index not in places and record.is_acknowledged and log is not None:
@@ -66,12 +138,12 @@ def count_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> Count
                 counts[Kind.LOST_TAIL] += 1
             elif record.offset >= log.log_start_offset:
                 counts[Kind.LOST] += 1
-        if index not in places or record.outcome == "fail":
+        if index not in places or record.outcome == "fail" or index in unordered:
             continue
         others = [
             (other, places[i][1])
             for i, other in enumerate(sent)
-            if i in places and other.outcome != "fail" and places[i][0] == places[index][0]
+            if i in places and i not in unordered and other.outcome != "fail" and places[i][0] == places[index][0]
         ]
         mine = places[index][1]
         if any(o.producer == record.producer and o.number < record.number and at > mine for o, at in others):

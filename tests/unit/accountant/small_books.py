@@ -79,8 +79,10 @@ def event(kind: str, source: int = 0, time_ms: int = 0, **fields: Any) -> dict[s
     return {"kind": kind, "source": f"broker-{source}", "time_ms": time_ms, **place, **fields}
 
 
-def leads(epoch: int, source: int = 0, time_ms: int = 0) -> dict[str, Any]:
-    return event("role", source, time_ms, role="leader", leader=source, leader_epoch=epoch)
+def leads(epoch: int, source: int = 0, time_ms: int = 0, **fields: Any) -> dict[str, Any]:
+    """A broker leads three replicas, of which two must be in sync."""
+    said = {"replicas": [0, 1, 2], "min_insync_replicas": 2, **fields}
+    return event("role", source, time_ms, role="leader", leader=source, leader_epoch=epoch, **said)
 
 
 def follows(epoch: int, source: int = 0, time_ms: int = 0) -> dict[str, Any]:

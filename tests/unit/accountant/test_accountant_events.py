@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from small_books import event, follows, found, isr, kept, leads, log, report, sent
 
+from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import Kind
 
 STARTING = event("broker", state="starting", broker_epoch=1)
@@ -99,6 +100,16 @@ def test_a_topic_that_was_deleted_and_created_again_begins_from_scratch() -> Non
     assert of(*first, leads(0, source=1)) == {Kind.TWO_LEADERS: 1}
 
 
+def test_another_topic_id_is_another_topic() -> None:
+    """Where the controller that made the topic again has written no event, as an Apache Kafka broker writes none."""
+    first = (leads(0, topic_id="old"), follows(0, source=1), high_watermark(0, 9))
+    again = leads(0, source=1, topic_id="new")
+    assert of(*first, again, high_watermark(0, 5, source=1)) == {}
+    assert of(*first, leads(0, topic_id="new"), high_watermark(0, 5)) == {}
+    assert of(*first, leads(0, source=1, topic_id="old")) == {Kind.TWO_LEADERS: 1}
+    assert of(*first, again, leads(0, topic_id="new")) == {Kind.TWO_LEADERS: 1}
+
+
 def test_another_topics_events_say_nothing() -> None:
     assert of({**leads(3), "topic": "u"}, follows(2)) == {}
 
@@ -106,34 +117,78 @@ def test_another_topics_events_say_nothing() -> None:
 # Acknowledged below min.insync.replicas
 
 
-def acknowledged(begin_ms: int, end_ms: int, **fields: Any) -> dict[Kind, int]:
+def judged(begin_ms: int, end_ms: int, **fields: Any) -> Report:
     events = fields.pop("events")
     history = [sent(0, invoked_us=begin_ms * 1000, completed_us=end_ms * 1000, **fields)]
-    return found(report(history, log(kept(0)), events=events, min_isr=2))
+    return report(history, log(kept(0)), events=events)
+
+
+def acknowledged(begin_ms: int, end_ms: int, **fields: Any) -> dict[Kind, int]:
+    return found(judged(begin_ms, end_ms, **fields))
+
+
+def is_judged(result: Report) -> bool:
+    return not any("in sync" in one for one in result.not_checked)
 
 
 SHRUNK = (isr(0, 1, 2), leads(0), isr(0, time_ms=1000))
 GUILTY = {Kind.ACKNOWLEDGED_BELOW_MIN_ISR: 1}
 
 
-def setting(old: int, new: int, topic: str = "t") -> dict[str, Any]:
+def setting(new: int, topic: str = "t", source: int = 0, time_ms: int = 1000) -> dict[str, Any]:
     """A broker takes over another min.insync.replicas."""
-    return {
-        "kind": "min_insync_replicas",
-        "resource": topic,
-        "old": old,
-        "new": new,
-        "time_ms": 5000,
-        "source": "broker-0",
-    }
+    fields = {"resource": topic, "old": 9, "new": new, "time_ms": time_ms, "source": f"broker-{source}"}
+    return {"kind": "min_insync_replicas", **fields}
 
 
-def test_where_the_setting_was_changed_its_least_value_counts() -> None:
-    """One in-sync replica was enough when the record was acknowledged: it is convicted only where two always were."""
-    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, 2))) == {}
-    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(2, 1), setting(1, 2))) == {}
-    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(3, 2))) == GUILTY
-    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, 2, topic="u"))) == GUILTY
+def test_the_setting_that_the_leader_had_at_the_time_counts() -> None:
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1))) == {}
+    assert acknowledged(2500, 2600, events=(*SHRUNK, setting(1), setting(2, time_ms=2000))) == GUILTY
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1), setting(2, time_ms=2000))) == {}
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1), setting(2, time_ms=1550))) == {}, "it may have been 1"
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, topic="u"))) == GUILTY
+    assert acknowledged(1500, 1600, events=(*SHRUNK, setting(1, source=1))) == GUILTY, "another broker's view"
+    raised = (isr(0, 1), leads(0), setting(3))
+    assert acknowledged(1500, 1600, events=raised) == GUILTY
+    assert acknowledged(500, 600, events=raised) == {}
+
+
+def test_a_setting_changed_while_no_broker_ran_counts_from_the_next_role_on() -> None:
+    """No event says that it was changed: the role's event names the one in force."""
+    lowered = (*SHRUNK, STARTING | {"time_ms": 2000}, isr(0, time_ms=3000), leads(1, 0, 3000, min_insync_replicas=1))
+    assert acknowledged(3500, 3600, events=lowered) == {}
+    assert acknowledged(1500, 1600, events=lowered) == GUILTY, "it was 2 then"
+    before = (isr(0), leads(0, min_insync_replicas=1), STARTING | {"time_ms": 2000})
+    raised = (*before, isr(0, time_ms=3000), leads(1, 0, 3000, min_insync_replicas=2))
+    assert acknowledged(1500, 1600, events=raised) == {}, "it was 1 then"
+    assert acknowledged(3500, 3600, events=raised) == GUILTY
+
+
+def test_no_more_replicas_are_asked_for_than_the_partition_had_at_the_time() -> None:
+    single = (isr(0), leads(0, replicas=[0]))
+    assert acknowledged(1500, 1600, events=single) == {}
+    grown = (*single, isr(0, time_ms=2000), leads(1, 0, 2000, replicas=[0, 1]))
+    assert acknowledged(1500, 1600, events=grown) == {}, "one replica was all there was then"
+    assert acknowledged(2500, 2600, events=grown) == GUILTY
+
+
+def test_where_the_setting_is_not_known_nothing_is_judged_and_that_is_said() -> None:
+    silent = {name: value for name, value in leads(0).items() if name != "min_insync_replicas"}
+    for events in ((isr(0), silent), (isr(0),), ()):
+        result = judged(1500, 1600, events=events)
+        assert (found(result), is_judged(result)) == ({}, False)
+    assert is_judged(judged(1500, 1600, events=SHRUNK))
+    assert is_judged(judged(1500, 1600, events=(isr(0, 1, 2), leads(0))))
+    assert is_judged(judged(1500, 1600, events=(), acks="1"))
+
+
+def test_a_topic_that_was_made_again_is_not_judged_by_what_led_before() -> None:
+    """The last leader of a deleted topic writes no end of its leadership; the new topic's leader has another id."""
+    old = (isr(0, 1, 2, source=1), leads(4, 1, topic_id="old"))
+    new = (isr(0, time_ms=1000), leads(0, 0, 1000, topic_id="new"))
+    assert acknowledged(1500, 1600, events=(*old, *new)) == GUILTY
+    same = (*old, isr(0, time_ms=1000), leads(0, 0, 1000, topic_id="old"))
+    assert Kind.ACKNOWLEDGED_BELOW_MIN_ISR not in acknowledged(1500, 1600, events=same), "not a higher epoch"
 
 
 def test_an_acknowledgement_while_the_isr_was_too_small() -> None:

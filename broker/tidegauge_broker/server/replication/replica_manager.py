@@ -120,10 +120,14 @@ class ReplicaManager:
         return self._executor.failed
 
     def configure_topic(self, topic: str, values: Values) -> None:
-        """Put a topic's settings in force; of min.insync.replicas a change is an event, by which records are judged."""
+        """Put a topic's settings in force; a change of min.insync.replicas under a replica is an event.
+
+        By these events, and by those of roles, acknowledgements are judged.
+        """
         before, rules = self.core.control_requests.rules.get(topic), topic_rules(values)
         self.core.configure_topic(topic, rules)
-        if before is not None and before.min_insync_replicas != rules.min_insync_replicas:
+        is_changed = before is not None and before.min_insync_replicas != rules.min_insync_replicas
+        if before is not None and is_changed and any(at.topic == topic for at in self.core.hosted.by_name):
             change = {"resource": topic, "old": before.min_insync_replicas, "new": rules.min_insync_replicas}
             self._events.note("min_insync_replicas", "ConfigChange", change)
 

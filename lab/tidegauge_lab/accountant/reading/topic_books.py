@@ -127,7 +127,6 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         )
         for tp in records
     }
-    factor = min((len(part.replicas) for part in info.partitions.values()), default=1)
     books = Books(
         topic=topic,
         sent=sent,
@@ -135,7 +134,6 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         replicas=replicas.logs,
         reads=reads,
         events=None if sources.event_logs is None else _events(sources.event_logs, topic),
-        min_isr=min(int(settings.get("min.insync.replicas", "1")), factor),
         is_complete=sources.is_complete,
         previews=replicas.previews,
     )
