@@ -185,9 +185,11 @@ class LogDirMoves:
         return len(ids) > 1 and "" not in ids
 
     def _delete_leftover(self, at: TopicPartition) -> None:
-        """Delete the future log of an earlier topic; if its log directory refuses, that is offline, and it is let go."""
+        """Delete the future log of an earlier topic; a log directory that refuses is offline."""
         self._moving.discard(at)
-        LOG.warning("Deleting %s, which belongs to an earlier topic of that name", self._logs.futures.logs[at].directory)
+        LOG.warning(
+            "Deleting %s, which belongs to an earlier topic of that name", self._logs.futures.logs[at].directory
+        )
         try:
             self._logs.futures.delete(at)
         except StorageError as problem:
