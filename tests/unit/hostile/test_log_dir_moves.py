@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 
 import pytest
@@ -254,6 +255,16 @@ async def test_a_replica_in_a_failed_directory_is_reported_without_size_and_plac
     broker.replicas.report_failures()
     assert logs_on_disk(broker.logs, [AT]) == {}
     assert broker.shown() == {}
+
+
+async def test_a_directory_that_can_not_be_looked_at_does_not_hide_the_others(broker: Moving) -> None:
+    """ReplicaManager.describeLogDirs catches what fails for each directory; the broker may not know of it yet."""
+    shutil.move(broker.others[0], f"{broker.others[0]}-unmounted")
+    views = {view.path: view for view in broker.service.describe_log_directories()}
+    shutil.move(f"{broker.others[0]}-unmounted", broker.others[0])
+    assert views[broker.others[0]].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [views[path].error for path in (broker.home, broker.others[1])] == [ErrorCode.NONE] * 2
+    assert AT in views[broker.home].replicas
 
 
 async def test_the_current_directory_fails(broker: Moving) -> None:
