@@ -2,15 +2,15 @@
 
 Contract: ``CleanerManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
-go to the active segment; a truncation, a deletion or retention makes the rest of the compaction void
-(``PartitionLog.layout_version``), what is replaced stays.
+go to the active segment; a truncation, a deletion, retention (``PartitionLog.layout_version``) or a move to another log
+directory makes the rest of the compaction void, what is replaced stays.
 Sources: LogCleaner, LogCleanerManager. The rules stand in ``compaction.py``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
@@ -26,11 +26,23 @@ _READ_BYTES = 1 << 20
 
 
 class Cleaning:
-    """One compaction of one log."""
+    """One compaction of one log.
 
-    def __init__(self, log: PartitionLog, part: CleanablePart, offsets: OffsetMap, now_ms: int) -> None:
+    Args:
+        log: what is compacted.
+        part: of it.
+        offsets: room for the keys of the dirty part.
+        now_ms: wall clock.
+        is_moving: whether the log is being copied to another log directory, so that nothing may be replaced in it: a
+            copy that began before is not compacted, and must not count as clean (LogManager.abortAndPauseCleaning).
+    """
+
+    def __init__(
+        self, log: PartitionLog, part: CleanablePart, offsets: OffsetMap, now_ms: int, is_moving: Callable[[], bool]
+    ) -> None:
         self.log = log
         self.part = part
+        self._is_moving = is_moving
         self._offsets = offsets
         self._now_ms = now_ms
         self._layout_version = log.layout_version
@@ -146,13 +158,13 @@ class Cleaning:
             cleaned.append((kept,), len(kept), (changed,), self.log.settings.index_interval_bytes)
 
     def replace(self, group: Sequence[LogSegment], cleaned: LogSegment) -> bool:
-        """Put the new segment in the old ones' place; False if the log has changed under the compaction.
+        """Put the new segment in the old ones' place; False if the log has changed or moves.
 
         Raises:
             StorageError: the disk refused; the log directory is offline.
         """
         log = self.log
-        if log.layout_version != self._layout_version or log.is_closed:
+        if log.layout_version != self._layout_version or log.is_closed or self._is_moving():
             cleaned.close()
             log.log_directory.delete_later(cleaned.paths, self._now_ms)
             return False

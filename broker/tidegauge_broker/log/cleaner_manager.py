@@ -75,7 +75,7 @@ class CleanerManager:
         _, log, part = best
         buffer_bytes = self._broker.integer("log.cleaner.dedupe.buffer.size")
         offsets = OffsetMap.of_size(buffer_bytes, part.first_dirty_offset)
-        return Cleaning(log, part, offsets, now_ms)
+        return Cleaning(log, part, offsets, now_ms, lambda: log.topic_partition in self._futures.logs)
 
     def _cleanable_part(self, log: PartitionLog, last_stable_offset: int, now_ms: int) -> CleanablePart:
         with log.storage("looking for what to compact in"):

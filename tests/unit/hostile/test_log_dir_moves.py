@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import topic_values
+from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest
 from tidegauge_broker.replica.quota import UNLIMITED
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
@@ -92,6 +94,18 @@ class Moving(HostileBroker):
         }
 
 
+class Restarted(Moving):
+    """Another broker process after it, with the same log directories."""
+
+    def __init__(self, before: Moving) -> None:
+        self._before = before
+        super().__init__()
+
+    def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
+        self._directories = self._before.logs.directories
+        return super()._open_logs(now_ms=now_ms)
+
+
 @pytest.fixture
 async def broker() -> Any:
     made = Moving()
@@ -100,10 +114,12 @@ async def broker() -> Any:
     await made.end()
 
 
-def become(leader_epoch: int, at: TopicPartition = AT, *, is_new: bool = False) -> LeaderAndIsrRequest:
+def become(
+    leader_epoch: int, at: TopicPartition = AT, *, is_new: bool = False, topic_id: str = TOPIC_ID
+) -> LeaderAndIsrRequest:
     state = PartitionState(
         topic_partition=at,
-        topic_id=TOPIC_ID,
+        topic_id=topic_id,
         controller_epoch=1,
         leader=0,
         leader_epoch=leader_epoch,
@@ -241,6 +257,16 @@ async def test_a_replica_in_a_failed_directory_is_reported_without_size_and_plac
     assert broker.shown() == {}
 
 
+async def test_a_directory_that_can_not_be_looked_at_does_not_hide_the_others(broker: Moving) -> None:
+    """ReplicaManager.describeLogDirs catches what fails for each directory; the broker may not know of it yet."""
+    shutil.move(broker.others[0], f"{broker.others[0]}-unmounted")
+    views = {view.path: view for view in broker.service.describe_log_directories()}
+    shutil.move(f"{broker.others[0]}-unmounted", broker.others[0])
+    assert views[broker.others[0]].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [views[path].error for path in (broker.home, broker.others[1])] == [ErrorCode.NONE] * 2
+    assert AT in views[broker.home].replicas
+
+
 async def test_the_current_directory_fails(broker: Moving) -> None:
     """The replica is offline; its copy lacks records, so it does not take its place."""
     await broker.hold()
@@ -274,6 +300,37 @@ async def test_deletion_ends_a_move(broker: Moving) -> None:
     assert AT not in broker.logs.logs
     assert not broker.logs.futures.logs
     assert not broker.replicas.moves._moving
+
+
+async def test_a_copy_of_a_deleted_topic_does_not_replace_the_log_of_the_topic_that_has_its_name_now(
+    broker: Moving,
+) -> None:
+    """The destination fails, so the topic's deletion leaves the copy there; a restart finds it again.
+
+    Leader epochs can't tell the two topics apart; the topic's id does (LogManager.getOrCreateLog).
+    """
+    deletion = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, True),))
+    await broker.replicas.control.stop_replica(deletion)
+    deleted_topic = become(3, is_new=True, topic_id="deletedtopicdeletedtop")
+    await broker.replicas.control.leader_and_isr(deleted_topic, values_of(broker))
+    await broker.hold()
+    copy = broker.logs.futures.logs[AT].directory
+    broker.logs.directory_at(str(copy.parent)).failed(OSError(5, "Input/output error"), "testing")
+    broker.replicas.report_failures()
+    await broker.replicas.control.stop_replica(deletion)
+    await broker.replicas.control.leader_and_isr(become(3, is_new=True), values_of(broker))
+    broker.produce(5)
+    home = broker.home
+    broker.logs.close({}, clean=False)
+    again = Restarted(broker)
+    assert AT in again.logs.futures.logs, "the copy lies there still"
+    await again.begin()
+    await again.until(lambda: not again.replicas.moves._moving)
+    assert again.logs.logs[AT].topic_id == TOPIC_ID
+    assert (again.home, again.logs.logs[AT].log_end_offset) == (home, 5)
+    assert not again.logs.futures.logs
+    assert not copy.exists(), "it is renamed, to be removed"
+    await again.end()
 
 
 async def test_a_log_that_cannot_be_read_stops_its_move_alone(broker: Moving) -> None:

@@ -270,6 +270,25 @@ def test_neither_retention_nor_the_cleaner_touches_a_log_that_moves(two: Two, ba
     assert two.logs.housekeeping({AT: 16}) == {AT: 16}
 
 
+def test_a_move_ends_a_compaction_in_progress(two: Two, batch: Any) -> None:
+    """LogManager.abortAndPauseCleaning; else the copy, made of the segments as they were, would count as clean.
+
+    What counts as clean is not looked at again: a record whose deletion is compacted away afterwards would come back.
+    """
+    two.settings |= {"log.cleanup.policy": "compact"}
+    two.restart()
+    two.append(batch, 8)
+    cleaning = two.logs.next_to_clean({AT: 16})
+    assert cleaning is not None
+    group, *_ = cleaning.map_keys()
+    two.begin()
+    two.copy()
+    assert not cleaning.replace(group, cleaning.write(group)), "the compaction is void"
+    two.move()
+    assert two.logs.directory_at(str(two.paths[1])).first_dirty_offset(AT) is None
+    assert two.logs.next_to_clean({AT: 16}) is not None
+
+
 def test_the_directory_asked_for_is_taken_for_the_next_log(two: Two) -> None:
     """preferredLogDirs: once, and only until the log exists."""
     other, third = TopicPartition("new", 0), TopicPartition("new", 1)

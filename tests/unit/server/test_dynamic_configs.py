@@ -85,6 +85,15 @@ async def test_the_znodes_are_kafkas(zookeeper, brokers):
     assert payload(zookeeper, "/config/brokers/1")["config"] == {MIN_ISR: "1"}
 
 
+@pytest.mark.parametrize("name", ["01", "+1"])
+async def test_a_broker_is_named_by_its_number_however_it_is_written(zookeeper, brokers, name):
+    """ZkAdminManager.getBrokerId reads a number and writes its znode; in one named "01" no broker would look."""
+    await brokers[1].configs.alter_broker(name, {MIN_ISR: "2"}, [])
+    await settle()
+    assert brokers[1].settings.live.integer(MIN_ISR) == 2
+    assert not [path for path in zookeeper.nodes if path.endswith(f"/{name}")]
+
+
 async def test_what_a_kafka_broker_was_given_stays_and_prevents_nothing(zookeeper, brokers):
     """A cluster that was Apache Kafka's may have settings that are dynamic there and unknown or fixed here."""
     of_kafka = {"log.cleaner.io.max.bytes.per.second": "1000000", "max.connections": "10", "log.segment.bytes": "x"}

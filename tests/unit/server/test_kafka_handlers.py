@@ -448,6 +448,41 @@ async def test_an_alteration_is_refused_in_kafkas_order(
     assert all(call[0] != "alter_configs" for call in service.calls)
 
 
+async def test_no_topic_has_the_empty_name() -> None:
+    """ZkAdminManager.alterTopicConfigs refuses it before it looks whether there is such a topic."""
+    service = FakeService(describe_configs=coming(DescribedConfigs(ErrorCode.INVALID_TOPIC_EXCEPTION, "empty")))
+    resource = {"resource_type": 2, "resource_name": "", "configs": [{"name": "a", "value": "1"}]}
+    for version in versions("AlterConfigs"):
+        [found] = (await ask(service, "AlterConfigs", version, message("AlterConfigs", resources=[resource]))).responses
+        assert (found.error_code, found.error_message) == (42, "Default topic resources are not allowed.")
+
+
+@pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs", "AlterClientQuotas"])
+async def test_an_alteration_that_has_begun_ends_also_where_its_connection_closes(name: str) -> None:
+    """Kafka's handler thread knows nothing of the connection; the rest of the request would be left undone."""
+    begun, goes_on, altered_ones = asyncio.Event(), asyncio.Event(), list[Any]()
+
+    async def alter(*arguments: Any, **_: Any) -> AlteredConfigs:
+        begun.set()
+        await goes_on.wait()
+        altered_ones.append(arguments)
+        return AlteredConfigs()
+
+    configs = SimpleNamespace(quotas=SimpleNamespace(alter=alter))
+    service = FakeService(describe_configs=coming(DescribedConfigs()), alter_configs=alter, configs=configs)
+    resources = [{"resource_type": 2, "resource_name": topic, "configs": []} for topic in "tu"]
+    entries = [{"entity": [{"entity_type": "user", "entity_name": user}], "ops": []} for user in "tu"]
+    fields = {"entries": entries} if name == "AlterClientQuotas" else {"resources": resources}
+    request = asyncio.get_running_loop().create_task(ask(service, name, 1, message(name, **fields)))
+    await begun.wait()
+    request.cancel()
+    await asyncio.wait([request])
+    goes_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(altered_ones) == 2
+
+
 async def test_a_list_is_appended_to_and_subtracted_from() -> None:
     views = BrokerSettings(Values(BROKER_SETTINGS, {})).topic_views({"cleanup.policy": "delete"})
     service = FakeService(

@@ -277,7 +277,9 @@ class DynamicConfigs:
                 raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem.message) from None
             return wanted
 
-        return await self._alter(f"brokers/{name or DEFAULT_ENTITY}", change, validate_only=validate_only)
+        # By its number: ``01`` names broker 1 too, and no broker reads a znode of that name.
+        entity = str(self._broker_id) if name else DEFAULT_ENTITY
+        return await self._alter(f"brokers/{entity}", change, validate_only=validate_only)
 
     async def _alter(
         self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool

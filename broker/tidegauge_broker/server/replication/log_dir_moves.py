@@ -15,7 +15,8 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
     3. ``replica.alter.log.dirs.io.max.bytes.per.second`` is measured as the replication quotas are; while it is
        exceeded, nothing is copied.
     4. A replica that is stopped is not copied. When the controller makes it leader or follower again, also after a
-       restart, a copy that was begun goes on.
+       restart, a copy that was begun goes on. One that is of an earlier topic of that name is deleted: a log directory
+       that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't tell the two apart.
     5. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
@@ -172,7 +173,28 @@ class LogDirMoves:
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Go on with the copies of replicas that the controller has made leader or follower (rule 4)."""
-        self._add(at for at in topic_partitions if at in self._logs.futures.logs and self._is_hosted(at))
+        copied = [at for at in topic_partitions if at in self._logs.futures.logs and self._is_hosted(at)]
+        for at in copied:
+            if self._is_of_another_topic(at):
+                self._delete_leftover(at)
+        self._add(at for at in copied if at in self._logs.futures.logs)
+
+    def _is_of_another_topic(self, at: TopicPartition) -> bool:
+        """Return whether both logs have a topic id, and not the same (LogManager.getOrCreateLog)."""
+        ids = {self._logs.logs[at].topic_id, self._logs.futures.logs[at].topic_id}
+        return len(ids) > 1 and "" not in ids
+
+    def _delete_leftover(self, at: TopicPartition) -> None:
+        """Delete the future log of an earlier topic; a log directory that refuses is offline."""
+        self._moving.discard(at)
+        LOG.warning(
+            "Deleting %s, which belongs to an earlier topic of that name", self._logs.futures.logs[at].directory
+        )
+        try:
+            self._logs.futures.delete(at)
+        except StorageError as problem:
+            LOG.error("It could not be deleted: %s", problem.message)  # noqa: TRY400 - it says all
+            self._replicas.report_failures()
 
     def stop(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Copy these replicas no longer."""

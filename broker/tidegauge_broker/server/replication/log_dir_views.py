@@ -5,6 +5,7 @@ Source: ``ReplicaManager.describeLogDirs``.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from tidegauge_broker.log.future_logs import is_future
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.messages import LogOnDisk
+
+LOG = logging.getLogger("tidegauge.replica")
 
 
 class ReplicaSize(NamedTuple):
@@ -46,7 +49,9 @@ class LogDirectoryView:
 
 
 def describe_log_directories(logs: LogManager, high_watermarks: Mapping[TopicPartition, int]) -> list[LogDirectoryView]:
-    """Return the log directories in the order of ``log.dirs``; an offline one has KAFKA_STORAGE_ERROR alone.
+    """Return the log directories in the order of ``log.dirs``.
+
+    An offline one has KAFKA_STORAGE_ERROR alone; one whose file system can't be looked at, UNKNOWN_SERVER_ERROR.
 
     Args:
         logs: the broker's.
@@ -58,7 +63,12 @@ def describe_log_directories(logs: LogManager, high_watermarks: Mapping[TopicPar
         if directory in offline:
             views.append(LogDirectoryView(str(directory), ErrorCode.KAFKA_STORAGE_ERROR))
             continue
-        usage = shutil.disk_usage(directory)
+        try:
+            usage = shutil.disk_usage(directory)
+        except OSError as problem:  # the others are described; the broker meets the failure when it uses the directory
+            LOG.error("Error while describing replica in dir %s: %s", directory, problem)  # noqa: TRY400 - it says all
+            views.append(LogDirectoryView(str(directory), ErrorCode.UNKNOWN_SERVER_ERROR))
+            continue
         all_logs = (*logs.futures.logs.items(), *logs.logs.items())
         replicas = {
             at: _size_of(log, logs, high_watermarks.get(at))

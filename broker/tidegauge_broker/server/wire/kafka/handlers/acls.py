@@ -36,6 +36,7 @@ from tidegauge_broker.security.acls.model import (
     by_number,
 )
 from tidegauge_broker.server.acls.acl_store import Outcome
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 
 _NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
@@ -71,7 +72,7 @@ async def create(request: CreateAclsRequest, context: Context) -> CreateAclsResp
     if acls is None:
         refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    outcomes = await acls.create([_binding(one) for one in request.creations])
+    outcomes = await to_its_end(acls.create([_binding(one) for one in request.creations]))
     return CreateAclsResponse(results=[AclCreationResult(one.error, one.message) for one in outcomes])
 
 
@@ -85,7 +86,7 @@ async def delete(request: DeleteAclsRequest, context: Context) -> DeleteAclsResp
     if any(map(_has_unknown, wanted)):
         refused = DeleteAclsFilterResult(ErrorCode.INVALID_REQUEST, _UNKNOWN)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    results = await acls.delete(wanted)
+    results = await to_its_end(acls.delete(wanted))
     return DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(0, None, [_deleted(*one) for one in each]) for each in results]
     )

@@ -17,17 +17,18 @@ from tidegauge.kafka.messages.alter_configs import (
 )
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace settings, each resource for itself."""
-    responses = await alter_each(
+    alteration = alter_each(
         request.resources,
         lambda resource: _alter(resource, context, validate_only=request.validate_only),
         AlterConfigsResourceResponse,
     )
-    return AlterConfigsResponse(responses=responses)
+    return AlterConfigsResponse(responses=await to_its_end(alteration))
 
 
 async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
@@ -36,6 +37,8 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
     )
     if problem is not None:
         return problem
+    if resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
+        return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
     if resource.resource_type not in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}:
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)

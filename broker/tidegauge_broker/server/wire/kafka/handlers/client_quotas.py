@@ -25,6 +25,7 @@ from tidegauge.kafka.messages.describe_client_quotas import (
     ValueData,
 )
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.zookeeper import ZooKeeperError
 
@@ -80,6 +81,10 @@ def _entry(quota: Quota) -> EntryData:
 
 async def alter(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
     """Alter the entries one by one; an entity that is named twice has one result, the last."""
+    return await to_its_end(_alter_each(request, context))
+
+
+async def _alter_each(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
     results: dict[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str]] = {}
     for entry in request.entries:
         entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])

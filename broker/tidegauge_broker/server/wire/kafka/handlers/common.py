@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
@@ -26,6 +27,10 @@ _NO_EPOCH = -1
 
 NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
 """Kafka's sentence for NOT_CONTROLLER, where a response has it."""
+
+Result = TypeVar("Result")
+_writing: set[asyncio.Task[Any]] = set()
+"""What ``to_its_end`` has begun; the event loop alone would not hold on to it."""
 
 SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
@@ -96,3 +101,14 @@ def _own_source(resource_type: int, name: str) -> str:
     if resource_type == ConfigResourceType.TOPIC:
         return DYNAMIC_TOPIC
     return DYNAMIC_BROKER if name else DYNAMIC_DEFAULT
+
+
+async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """Write all that a request asks for, also where its connection closes meanwhile: Kafka handles what has begun.
+
+    Otherwise the handler is cancelled where it waits, and the rest of the request is left undone.
+    """
+    task = asyncio.get_running_loop().create_task(work, name="admin-request")
+    _writing.add(task)
+    task.add_done_callback(_writing.discard)
+    return await asyncio.shield(task)

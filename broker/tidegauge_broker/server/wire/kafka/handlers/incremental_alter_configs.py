@@ -19,7 +19,7 @@ from tidegauge.kafka.messages.incremental_alter_configs import (
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
-from tidegauge_broker.server.wire.kafka.handlers.common import inherited_values
+from tidegauge_broker.server.wire.kafka.handlers.common import inherited_values, to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
@@ -34,12 +34,12 @@ class Operation(IntEnum):
 
 async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
     """Alter settings, each resource for itself."""
-    responses = await alter_each(
+    alteration = alter_each(
         request.resources,
         lambda resource: _alter(resource, context, validate_only=request.validate_only),
         AlterConfigsResourceResponse,
     )
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return IncrementalAlterConfigsResponse(responses=await to_its_end(alteration))
 
 
 async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:

@@ -22,6 +22,7 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from tidegauge_broker.server.configs.scram_users import Deletion, Upsertion
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.zookeeper import ZooKeeperError
 
@@ -58,13 +59,14 @@ async def alter(request: AlterUserScramCredentialsRequest, context: Context) -> 
         not_here = ErrorCode.NOT_CONTROLLER
         results = [AlterUserScramCredentialsResult(user, not_here, None) for user in named]
         return AlterUserScramCredentialsResponse(results=results)
-    outcomes = await context.service.configs.users.alter(
+    alteration = context.service.configs.users.alter(
         [Deletion(one.name, one.mechanism) for one in request.deletions],
         [
             Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
             for one in request.upsertions
         ],
     )
+    outcomes = await to_its_end(alteration)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user, outcome.error, outcome.message) for user, outcome in outcomes.items()
