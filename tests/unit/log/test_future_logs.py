@@ -278,7 +278,7 @@ def test_a_move_ends_a_compaction_in_progress(two: Two, batch: Any) -> None:
     two.settings |= {"log.cleanup.policy": "compact"}
     two.restart()
     two.append(batch, 8)
-    cleaning = two.logs.next_to_clean({AT: 16})
+    cleaning = two.logs.compaction.next_to_clean({AT: 16})
     assert cleaning is not None
     group, *_ = cleaning.map_keys()
     two.begin()
@@ -286,7 +286,7 @@ def test_a_move_ends_a_compaction_in_progress(two: Two, batch: Any) -> None:
     assert not cleaning.replace(group, cleaning.write(group)), "the compaction is void"
     two.move()
     assert two.logs.directory_at(str(two.paths[1])).first_dirty_offset(AT) is None
-    assert two.logs.next_to_clean({AT: 16}) is not None
+    assert two.logs.compaction.next_to_clean({AT: 16}) is not None
 
 
 def test_the_directory_asked_for_is_taken_for_the_next_log(two: Two) -> None:
