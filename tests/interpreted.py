@@ -20,6 +20,7 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/log/test_old_style_offsets.py::test_the_readers_end_stands_for_all_above_it": FAKE,
     "tests/unit/server/test_fetch_budget.py::test_a_partition_without_records_does_not_use_up_the_first_batch": FAKE,
     "tests/unit/server/test_fetch_budget.py::test_the_first_batch_comes_whatever_its_size": FAKE,
+    "tests/unit/server/test_fetchers_end.py": FAKE,
     "tests/unit/server/test_halt.py::test_a_decision_that_fails_halts_the_broker": FAKE,
     "tests/unit/server/test_halt.py::test_a_timer_that_fails_halts_the_broker": FAKE,
     "tests/unit/server/test_held_requests.py::test_a_broker_that_stops_closes_the_connections_of_what_is_held": FAKE,

@@ -5,8 +5,8 @@ partition, keep their order; with idempotence (the default with acks=all) each i
 producer lives, through leader changes and broken connections.
 
 Parts: ``partitioner`` (destination), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
-(what to send, what responses mean), ``produce_stream`` (gRPC), ``transaction`` (the state of its transactions). Only
-this module knows the event loop.
+(what to send, what responses mean), ``produce_stream`` (gRPC), ``producer_id``, ``transaction`` (the state of its
+transactions). Only this module knows the event loop.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from tidegauge_client.accumulator import Accumulator, Room
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.buffer_memory import BufferMemory
-from tidegauge_client.channels import call
-from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
+from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
-from tidegauge_client.partition_queue import Batch, Identity, RecordMetadata
+from tidegauge_client.partition_queue import Batch, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
 from tidegauge_client.produce_stream import ProduceStream
+from tidegauge_client.producer_id import init_producer_id
 from tidegauge_client.records import Headers, compression_number, estimate_size_bytes
 from tidegauge_client.sender import Counters, Sender
 from tidegauge_client.transaction import Phase, Transactions
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
-FIRST_IDENTIFY_PAUSE_MS = 10.0
 YIELD_EVERY = 64
 """Sends between two turns of the event loop: a caller's loop of sends must not starve the sender."""
 _LEFT, _NONE = Room.LEFT, Room.NONE
@@ -497,39 +496,15 @@ class Producer:
                 timer.cancel()
 
     async def _identify(self) -> None:
-        """Get a producer id from any broker; retry on COORDINATOR_LOAD_IN_PROGRESS and while brokers are dead.
-
-        A broker that is asked for the first time has no ids yet and fetches some: it is asked again, soon. Another one
-        would start from the same state.
-        """
-        address = self._cluster.addresses()[0]
-        pause_ms = min(FIRST_IDENTIFY_PAUSE_MS, self._retry_backoff_ms)
-        while True:
-            stub = self._cluster.channels.broker(address)
-            try:
-                response = await call(
-                    stub.InitProducerId,
-                    produce_pb2.InitProducerIdRequest(),
-                    timeout_ms=PROBE_TIMEOUT_MS,
-                    address=address,
-                )
-                problem = TidegaugeError(ErrorCode.of(response.error), response.error_message)
-            except TidegaugeError as error:
-                self._cluster.note_failure(address)
-                address = self._cluster.addresses()[0]
-                problem = error
-            else:
-                if problem.code is ErrorCode.NONE:
-                    self._accumulator.producer = Identity(response.producer_id, response.producer_epoch)
-                    self._identifying = None
-                    self._wake_up()
-                    return
-            if not problem.retriable:
-                self._fatal = problem
-                self._sender.abandon(problem)
-                return
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, self._retry_backoff_ms)
+        """Get a producer id; without one the producer can't continue."""
+        try:
+            self._accumulator.producer = await init_producer_id(self._cluster, self._retry_backoff_ms)
+        except TidegaugeError as problem:
+            self._fatal = problem
+            self._sender.abandon(problem)
+            return
+        self._identifying = None
+        self._wake_up()
 
     def _connect(self, address: str) -> ProduceStream:
         stream = ProduceStream(

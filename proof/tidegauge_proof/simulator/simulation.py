@@ -104,21 +104,7 @@ def _run(
     coverage: Coverage | None = None,
 ) -> History:
     history = History(seed, swarm.directories)
-    may_lose = swarm.power == "any" and not swarm.flushes
-    checkers = [Checker(swarm.min_insync_replicas, may_lose=may_lose) for _ in range(swarm.partitions)]
-    settings = CoreSettings(
-        replica_lag_time_max_ms=_LAG_MS,
-        replica_fetch_backoff_ms=100,
-        truncation_rule=rule,
-        coordinator_topics=frozenset({AT.topic}),
-        refuses_previous_incarnation=not sim_controller.SETTINGS.trusts_restarted_brokers,
-        emits_diagnostics=tells,
-    )
-    rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
-    world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories)
-    world.tells = tells
-    for broker in world.brokers.values():
-        broker.flushes = swarm.flushes
+    world = _new_world(swarm, rule, tells=tells)
     lots = Lots(swarm.weights)
     events = world.keep_events() if tells else None
     if coverage is not None:
@@ -143,13 +129,38 @@ def _run(
         history.violation = _as_violation(broken)
     _date(events, world)
     history.events = events or []
-    history.lost = [words for checker in checkers for words in checker.lost]
+    _sum_up(history, world)
+    world.end()
+    return history
+
+
+def _new_world(swarm: Swarm, rule: str, *, tells: bool) -> World:
+    """Return a healthy cluster of the kind that a swarm asks for, with a checker for each partition."""
+    may_lose = swarm.power == "any" and not swarm.flushes
+    checkers = [Checker(swarm.min_insync_replicas, may_lose=may_lose) for _ in range(swarm.partitions)]
+    settings = CoreSettings(
+        replica_lag_time_max_ms=_LAG_MS,
+        replica_fetch_backoff_ms=100,
+        truncation_rule=rule,
+        coordinator_topics=frozenset({AT.topic}),
+        refuses_previous_incarnation=not sim_controller.SETTINGS.trusts_restarted_brokers,
+        emits_diagnostics=tells,
+    )
+    rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
+    world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories)
+    world.tells = tells
+    for broker in world.brokers.values():
+        broker.flushes = swarm.flushes
+    return world
+
+
+def _sum_up(history: History, world: World) -> None:
+    """Fill in what came of a history that has ended."""
+    history.lost = [words for partition in world.partitions for words in partition.checker.lost]
     history.inputs = world.inputs
     history.acknowledged = sum(partition.clients.acknowledged for partition in world.partitions)
     history.leader_epochs = sum(partition.state_now.leader_epoch for partition in world.partitions)
     history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
-    world.end()
-    return history
 
 
 def _date(events: list[dict[str, object]] | None, world: World) -> None:
