@@ -123,8 +123,8 @@ def end_cluster(directory: Path, owner: int) -> None:
             f"ended by their command lines, since they have no pid file: processes {', '.join(map(str, ended))}"
         )
     lines.append(
-        f"process {owner}, whose cluster this was, ended without taking it down: the guard has ended ZooKeeper and all "
-        "brokers; data and logs are left"
+        f"process {owner}, whose cluster this was, ended without taking it down: the guard has ended its "
+        "processes; data and logs are left"
     )
     with contextlib.suppress(OSError), (directory / layout.LOGS / LOG_FILE).open("a", encoding="utf-8") as log:
         log.write("".join(f"{line}\n" for line in lines))

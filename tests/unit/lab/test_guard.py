@@ -31,9 +31,14 @@ def test_processes_of_a_cluster_are_known_by_their_command_lines() -> None:
 
 
 def test_the_command_line_of_a_process_is_seen() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "a b", "c"], stdin=subprocess.PIPE) as child:
-        assert command_lines()[child.pid] == f"{sys.executable} -c input() a b c"
+    code = "print(flush=True);input()"
+    command = [sys.executable, "-c", code, "a b", "c"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()  # while a program is being loaded its process has no command line
+        assert command_lines()[child.pid] == f"{sys.executable} -c {code} a b c"
+        child.stdin.write(b"\n")
 
 
 def test_a_guard_loads_nothing_but_the_standard_library() -> None:
