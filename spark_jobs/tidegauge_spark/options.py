@@ -55,6 +55,12 @@ class Subscription(NamedTuple):
     assigned: tuple[TopicPartition, ...] = ()
     pattern: str = ""
 
+    def covers(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a partition, if it exists, is one of them."""
+        if self.pattern:
+            return re.search(self.pattern, topic_partition.topic) is not None
+        return topic_partition.topic in self.topics or topic_partition in self.assigned
+
     def __str__(self) -> str:
         if self.topics:
             return f"Subscribe[{', '.join(self.topics)}]"

@@ -279,11 +279,13 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Return the end of the next batch: the high watermarks, or less with a limit; ``start`` to make it wait."""
         begin, epochs, stored_ids = from_json(start), epochs_from_json(start), topic_ids_from_json(start)
         client = _client(self.options)
-        found, topic_ids = self._find(client, stored_ids)
+        found, topic_ids = self._find(client, stored_ids, begin)
         recreated = self._recreated(begin, stored_ids, topic_ids)
         begin, epochs = without(begin, recreated), without(epochs, recreated)
         if self._frozen is not None:
-            self._frozen |= ask(client, [one for one in found if one in recreated], LATEST)
+            # What is read already and is not frozen was missing in old metadata: the query ends behind what it has now.
+            unfrozen = [one for one in found if one in recreated or (one in begin and one not in self._frozen)]
+            self._frozen |= ask(client, unfrozen, LATEST)
         latest = self._latest_after(client, found, begin, epochs)
         self._latest = latest
         is_limited = not isinstance(limit, ReadAllAvailable)
@@ -299,12 +301,25 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         ids = {topic: topic_ids[topic] for topic in topic_ids if stored_ids or end != begin}
         return to_stored(end, self._epochs_of(client, end, begin, epochs), ids)
 
-    def _find(self, client: Any, stored_ids: Mapping[str, str]) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
-        """Return the partitions that are read now, and their topics' ids: if in doubt those that most brokers know."""
-        found = client.partitions(self.options.subscription)
+    def _find(
+        self, client: Any, stored_ids: Mapping[str, str], read: Collection[TopicPartition] = ()
+    ) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
+        """Return the partitions that are read now, and their topics' ids: if in doubt those that most brokers know.
+
+        Doubtful are topics of another id than is stored, and those of which partitions that were read are missing: a
+        broker that the controller can't reach shows old metadata. Without them the batch would lose partitions, and a
+        later one would read them again from their beginning.
+        """
+        subscription = self.options.subscription
+        found = client.partitions(subscription)
         ids = {one.topic: leader.topic_id for one, leader in found.items() if leader.topic_id}
+        missing = [one for one in read if one not in found and subscription.covers(one)]
         doubtful = {topic for topic, stored in stored_ids.items() if ids.get(topic, stored) != stored}
-        return found, ids | client.settle_topic_ids(doubtful) if doubtful else ids
+        doubtful |= {one.topic for one in missing}
+        if not doubtful:
+            return found, ids
+        settled = client.settle_topics(doubtful)
+        return {*found, *(one for one in missing if one in settled.partitions)}, ids | settled.topic_ids
 
     def _recreated(
         self, offsets: Mapping[TopicPartition, int], before: Mapping[str, str], after: Mapping[str, str]

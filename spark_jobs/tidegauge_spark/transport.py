@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -33,6 +31,7 @@ from tidegauge_spark.broker_channels import BrokerChannels
 from tidegauge_spark.cluster_metadata import ClusterMetadata, PartitionLeader
 from tidegauge_spark.epochs import EpochEnd
 from tidegauge_spark.options import ConnectionOptions, Subscription
+from tidegauge_spark.views import Settled, TopicView, View, settle
 
 METADATA_TIMEOUT_S = 1.0
 """A dead or paused broker costs at most this while another one can respond."""
@@ -107,6 +106,14 @@ def _end_of(records: bytes) -> tuple[int, int]:
         for header in iterate_headers(records):
             end = (header.next_offset, header.leader_epoch)
     return end
+
+
+def _view(response: metadata_pb2.MetadataResponse) -> View:
+    return {
+        topic.name: TopicView(topic.topic_id, frozenset(one.partition for one in topic.partitions))
+        for topic in response.topics
+        if ErrorCode.of(topic.error) is ErrorCode.NONE
+    }
 
 
 class Patience:
@@ -186,8 +193,7 @@ class ClusterClient:
                 continue
             found = {one: leader for one, leader in self._metadata.leaders.items() if one.topic in known}
             if subscription.pattern:
-                pattern = re.compile(subscription.pattern)
-                return {one: leader for one, leader in found.items() if pattern.search(one.topic)}
+                return {one: leader for one, leader in found.items() if subscription.covers(one)}
             missing = [topic for topic in subscription.topics if topic not in known]
             missing += [str(one) for one in subscription.assigned if one not in found]
             if not missing:
@@ -201,28 +207,22 @@ class ClusterClient:
                 )
             patience.failed(f"no broker knows {', '.join(missing)}")
 
-    def settle_topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Ask all brokers for the ids of topics and accept those that most of them give.
-
-        One that was partitioned may still know a topic that was deleted and created again since.
-        """
+    def settle_topics(self, topics: Iterable[str]) -> Settled:
+        """Ask all brokers for topics of which one has shown too little or another id; accept what most of them show."""
         request = metadata_pb2.MetadataRequest(topics=sorted(topics))
         responses = []
         for address in list(self._metadata.addresses.values()) or self.options.bootstrap_servers:
             try:
-                responses.append(self._channels.stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S))
+                response = self._channels.stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
             except grpc.RpcError as error:
                 self._channels.call_failed(address, error)
-        given = [
-            {topic.name: topic.topic_id for topic in response.topics if ErrorCode.of(topic.error) is ErrorCode.NONE}
-            for response in responses
-        ]
-        votes = Counter(pair for ids in given for pair in ids.items())
-        settled = {topic: topic_id for (topic, topic_id), _ in reversed(votes.most_common())}
-        for _, response in sorted(
-            zip(given, responses, strict=True), key=lambda pair: len(pair[0].items() & settled.items())
-        ):
-            self._metadata.learn(response)  # the best informed last: the last one is accepted
+                continue
+            if response.brokers:
+                responses.append(response)
+        views = [_view(response) for response in responses]
+        settled = settle(views)
+        for at in sorted(range(len(views)), key=lambda at: settled.agreement(views[at])):
+            self._metadata.learn(responses[at])  # the best informed last: the last one is accepted
         return settled
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:

@@ -111,8 +111,8 @@ def audit(books: Books) -> Report:
         unordered = sum(matching.offsets[index] is not None for index in matching.uncertain)
         if unordered:
             not_checked.append(
-                f"the order of {counted(unordered, 'record')}: equal records, with the same timestamp, may stand in the "
-                "same place"
+                f"the order of {counted(unordered, 'record')}: equal records, with the same timestamp, may stand in "
+                "the same place"
             )
     from_disk: dict[int, list[int]] = {}
     by_partition: dict[int, list[ReplicaLog]] = {}
@@ -136,8 +136,8 @@ def audit(books: Books) -> Report:
             unjudged = check_min_isr(books.topic, books.sent, books.events, findings)
             if unjudged:
                 not_checked.append(
-                    f"whether enough replicas were in sync for {counted(unjudged, 'acknowledgement')} with acks=all: the "
-                    "event logs do not say who led then, or with which min.insync.replicas"
+                    f"whether enough replicas were in sync for {counted(unjudged, 'acknowledgement')} with acks=all: "
+                    "the event logs do not say who led then, or with which min.insync.replicas"
                 )
     return Report(
         topic=books.topic,

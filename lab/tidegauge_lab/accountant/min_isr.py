@@ -4,14 +4,14 @@ Rules:
     1. An acknowledgement is convicted only where, for the whole time from its hand-over to its response, some broker
        led with an ISR that was too small, and none led with one that sufficed, or may have sufficed.
     2. A leader's ISR is the larger one while a change is pending (the maximal ISR). Its leadership ends with its next
-       role, its next start, another broker's leadership in a higher epoch, or a leadership of another topic of the name.
+       role, its next start, another broker's leadership in a higher epoch, or a role in another topic of the name.
     3. How many replicas must be in sync is the leader's own view at that time, for brokers take over a change one after
        the other, and may have a setting of their own: the min.insync.replicas that its role's event names, then each
        change that it has written; but never more than the partition has replicas. A leader whose role is not in its
        event log, or does not name it (a version before that), may have had any: none of its time convicts.
     4. Brokers' and producers' clocks are compared: ``MARGIN_US`` at either end is given to the benefit of the doubt.
-    5. Where a leader whose number is not known might acquit an acknowledgement, or no leader is known at its time, it is
-       not judged, and counted as such.
+    5. Where a leader whose number is not known might acquit an acknowledgement, or no leader is known at its time, it
+       is not judged, and counted as such.
 
 Source: Kafka's Partition.checkEnoughReplicasReachOffset and Partition.effectiveMinIsr.
 O(N log N).

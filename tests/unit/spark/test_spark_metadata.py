@@ -6,14 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_spark import source
 from tidegauge_spark.broker_channels import BrokerChannels
 from tidegauge_spark.cluster_metadata import ClusterMetadata, PartitionLeader
-from tidegauge_spark.options import ConnectionOptions, Subscription
+from tidegauge_spark.offsets import EARLIEST, from_json, to_stored
+from tidegauge_spark.options import ConnectionOptions, Subscription, parse_options
 from tidegauge_spark.transport import ClusterClient
+from tidegauge_spark.views import Settled
 
 ORDERS = Subscription(topics=("orders",))
 NAMED_TOPIC = metadata_pb2.TopicMetadata(name="orders", topic_id="id")
@@ -96,3 +100,109 @@ def test_partitions_are_grouped_by_leader_and_unknown_ones_have_none() -> None:
     known.accept(AT, PartitionLeader(2, 4, "id"))
     known.accept(others[0], PartitionLeader(None, 4, "id"))
     assert known.by_leader([*others, AT]) == {2: [AT], None: others}
+
+
+# Old metadata of one broker
+
+
+def brokers(monkeypatch: pytest.MonkeyPatch, *views: list[metadata_pb2.TopicMetadata] | None) -> ClusterClient:
+    """A client of brokers 0, 1, ..., each with its view of all topics; None: it has no metadata."""
+    client = ClusterClient(ConnectionOptions(("127.0.0.1:1",)))
+
+    def stub(address: str) -> Any:
+        topics = views[int(address.rpartition(":")[2])]
+        response = metadata_pb2.MetadataResponse(topics=topics or [])
+        for at in range(len(views)) if topics is not None else ():
+            response.brokers.add(broker_id=at, host="h", port=at)
+        return SimpleNamespace(Metadata=lambda _request, **_timeout: response)
+
+    monkeypatch.setattr(client._channels, "stub", stub)
+    client._metadata.addresses = {at: f"h:{at}" for at in range(len(views))}
+    return client
+
+
+def topic(partitions: int, topic_id: str = "id") -> metadata_pb2.TopicMetadata:
+    made = metadata_pb2.TopicMetadata(name="orders", topic_id=topic_id)
+    for partition in range(partitions):
+        made.partitions.add(partition=partition, leader_id=1, leader_epoch=3)
+    return made
+
+
+def places(count: int) -> set[TopicPartition]:
+    return {TopicPartition("orders", partition) for partition in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("views", "settled_id", "known"),
+    [
+        ([[], [topic(2)], [topic(2)]], "id", 2),  # one does not know the topic yet
+        ([[topic(1)], [topic(2)], [topic(2)]], "id", 2),  # one does not know that it has grown
+        ([[topic(2)], [], []], "id", 0),  # one does not know that it was deleted
+        ([[topic(2)], []], "id", 2),  # one against one: it is not taken for deleted
+        ([[topic(2, "old")], [topic(1)], [topic(1)]], "id", 1),
+        ([None, None, [topic(2)]], "id", 2),  # without metadata there is no view
+    ],
+)
+def test_what_most_brokers_know_counts(
+    monkeypatch: pytest.MonkeyPatch, views: list[Any], settled_id: str, known: int
+) -> None:
+    client = brokers(monkeypatch, *views)
+    settled = client.settle_topics(["orders"])
+    assert (settled.topic_ids, settled.partitions) == ({"orders": settled_id}, places(known))
+    if known:
+        assert client.leader(TopicPartition("orders", 0)).topic_id == settled_id
+
+
+class OneOldBroker:
+    """A client whose last broker asked does not know all topics; leaders know all offsets."""
+
+    def __init__(self, shown: set[TopicPartition], most_know: set[TopicPartition]) -> None:
+        self.shown, self.most_know = shown, most_know
+        self.settled: list[set[str]] = []
+
+    def partitions(self, _subscription: Subscription) -> dict[TopicPartition, PartitionLeader]:
+        return {one: PartitionLeader(1, 3, "id") for one in self.shown}
+
+    def settle_topics(self, topics: set[str]) -> Settled:
+        self.settled.append(set(topics))
+        return Settled(dict.fromkeys(topics, "id"), frozenset(self.most_know))
+
+    def offsets(self, asked: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {one: 0 if which == EARLIEST else 50 for one, which in asked.items()}
+
+    def leader_epoch(self, _topic_partition: TopicPartition) -> int:
+        return 3
+
+    def epoch_ends(self, asked: dict[TopicPartition, int]) -> dict[TopicPartition, None]:
+        return dict.fromkeys(asked)
+
+
+@pytest.mark.parametrize("options", [{"subscribePattern": "ord.*"}, {"subscribe": "orders"}])
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_partition_that_one_broker_does_not_show_stays_in_the_batch(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], is_frozen: bool
+) -> None:
+    """It would be read again from its beginning as soon as a broker with new metadata is asked."""
+    client = OneOldBroker(places(1), places(2))
+    monkeypatch.setattr(source, "_client", lambda _options: client)
+    given = {"kafka.bootstrap.servers": "h:1", "failOnDataLoss": "false", **options}
+    reader = source.TidegaugeStreamReader(parse_options(given, streaming=True))
+    if is_frozen:
+        reader.prepareForTriggerAvailableNow()
+    begin = dict.fromkeys(places(2), 40)
+    end = reader.latestOffset(to_stored(begin, {}, {"orders": "id"}), ReadAllAvailable())
+    assert from_json(end) == dict.fromkeys(places(2), 50)
+    assert client.settled == [{"orders"}]
+
+
+def test_a_partition_that_most_brokers_do_not_know_is_gone_and_one_not_subscribed_is_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = OneOldBroker(places(1), places(1))
+    monkeypatch.setattr(source, "_client", lambda _options: client)
+    given = {"kafka.bootstrap.servers": "h:1", "failOnDataLoss": "false", "subscribePattern": "ord.*"}
+    reader = source.TidegaugeStreamReader(parse_options(given, streaming=True))
+    begin = {**dict.fromkeys(places(2), 40), TopicPartition("payments", 0): 7}
+    end = reader.latestOffset(to_stored(begin, {}, {"orders": "id", "payments": "p"}), ReadAllAvailable())
+    assert from_json(end) == dict.fromkeys(places(1), 50)
+    assert client.settled == [{"orders"}]
