@@ -490,6 +490,28 @@ async def test_an_alteration_that_has_begun_ends_also_where_its_connection_close
     assert len(altered_ones) == 2
 
 
+@pytest.mark.parametrize("name", ["CreateAcls", "DeleteAcls", "AlterUserScramCredentials"])
+async def test_what_principals_may_do_is_altered_to_the_end_also_where_the_connection_closes(name: str) -> None:
+    """As above; here the rest of the request is with the store of the lists, or of the credentials."""
+    begun, goes_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def alter(*_: Any) -> Any:
+        begun.set()
+        await goes_on.wait()
+        ended.set()
+
+    store = SimpleNamespace(create=alter, delete=alter, alter=alter)
+    service = FakeService(configs=SimpleNamespace(acls=store, users=store), is_controller=True)
+    request = asyncio.get_running_loop().create_task(ask(service, name, 0, message(name)))
+    await begun.wait()
+    request.cancel()
+    await asyncio.wait([request])
+    goes_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert ended.is_set()
+
+
 async def test_a_list_is_appended_to_and_subtracted_from() -> None:
     views = BrokerSettings(Values(BROKER_SETTINGS, {})).topic_views({"cleanup.policy": "delete"})
     service = FakeService(
