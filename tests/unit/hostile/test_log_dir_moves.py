@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import topic_values
+from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest
 from tidegauge_broker.replica.quota import UNLIMITED
@@ -300,6 +302,36 @@ async def test_deletion_ends_a_move(broker: Moving) -> None:
     assert AT not in broker.logs.logs
     assert not broker.logs.futures.logs
     assert not broker.replicas.moves._moving
+
+
+async def test_a_copy_that_can_not_be_deleted_keeps_the_topic_from_being_forgotten(broker: Moving) -> None:
+    """LogManager.asyncDelete handles both logs; without the error the topic's deletion would end, and the copy stay."""
+    await broker.hold()
+    home: Any = broker.logs.futures.logs[AT].log_directory
+
+    class FullDisk(Disk):
+        def rename(self, path: Path, to: Path) -> None:
+            raise OSError(5, "Input/output error")
+
+    home.disk = FullDisk()
+    stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, True),))
+    response = await broker.replicas.control.stop_replica(stop)
+    assert response.partitions == {AT: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert home.offline
+    assert AT not in broker.logs.logs
+
+
+async def test_a_fenced_stop_ends_no_move(broker: Moving) -> None:
+    """ReplicaManager.stopReplicas takes the copies of those that it stops from their fetcher, and no other."""
+    await broker.replicas.control.leader_and_isr(become(5), values_of(broker))
+    await broker.hold()
+    target = broker.others[0]
+    stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, 4, False),))
+    response = await broker.replicas.control.stop_replica(stop)
+    assert response.partitions == {AT: ErrorCode.FENCED_LEADER_EPOCH}
+    broker.rate = UNLIMITED
+    await broker.until(lambda: broker.home == target or not broker.replicas.moves._moving)
+    assert broker.home == target
 
 
 async def test_a_copy_of_a_deleted_topic_does_not_replace_the_log_of_the_topic_that_has_its_name_now(

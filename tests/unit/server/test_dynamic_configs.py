@@ -332,6 +332,14 @@ async def test_what_replaces_all_settings_leaves_what_is_not_usable_here(zookeep
     assert payload(zookeeper, "/config/brokers/0")["config"] == {"of.a.plugin": "5", "log.roll.ms": "9"}
 
 
+@pytest.mark.parametrize("left", [("of.a.plugin", "5"), ("retention.ms", "x")])
+async def test_what_replaces_all_settings_of_a_topic_mends_one_that_is_of_no_use(zookeeper, brokers, left):
+    """ZkAdminManager.alterTopicConfigs looks at what the request has; the former settings refused every other one."""
+    zookeeper.put("/config/topics/t", json.dumps({"version": 1, "config": dict([left])}).encode())
+    await brokers[0].configs.alter_topic("t", {"segment.ms": "9"}, None)
+    assert payload(zookeeper, "/config/topics/t")["config"] == {"segment.ms": "9"}
+
+
 async def test_a_deleted_topic_leaves_no_settings_and_one_of_its_name_begins_with_its_own(zookeeper, brokers):
     topics = brokers[0].configs.topics
     zookeeper.put("/config/topics/t", b'{"version":1,"config":{"min.insync.replicas":"2"}}')

@@ -457,7 +457,7 @@ async def test_no_topic_has_the_empty_name() -> None:
         assert (found.error_code, found.error_message) == (42, "Default topic resources are not allowed.")
 
 
-@pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs", "AlterClientQuotas"])
+@pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs", "AlterClientQuotas", "DeleteGroups"])
 async def test_an_alteration_that_has_begun_ends_also_where_its_connection_closes(name: str) -> None:
     """Kafka's handler thread knows nothing of the connection; the rest of the request would be left undone."""
     begun, goes_on, altered_ones = asyncio.Event(), asyncio.Event(), list[Any]()
@@ -469,10 +469,17 @@ async def test_an_alteration_that_has_begun_ends_also_where_its_connection_close
         return AlteredConfigs()
 
     configs = SimpleNamespace(quotas=SimpleNamespace(alter=alter))
-    service = FakeService(describe_configs=coming(DescribedConfigs()), alter_configs=alter, configs=configs)
+    service = FakeService(
+        describe_configs=coming(DescribedConfigs()),
+        alter_configs=alter,
+        configs=configs,
+        groups=SimpleNamespace(ask=alter),
+    )
     resources = [{"resource_type": 2, "resource_name": topic, "configs": []} for topic in "tu"]
     entries = [{"entity": [{"entity_type": "user", "entity_name": user}], "ops": []} for user in "tu"]
-    fields = {"entries": entries} if name == "AlterClientQuotas" else {"resources": resources}
+    fields = {"AlterClientQuotas": {"entries": entries}, "DeleteGroups": {"groups_names": ["t", "u"]}}.get(
+        name, {"resources": resources}
+    )
     request = asyncio.get_running_loop().create_task(ask(service, name, 1, message(name, **fields)))
     await begun.wait()
     request.cancel()
@@ -481,6 +488,28 @@ async def test_an_alteration_that_has_begun_ends_also_where_its_connection_close
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(altered_ones) == 2
+
+
+@pytest.mark.parametrize("name", ["CreateAcls", "DeleteAcls", "AlterUserScramCredentials"])
+async def test_what_principals_may_do_is_altered_to_the_end_also_where_the_connection_closes(name: str) -> None:
+    """As above; here the rest of the request is with the store of the lists, or of the credentials."""
+    begun, goes_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def alter(*_: Any) -> Any:
+        begun.set()
+        await goes_on.wait()
+        ended.set()
+
+    store = SimpleNamespace(create=alter, delete=alter, alter=alter)
+    service = FakeService(configs=SimpleNamespace(acls=store, users=store), is_controller=True)
+    request = asyncio.get_running_loop().create_task(ask(service, name, 0, message(name)))
+    await begun.wait()
+    request.cancel()
+    await asyncio.wait([request])
+    goes_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert ended.is_set()
 
 
 async def test_a_list_is_appended_to_and_subtracted_from() -> None:

@@ -31,7 +31,6 @@ from tidegauge.settings import (
     altered,
     check_known,
     usable_broker_settings,
-    usable_topic_settings,
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
@@ -223,8 +222,8 @@ class DynamicConfigs:
     ) -> int:
         """Alter a topic's settings; returns the change's number.
 
-        With ``deleted`` None the changes replace all that is set and usable, as the write finds it: of two that replace
-        at once, the later one's settings stand alone.
+        With ``deleted`` None the changes replace all that is set, as the write finds it: of two that replace at once,
+        the later one's settings stand alone.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST; nothing was changed.
@@ -235,8 +234,7 @@ class DynamicConfigs:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
-            usable, _ = usable_topic_settings(current)
-            wanted = altered(current, changes, usable.keys() - changes.keys() if deleted is None else deleted)
+            wanted = altered(current, changes, current.keys() - changes.keys() if deleted is None else deleted)
             check_known(wanted, TOPIC_SETTINGS)
             with _naming_the_topic(topic):
                 values = topic_values(wanted, self._settings.live)

@@ -160,9 +160,10 @@ class ControlRequests:
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         response, effects = self._steps.decided(lambda: self._core.stop_replica(request, self._now_ms()))
-        self._replicas.moves.stop(response.partitions)
+        self._replicas.moves.stop(at for at, error in response.partitions.items() if error is ErrorCode.NONE)
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
-        homes = {at: log.log_directory for at, log in ((at, self._logs.get(at)) for at in deleted) if log is not None}
+        logs = [(at, log) for of in (self._logs.logs, self._logs.futures.logs) for at in deleted if (log := of.get(at))]
+        homes = [(at, log.log_directory) for at, log in logs]
         self._steps.execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
         try:
             self._logs.delete_all(deleted)
@@ -170,7 +171,7 @@ class ControlRequests:
             LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
             self._replicas.report_failures()
         errors = dict(self._as_carried_out(response).partitions)
-        errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, home in homes.items() if home.offline}
+        errors |= {at: ErrorCode.KAFKA_STORAGE_ERROR for at, home in homes if home.offline}
         return PartitionsResponse(response.error, errors)
 
     def _as_carried_out(self, response: PartitionsResponse) -> PartitionsResponse:

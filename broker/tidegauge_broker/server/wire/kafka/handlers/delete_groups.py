@@ -5,17 +5,15 @@ Source: ``KafkaApis.handleDeleteGroupsRequest``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidegauge import groups
 from tidegauge.kafka.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 
 
-def handle(request: DeleteGroupsRequest, context: Context) -> Any:
+async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Delete groups, each for itself."""
-    return begun(_delete(request, context))
+    return await to_its_end(_delete(request, context))
 
 
 async def _delete(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
