@@ -195,7 +195,10 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
         yield from _decided(facts, found, who, decision)
     else:
         ends = {"CompleteCommit": "was committed", "CompleteAbort": "was aborted"}
-        last = f"its last transaction {ends[found.state]}" if found.state in ends else "it has had no transaction yet"
+        # A new producer of the id is in state Empty, whatever transactions earlier ones have had.
+        last = (
+            f"its last transaction {ends[found.state]}" if found.state in ends else "this producer has begun none yet"
+        )
         yield Statement(
             "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
         )

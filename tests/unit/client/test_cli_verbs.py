@@ -407,6 +407,16 @@ def test_wait_accepts_no_metadata_that_the_brokers_themselves_contradict(
     assert wait.contradiction(condition, LED, said) == instead
 
 
+def test_wait_does_not_report_what_it_saw_before_the_brokers_fell_silent_as_the_present_state() -> None:
+    condition = wait.leader_condition(T0)
+    said = wait.not_held(condition, 500, "t-0 has no leader", None)
+    assert said == "leader t-0 does not hold after 500 ms: t-0 has no leader"
+    silent = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no broker responds")
+    assert wait.not_held(condition, 500, "t-0 has no leader", silent) == (
+        "leader t-0 does not hold after 500 ms: when it was last seen, t-0 has no leader; since then no broker responds"
+    )
+
+
 def test_the_newest_metadata_says_whom_to_ask() -> None:
     views = [
         ClusterInfo(topics={"t": TopicInfo("t", "", {0: replace(LED, leader_epoch=epoch)})}) for epoch in (2, 4, 3)
