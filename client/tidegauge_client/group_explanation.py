@@ -57,8 +57,8 @@ RULE_STABLE = (
 RULE_IDLE = "a partition has one reader in a group, so members beyond the number of partitions read nothing"
 RULE_LAG = "consumers read from the leader, below the high watermark"
 RULE_UNREAD = (
-    "the lag of a partition that no member reads grows with every record; only a commit from outside the members, as of "
-    "a consumer that assigns its partitions itself, lowers it"
+    "the lag of a partition that no member reads grows with every record; only a commit from outside the members, as "
+    "of a consumer that assigns its partitions itself, lowers it"
 )
 
 

@@ -196,9 +196,8 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
     else:
         ends = {"CompleteCommit": "was committed", "CompleteAbort": "was aborted"}
         # A new producer of the id is in state Empty, whatever transactions earlier ones have had.
-        last = (
-            f"its last transaction {ends[found.state]}" if found.state in ends else "this producer has begun none yet"
-        )
+        ended = ends.get(found.state)
+        last = "this producer has begun none yet" if ended is None else f"its last transaction {ended}"
         yield Statement(
             "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
         )

@@ -417,11 +417,7 @@ def wait(
     if unreachable is not None and problem is None:
         fail(str(unreachable), output, code=unreachable.code, exit_code=EXIT_TIME_LIMIT)
     if problem is not None:
-        fail(
-            not_held(condition, timeout_ms, problem, unreachable),
-            output,
-            code=ErrorCode.REQUEST_TIMED_OUT,
-            exit_code=EXIT_CONDITION,
-        )
+        sentence = not_held(condition, timeout_ms, problem, unreachable)
+        fail(sentence, output, code=ErrorCode.REQUEST_TIMED_OUT, exit_code=EXIT_CONDITION)
     if output == JSON:
         print_json({"condition": condition.text, "holds": True})
