@@ -232,8 +232,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
         "leader",
         f"There is no leader: no member of the ISR {_ids(facts.isr)} can lead ({why}).",
         RULE_ELECTION,
-        f"start {_brokers(facts.isr)}: {'it' if len(facts.isr) == 1 else 'any one of them'} is elected as soon as it "
-        "is registered",
+        _what_brings_a_leader(facts),
     )
     unregistered = [one for one in facts.replicas if one not in facts.isr and one not in facts.live]
     if unregistered:
@@ -253,6 +252,19 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
             f"tidegauge elect-leaders --election-type unclean --topic {facts.at.topic} --partition "
             f"{facts.at.partition}: what only the ISR has is lost",
         )
+
+
+def _what_brings_a_leader(facts: Facts) -> str:
+    """Return what makes a member of the ISR electable, where none is: those that are registered have an offline log."""
+    absent = [one for one in facts.isr if one not in facts.live]
+    failed = [one for one in facts.isr if one in facts.live]
+    ways = []
+    if absent:
+        one_of = "it" if len(absent) == 1 else "any one of them"
+        ways.append(f"start {_brokers(absent)}: {one_of} is elected as soon as it is registered")
+    if failed:
+        ways.append(f"a healthy log directory, and a restart of {_brokers(failed)}")
+    return "; or ".join(ways)
 
 
 def _whereabouts(facts: Facts, broker: int) -> str:
@@ -410,7 +422,7 @@ def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
         return text, RULE_DEATH, f"start, resume or heal broker {broker}"
     if broker in facts.offline:
         return (
-            "its log directory has failed",
+            "its replica is offline: the log, or its log directory, has failed",
             RULE_FAILED_DIRECTORY,
             "a healthy log directory, and a restart of the broker",
         )

@@ -56,7 +56,10 @@ RULE_STABLE = (
 )
 RULE_IDLE = "a partition has one reader in a group, so members beyond the number of partitions read nothing"
 RULE_LAG = "consumers read from the leader, below the high watermark"
-RULE_UNREAD = "the lag of a partition that no member reads can only grow"
+RULE_UNREAD = (
+    "the lag of a partition that no member reads grows with every record; only a commit from outside the members, as "
+    "of a consumer that assigns its partitions itself, lowers it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +226,7 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
         case "Empty":
             yield GroupSentence(
                 "group",
-                f"The group has no members{_for(group)}: no consumer reads.",
+                f"The group has no members{_for(group)}: no consumer reads as one of them.",
                 RULE_EMPTY,
                 "a consumer that joins it",
             )

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -168,13 +169,21 @@ def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
 def newest_of(views: Iterable[ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
     """Return the newest state of a partition in some brokers' views, by leader epoch and partition epoch.
 
+    A topic that was deleted and created again begins at epoch 0, and a broker that the controller can't reach may still
+    show the deleted one: only states of the topic id that counts are compared. It is the one that most views of the
+    highest controller epoch show; where most of them know no such topic, it has no state.
+
     Args:
         views: what brokers say.
         topic_partition: whose state; None: of every partition in the views.
     """
+    views = list(views)
+    topic_ids = _topic_ids_in(views)
     newest: dict[TopicPartition, PartitionInfo] = {}
     for view in views:
         for topic in view.topics.values():
+            if topic.topic_id != topic_ids[topic.name]:
+                continue
             for part in topic.partitions.values():
                 at = part.topic_partition
                 known = newest.get(at)
@@ -184,6 +193,21 @@ def newest_of(views: Iterable[ClusterInfo], topic_partition: TopicPartition | No
                 ):
                     newest[at] = part
     return list(newest.values())
+
+
+def _topic_ids_in(views: Iterable[ClusterInfo]) -> dict[str, str | None]:
+    """Return the id of each topic that counts; None: most views know no such topic."""
+    votes: dict[str, Counter[tuple[int, str | None]]] = {}
+    for view in views:
+        for topic in view.topics.values():
+            shown = None if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic.topic_id
+            votes.setdefault(topic.name, Counter())[view.controller_epoch, shown] += 1
+    chosen: dict[str, str | None] = {}
+    for name, counts in votes.items():
+        latest = max(epoch for epoch, _ in counts)
+        of_latest = [(count, shown is not None, shown) for (epoch, shown), count in counts.items() if epoch == latest]
+        chosen[name] = max(of_latest, key=lambda one: one[:2])[2]
+    return chosen
 
 
 def merge(known: ClusterInfo, response: ClusterInfo) -> ClusterInfo:

@@ -195,7 +195,9 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
         yield from _decided(facts, found, who, decision)
     else:
         ends = {"CompleteCommit": "was committed", "CompleteAbort": "was aborted"}
-        last = f"its last transaction {ends[found.state]}" if found.state in ends else "it has had no transaction yet"
+        # A new producer of the id is in state Empty, whatever transactions earlier ones have had.
+        ended = ends.get(found.state)
+        last = "this producer has begun none yet" if ended is None else f"its last transaction {ended}"
         yield Statement(
             "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
         )

@@ -19,8 +19,8 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``election`` | ``strategy``, ``leader`` (-1 none), ``leader_epoch``, ``isr``: the controller's decision |
 | ``reassignment`` | ``state``: started, replaced, cancelled, completed, failed; ``replicas``, ``adding``, ``removing``|
 | ``role`` | ``role``: leader, follower, offline; ``leader`` (-1 none), ``leader_epoch``; but for offline also |
-| | ``replicas``, ``topic_id``, ``min_insync_replicas``, and the log: ``log_start_offset``, ``last_stable_offset``, ``high_watermark``, |
-| | ``log_end_offset``, ``epochs`` |
+| | ``replicas``, ``topic_id``, ``min_insync_replicas``, and the log: ``log_start_offset``, |
+| | ``last_stable_offset``, ``high_watermark``, ``log_end_offset``, ``epochs`` |
 | ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
 | ``isr`` | ``old``, ``new``, ``state``: committed, pending-expand, pending-shrink; ``partition_epoch`` |
 | ``min_insync_replicas`` | ``resource``: a topic of which the broker has replicas; ``old``, ``new``: its setting |

@@ -279,7 +279,7 @@ def test_whatever_fails_the_books_of_acks_all_balance(
 def test_a_setting_changed_while_no_broker_ran_convicts_nothing_of_before(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
-    """The value that the leader had then counts, not the present one (the accountant's rule 3 of min.insync.replicas)."""
+    """The value that the leader had then counts, not the present one (rule 3 of min.insync.replicas)."""
     cluster = make_cluster(brokers=3)
     shell = Shell(cluster, tmp_path)
     topic = shell.topic("verify-setting", **{"min.insync.replicas": "1"})

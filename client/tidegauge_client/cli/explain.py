@@ -71,16 +71,18 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
     cluster = await admin.metadata([at.topic])
-    (topic,) = await admin.topics_in(cluster, [at.topic])
-    part = topic.partitions.get(at.partition)
+    await admin.topics_in(cluster, [at.topic])
+    views = list((await admin.metadata_of_each(list(cluster.brokers.values()), [at.topic])).values()) or [cluster]
+    cluster = max(views, key=lambda view: view.controller_epoch)
+    parts = {part.partition: part for part in newest_of(views)}
+    if not parts:  # the first broker asked still shows a topic that was deleted
+        raise await admin.unknown_topic(at.topic)
+    part = parts.get(at.partition)
     if part is None:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"Topic {at.topic} has no partition {at.partition}; it has {len(topic.partitions)}, counted from 0",
+            f"Topic {at.topic} has no partition {at.partition}; it has {len(parts)}, counted from 0",
         )
-    views = await admin.metadata_of_each(list(cluster.brokers.values()), [at.topic])
-    cluster = max([cluster, *views.values()], key=lambda view: view.controller_epoch)
-    (part,) = newest_of([cluster, *views.values()], at)
     having = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
     asked = [broker for broker in cluster.brokers.values() if broker in having or broker.id == cluster.controller_id]
     responses, in_force = await asyncio.gather(

@@ -57,13 +57,16 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
 
 
 async def internal_partition(admin: Admin, cluster: ClusterInfo, topic: str, key: str) -> OffsetsPartition | None:
-    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata."""
+    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata, or None."""
     count = len(cluster.topics[topic].partitions) if topic in cluster.topics else 0
     if not count:
         return None
     at = TopicPartition(topic, partition_of(key, count))
     views = await admin.metadata_of_each(list(cluster.brokers.values()), [topic])
-    (part,) = newest_of([cluster, *views.values()], at)
+    found = newest_of(list(views.values()) or [cluster], at)
+    if not found:
+        return None
+    (part,) = found
     settings, _ = await settings_of(admin, topic)
     configs = {config.name: config.value for config in settings}
     return OffsetsPartition(

@@ -343,6 +343,12 @@ async def _with_deletion(admin: Admin, condition: Condition, problem: str | None
     return sentence[0].lower() + sentence[1:]
 
 
+def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: TidegaugeError | None) -> str:
+    """Return what is true instead of a condition, or was at the last look that succeeded, if the last one failed."""
+    seen = problem if unreachable is None else f"when it was last seen, {problem}; since then {unreachable.message}"
+    return f"{condition.text} does not hold after {timeout_ms} ms: {seen}"
+
+
 @click.command("wait")
 @click.option(
     "--leader",
@@ -402,14 +408,16 @@ def wait(
                     if problem is None:
                         return None, None
                 if time.monotonic() >= deadline:
-                    return await _with_deletion(admin, condition, problem), unreachable
+                    if unreachable is None:
+                        problem = await _with_deletion(admin, condition, problem)
+                    return problem, unreachable
                 await asyncio.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     problem, unreachable = run(work())
     if unreachable is not None and problem is None:
         fail(str(unreachable), output, code=unreachable.code, exit_code=EXIT_TIME_LIMIT)
     if problem is not None:
-        sentence = f"{condition.text} does not hold after {timeout_ms} ms: {problem}"
+        sentence = not_held(condition, timeout_ms, problem, unreachable)
         fail(sentence, output, code=ErrorCode.REQUEST_TIMED_OUT, exit_code=EXIT_CONDITION)
     if output == JSON:
         print_json({"condition": condition.text, "holds": True})

@@ -120,6 +120,14 @@ def _role(event: Event) -> str:
     return f"{event['role']}, epoch {epoch}"
 
 
+def _truncation(event: Event) -> str:
+    """Return what was removed: the end of a log, or, where it begins again elsewhere, all of it."""
+    old, new = event["old"], event["new"]
+    if new >= old or (new > 0 and event.get("log_start_offset") == new):
+        return f"starts its log again, LEO {old} -> {new}"
+    return f"truncates its log {old} -> {new}"
+
+
 def _isr(event: Event) -> str:
     change = f"ISR {ids(event['old'])} -> {ids(event['new'])}" if event["old"] else f"ISR is {ids(event['new'])}"
     return change if event["state"] == "committed" else f"{change}, {event['state']}"
@@ -181,7 +189,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "high_watermark": _moved("HW"),
     "last_stable_offset": _stable,
     "log_end_offset": _moved("LEO"),
-    "truncation": _moved("truncates its log"),
+    "truncation": _truncation,
     "log_start_offset": _moved("log start"),
     "coordinator": _coordinator,
     "group": _group,

@@ -407,6 +407,16 @@ def test_wait_accepts_no_metadata_that_the_brokers_themselves_contradict(
     assert wait.contradiction(condition, LED, said) == instead
 
 
+def test_wait_does_not_report_what_it_saw_before_the_brokers_fell_silent_as_the_present_state() -> None:
+    condition = wait.leader_condition(T0)
+    said = wait.not_held(condition, 500, "t-0 has no leader", None)
+    assert said == "leader t-0 does not hold after 500 ms: t-0 has no leader"
+    silent = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no broker responds")
+    assert wait.not_held(condition, 500, "t-0 has no leader", silent) == (
+        "leader t-0 does not hold after 500 ms: when it was last seen, t-0 has no leader; since then no broker responds"
+    )
+
+
 def test_the_newest_metadata_says_whom_to_ask() -> None:
     views = [
         ClusterInfo(topics={"t": TopicInfo("t", "", {0: replace(LED, leader_epoch=epoch)})}) for epoch in (2, 4, 3)
@@ -414,6 +424,33 @@ def test_the_newest_metadata_says_whom_to_ask() -> None:
     assert [part.leader_epoch for part in newest_of(views, T0)] == [4]
     assert newest_of(views, T1) == []
     assert newest_of(views) == newest_of(views, T0)
+
+
+def shows(topic_id: str, leader_epoch: int, *, controller_epoch: int = 1) -> ClusterInfo:
+    """A broker's view of topic t; without an id it knows no such topic."""
+    if not topic_id:
+        unknown = TopicInfo("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ClusterInfo(controller_epoch=controller_epoch, topics={"t": unknown})
+    info = TopicInfo("t", topic_id, {0: replace(LED, leader_epoch=leader_epoch)})
+    return ClusterInfo(controller_epoch=controller_epoch, topics={"t": info})
+
+
+@pytest.mark.parametrize(
+    ("views", "epochs"),
+    [
+        ([shows("old", 7), shows("new", 0), shows("new", 1)], [1]),
+        ([shows("old", 7), shows("new", 0, controller_epoch=2)], [0]),
+        ([shows("old", 7), shows("", 0), shows("", 0)], []),
+        ([shows("old", 7), shows("", 0, controller_epoch=2)], []),
+        ([shows("new", 3), shows("", 0)], [3]),
+    ],
+)
+def test_a_broker_with_old_metadata_does_not_revive_a_deleted_topic(
+    views: list[ClusterInfo], epochs: list[int]
+) -> None:
+    """A topic that is made again begins at epoch 0: the deleted one's higher epoch is not the newer one."""
+    assert [part.leader_epoch for part in newest_of(views, T0)] == epochs
+    assert [part.leader_epoch for part in newest_of(list(reversed(views)), T0)] == epochs
 
 
 @pytest.mark.parametrize("text", ["t-0", "t-0=1", "t-0!=2"])

@@ -220,7 +220,11 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             RULE_ALTER,
         ),
         (outside(Remote(3, None), live=frozenset({1, 2})), "so it is dead, paused or partitioned", RULE_DEATH),
-        (outside(Remote(3, None), offline=frozenset({0})), "its log directory has failed", RULE_FAILED_DIRECTORY),
+        (
+            outside(Remote(3, None), offline=frozenset({0})),
+            "its replica is offline: the log, or its log directory, has failed",
+            RULE_FAILED_DIRECTORY,
+        ),
         # Followers and clients.
         (
             replace(WELL, own_hws={2: 8}),
@@ -333,3 +337,21 @@ def test_facts_come_from_what_the_brokers_said() -> None:
     assert facts_of(cluster, part, {1: None, 2: []}, {}, None).silent == {1}
     leader.leader_epoch = 2
     assert facts_of(cluster, part, {1: [leader]}, configs, 5_000).led is None, "it led in a former epoch"
+
+
+@pytest.mark.parametrize(
+    ("live", "change"),
+    [
+        ({0}, "start brokers 1 and 2: any one of them is elected as soon as it is registered"),
+        (
+            {0, 2},
+            "start broker 1: it is elected as soon as it is registered; or a healthy log directory, and a restart of "
+            "broker 2",
+        ),
+        ({0, 1, 2}, "a healthy log directory, and a restart of brokers 1 and 2"),
+    ],
+)
+def test_what_brings_a_leader_back_is_not_the_start_of_a_broker_that_runs(live: set[int], change: str) -> None:
+    """A member of the ISR that is registered and can't lead has its log offline: a start of it is no help."""
+    facts = replace(DEAD, live=frozenset(live), offline=frozenset(live - {0}))
+    assert [one.change for one in explain(facts) if "no member of the ISR" in one.text] == [change]

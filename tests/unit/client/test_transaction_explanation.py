@@ -201,7 +201,7 @@ def test_a_coordinator_that_says_nothing_is_explained(changes: dict[str, object]
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("Empty", "it has had no transaction yet"),
+        ("Empty", "this producer has begun none yet"),
         ("CompleteCommit", "its last transaction was committed"),
         ("CompleteAbort", "its last transaction was aborted"),
     ],

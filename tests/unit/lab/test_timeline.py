@@ -99,6 +99,16 @@ CASES = [
     ),
     (event("last_stable_offset", **AT, cause="Fetch", old=3, new=6, high_watermark=6), "LSO 3 -> 6 (Fetch)"),
     (event("truncation", **AT, cause="FetchResponse", old=5, new=2), "truncates its log 5 -> 2 (FetchResponse)"),
+    (event("truncation", **AT, cause="LeaderAndIsr", old=1, new=0, log_start_offset=0), "log 1 -> 0 (LeaderAndIsr)"),
+    # The leader's log begins behind this one's end (UnifiedLog.truncateFullyAndStartAt).
+    (
+        event("truncation", **AT, cause="FetchResponse", old=3, new=8, log_start_offset=8),
+        "starts its log again, LEO 3 -> 8 (FetchResponse)",
+    ),
+    (
+        event("truncation", **AT, cause="FetchResponse", old=9, new=8, log_start_offset=8),
+        "starts its log again, LEO 9 -> 8 (FetchResponse)",
+    ),
     (event("log_start_offset", **AT, cause="Retention", old=0, new=2), "log start 0 -> 2 (Retention)"),
     (event("epoch", **AT, cause="Produce", leader_epoch=3, start_offset=9), "epoch 3 begins at offset 9"),
     (event("isr", **AT, cause="LeaderAndIsr", old=[], new=[1, 0], state="committed"), "ISR is 1,0 (LeaderAndIsr)"),
