@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +98,14 @@ class Moving(HostileBroker):
 
 
 class Restarted(Moving):
-    """Another broker process after it, with the same log directories."""
+    """Another broker process after it, with the same log directories, or some of them."""
 
-    def __init__(self, before: Moving) -> None:
-        self._before = before
+    def __init__(self, before: Moving, left: Sequence[str] = ()) -> None:
+        self._left = [path for path in before.logs.directories if not left or str(path) in left]
         super().__init__()
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
-        self._directories = self._before.logs.directories
+        self._directories = self._left
         return super()._open_logs(now_ms=now_ms)
 
 
@@ -362,6 +363,27 @@ async def test_a_copy_of_a_deleted_topic_does_not_replace_the_log_of_the_topic_t
     assert (again.home, again.logs.logs[AT].log_end_offset) == (home, 5)
     assert not again.logs.futures.logs
     assert not copy.exists(), "it is renamed, to be removed"
+    await again.end()
+
+
+async def test_a_log_that_is_created_beside_its_copy_stays(broker: Moving) -> None:
+    """Its disk was lost and is removed from log.dirs, so the destination is where the log is created again.
+
+    The copy can't take its place there: a rename onto a directory that exists would take the log directory offline.
+    """
+    await broker.hold()
+    target = broker.others[0]
+    broker.logs.logs[AT].log_directory.failed(OSError(5, "Input/output error"), "testing")
+    broker.logs.close({}, clean=False)
+    again = Restarted(broker, [target])
+    assert AT in again.logs.futures.logs
+    await again.begin()
+    again.produce()
+    await again.until(lambda: not again.replicas.moves._moving)
+    assert not again.logs.offline_directories
+    assert not again.logs.futures.logs
+    again.produce()
+    assert again.check_logs()[AT] == 2
     await again.end()
 
 

@@ -17,6 +17,8 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
     4. A replica that is stopped is not copied. When the controller makes it leader or follower again, also after a
        restart, a copy that was begun goes on. One that is of an earlier topic of that name is deleted: a log directory
        that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't tell the two apart.
+       So is one beside which the replica was created again, after its own log directory was lost: it can't be renamed
+       onto a directory that exists, and the attempt would take the log directory offline.
     5. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
@@ -175,21 +177,24 @@ class LogDirMoves:
         """Go on with the copies of replicas that the controller has made leader or follower (rule 4)."""
         copied = [at for at in topic_partitions if at in self._logs.futures.logs and self._is_hosted(at)]
         for at in copied:
-            if self._is_of_another_topic(at):
-                self._delete_leftover(at)
+            why = self._why_of_no_use(at)
+            if why:
+                self._delete_leftover(at, why)
         self._add(at for at in copied if at in self._logs.futures.logs)
 
-    def _is_of_another_topic(self, at: TopicPartition) -> bool:
-        """Return whether both logs have a topic id, and not the same (LogManager.getOrCreateLog)."""
-        ids = {self._logs.logs[at].topic_id, self._logs.futures.logs[at].topic_id}
-        return len(ids) > 1 and "" not in ids
+    def _why_of_no_use(self, at: TopicPartition) -> str:
+        """Return why a future log can't become the partition's log (rule 4); empty: it can."""
+        current, future = self._logs.logs[at], self._logs.futures.logs[at]
+        ids = {current.topic_id, future.topic_id}
+        if len(ids) > 1 and "" not in ids:  # as in LogManager.getOrCreateLog
+            return "it belongs to an earlier topic of that name"
+        is_there = future.log_directory is current.log_directory
+        return "the replica was created again in the same log directory" if is_there else ""
 
-    def _delete_leftover(self, at: TopicPartition) -> None:
-        """Delete the future log of an earlier topic; a log directory that refuses is offline."""
+    def _delete_leftover(self, at: TopicPartition, why: str) -> None:
+        """Delete a future log; a log directory that refuses is offline."""
         self._moving.discard(at)
-        LOG.warning(
-            "Deleting %s, which belongs to an earlier topic of that name", self._logs.futures.logs[at].directory
-        )
+        LOG.warning("Deleting %s: %s", self._logs.futures.logs[at].directory, why)
         try:
             self._logs.futures.delete(at)
         except StorageError as problem:
