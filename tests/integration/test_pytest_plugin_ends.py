@@ -86,9 +86,13 @@ ENDS: dict[str, Callable[[subprocess.Popen[str]], None]] = {
     "SIGKILL of the controller": lambda running: running.kill(),
     "SIGKILL of all": lambda running: os.killpg(running.pid, signal.SIGKILL),
 }
+LONG = {"SIGTERM to all, as by timeout", "SIGKILL of the controller"}
+"""Workers end in them as in the others."""
 
 
-@pytest.mark.parametrize("send", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(
+    "send", [pytest.param(send, id=name, marks=[pytest.mark.long] * (name in LONG)) for name, send in ENDS.items()]
+)
 def test_nothing_of_the_workers_of_xdist_runs_on(zookeeper: str, session, send) -> None:
     """Each worker is in the middle of a test, with a broker that is paused; that of the second can't be interrupted, as
     one that waits in a library written in C, so that xdist ends the worker by SIGKILL or ``os._exit``."""
