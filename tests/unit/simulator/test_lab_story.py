@@ -45,5 +45,16 @@ def test_a_story_is_found_the_same_again_and_not_under_kip_320(rule: str):
     assert len(scenario.steps) == 2 * len(story.done) + 2
 
 
+def test_a_leader_that_the_controller_cannot_reach_is_not_expected_to_lead():
+    """``expect`` of a leader holds where that broker says so itself; one that is partitioned leads in no new epoch."""
+    found = find_story(0, "kip-101")
+    assert found is not None
+    (_, story), names = found, [name for name, _ in found[1].done]
+    partitioned = range(names.index("cut"), names.index("heal"))
+    without = [at for at, state in enumerate(story.states) if "leader" not in state]
+    assert without
+    assert set(without) <= set(partitioned)
+
+
 def test_kip_320_has_no_such_story():
     assert find_story(0, "kip-320", 100) is None
