@@ -55,7 +55,7 @@ def plugin() -> str:
             f"::: {PLUGIN}.plugin.tidegauge_cluster",
             f"::: {PLUGIN}.plugin.tidegauge_topic",
             f"::: {PLUGIN}.plugin.tidegauge_options",
-            f"::: {PLUGIN}.plugin.TidegaugeOptions",
+            f"::: {PLUGIN}.options.TidegaugeOptions",
             f"::: {PLUGIN}.cluster.Cluster",
             f"::: {PLUGIN}.aio.AsyncCluster",
             f"::: {PLUGIN}.conditions.NotSoError",

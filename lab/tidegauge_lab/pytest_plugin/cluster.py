@@ -27,7 +27,7 @@ from tidegauge_lab.local.guard import Guard
 from tidegauge_lab.local.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
-from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions
+from tidegauge_lab.pytest_plugin.options import TidegaugeOptions
 from tidegauge_lab.pytest_plugin.sync_cluster import SyncCluster
 
 FIRST_PORT = 20_000

@@ -1,8 +1,8 @@
 """Options, fixtures and hooks; entry point ``pytest11``. See docs/guide/pytest.md for how it is used.
 
 Rules:
-    1. Being installed costs a test session nothing: this module imports pytest and the standard library only; the rest
-       comes with the first use of ``tidegauge_cluster``.
+    1. Being installed costs a test session nothing: this module and its options import pytest and the standard library
+       only; the rest comes with the first use of ``tidegauge_cluster``.
     2. One cluster for a session, and for each worker under xdist, in the session's temporary directory, on ports that
        are free. It is taken down at the end: SIGTERM, by which CI and ``timeout`` end a session, means the same as
        Ctrl-C. Where the process that runs the tests ends without that, by SIGKILL for example, a guard ends the
@@ -20,10 +20,11 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tidegauge_lab.pytest_plugin.options import TidegaugeOptions
 
 if TYPE_CHECKING:
     from tidegauge_lab.pytest_plugin.cluster import Cluster
@@ -33,25 +34,6 @@ CLUSTER_FIXTURE = "tidegauge_cluster"
 TOPIC_MARKER = "tidegauge_topic"
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 BEGAN_MS: pytest.StashKey[int] = pytest.StashKey()
-
-
-@dataclass(slots=True)
-class TidegaugeOptions:
-    """What cluster the session gets.
-
-    Attributes:
-        brokers: how many.
-        profile: ``fast`` or ``kafka``, as ``tidegauge up --profile``.
-        settings: of all brokers, Kafka's keys.
-        zookeeper: ``host:port`` of one that runs already; None starts one.
-        keep: leave the cluster's directory for a look afterwards.
-    """
-
-    brokers: int = 3
-    profile: str = "fast"
-    settings: dict[str, str] = field(default_factory=dict)
-    zookeeper: str | None = None
-    keep: bool = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidegauge_lab.pytest_plugin.evidence import MOST_EVENTS, event_lines
-from tidegauge_lab.pytest_plugin.plugin import TidegaugeOptions, read_options, read_settings, topic_name
+from tidegauge_lab.pytest_plugin.options import TidegaugeOptions
+from tidegauge_lab.pytest_plugin.plugin import read_options, read_settings, topic_name
 
 
 def options_of(tmp_path: Path, ini: str, *arguments: str) -> TidegaugeOptions:

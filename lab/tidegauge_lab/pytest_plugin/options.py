@@ -1,0 +1,24 @@
+"""What cluster a test session gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TidegaugeOptions:
+    """What cluster the session gets.
+
+    Attributes:
+        brokers: how many.
+        profile: ``fast`` or ``kafka``, as ``tidegauge up --profile``.
+        settings: of all brokers, Kafka's keys.
+        zookeeper: ``host:port`` of one that runs already; None starts one.
+        keep: leave the cluster's directory for a look afterwards.
+    """
+
+    brokers: int = 3
+    profile: str = "fast"
+    settings: dict[str, str] = field(default_factory=dict)
+    zookeeper: str | None = None
+    keep: bool = False
