@@ -22,10 +22,10 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from tests.clients.copier_history import History, begin_as_a_new_process
+from tests.waiting import until_async
 
 ABORT_EVERY = 3
 LIMIT_SECONDS = 60.0
-PAUSE_SECONDS = 0.1
 
 
 async def committed(admin: Any, group: str, partition: Any) -> int | None:
@@ -41,18 +41,20 @@ async def committed(admin: Any, group: str, partition: Any) -> int | None:
 
     Raises:
         KafkaError: what a retry can't mend.
+        AssertionError: no coordinator responds in time.
     """
-    while True:
+
+    async def looked_at() -> Any:
         try:
             found = await admin.list_consumer_group_offsets(group, partitions=[partition])
         except KafkaError as problem:
             if not problem.retriable:
                 raise
-            found = {}
-        if partition in found:
-            offset = int(found[partition].offset)
-            return None if offset < 0 else offset
-        await asyncio.sleep(PAUSE_SECONDS)
+            return None
+        return found.get(partition)
+
+    offset = int((await until_async(looked_at, what="a coordinator responds")).offset)
+    return None if offset < 0 else offset
 
 
 class Copier:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, NodeNotReadyError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from tests import waiting
 from tests.clients import aiokafka_copier
 
 ORDERS = TopicPartition("orders", 0)
@@ -30,7 +31,7 @@ class Admin:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiokafka_copier, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0)
 
 
 def committed(*results: Any) -> int | None:
