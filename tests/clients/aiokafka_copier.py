@@ -3,6 +3,11 @@
 aiokafka's ``send_offsets_to_transaction`` takes a group's name and no generation (before KIP-447), so a copier reads
 one partition that is its own, under a transactional id of its own. After an error of a transaction the program begins
 again as a new process: the next InitProducerId ends what is open, and the positions are then those that were committed.
+
+aiokafka 0.14's ``AIOKafkaConsumer.committed`` does not look at the error of a whole OffsetFetch response (KIP-88, from
+version 2 on): NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS, which come without partitions, are None to it, as if
+nothing had been committed, and for as long as it asks a broker that was the coordinator once. Who reads on from there
+copies everything again. ``committed`` below can tell these apart.
 """
 
 from __future__ import annotations
@@ -14,11 +19,42 @@ import threading
 from typing import Any
 
 import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from tests.clients.copier_history import History, begin_as_a_new_process
+from tests.waiting import until_async
 
 ABORT_EVERY = 3
 LIMIT_SECONDS = 60.0
+
+
+async def committed(admin: Any, group: str, partition: Any) -> int | None:
+    """Return the position that a group has committed at a partition; None where it has committed none.
+
+    A partition without a position is in the response, with -1; one that is missing there was not looked at, for an
+    error of the whole response. The coordinator is looked for each time, until there is one.
+
+    Args:
+        admin: an ``AIOKafkaAdminClient``.
+        group: its id.
+        partition: topic and partition.
+
+    Raises:
+        KafkaError: what a retry can't mend.
+        AssertionError: no coordinator responds in time.
+    """
+
+    async def looked_at() -> Any:
+        try:
+            found = await admin.list_consumer_group_offsets(group, partitions=[partition])
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            return None
+        return found.get(partition)
+
+    offset = int((await until_async(looked_at, what="a coordinator responds")).offset)
+    return None if offset < 0 else offset
 
 
 class Copier:
@@ -64,11 +100,14 @@ class Copier:
             metadata_max_age_ms=5_000,  # a reset asks for no new metadata where the leader has changed
         )
         self._consumer.assign([self._source])
+        self._admin: Any = AIOKafkaAdminClient(bootstrap_servers=self._servers)
         async with self._producer, self._consumer:
             try:
+                await self._admin.start()
                 await self._copy()
             except (KafkaError, TimeoutError) as problem:
                 begin_as_a_new_process(repr(problem))
+            await self._admin.close()
 
     async def _copy(self) -> None:
         await self._rewind()
@@ -123,11 +162,12 @@ class Copier:
     async def _rewind(self) -> None:
         """Read on from what was committed."""
         begun = self._history.invoke("read-offsets", group=self._group)
-        committed = await self._consumer.committed(self._source)
-        positions = {} if committed is None else {f"{self._source.topic}-{self._source.partition}": committed}
+        async with asyncio.timeout(LIMIT_SECONDS):
+            position = await committed(self._admin, self._group, self._source)
+        positions = {} if position is None else {f"{self._source.topic}-{self._source.partition}": position}
         self._history.end(begun, offsets=positions)
         self._history.end(self._history.invoke("assign"))
-        self._consumer.seek(self._source, committed or 0)
+        self._consumer.seek(self._source, position or 0)
 
 
 async def main() -> None:

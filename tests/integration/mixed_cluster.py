@@ -7,9 +7,11 @@ directories when it changes its kind.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,24 @@ EXPECTED = (
 )
 """What a Kafka broker may log at WARN and above, each with its reason."""
 
+UNKNOWN_PARTITION = re.compile(r"Received UNKNOWN_TOPIC_OR_PARTITION from the leader for partition (.+)-\d+\. ")
+"""What a follower's fetcher logs where the leader has no such partition; expected of a topic that is being deleted.
+
+The controller sends StopReplica to all replicas at once (``TopicDeletionManager``), and the leader may have handled it
+before the follower has: a race among Kafka's own brokers too.
+"""
+
+
+def is_of_a_deletion(line: str, deletions: Mapping[str, str]) -> bool:
+    """Whether a fetcher logged this since the topic's deletion began.
+
+    Args:
+        line: of a Kafka broker's log, with its time first.
+        deletions: topics, and when their deletions began, in the log's format.
+    """
+    found = UNKNOWN_PARTITION.search(line)
+    return found is not None and found[1] in deletions and line >= deletions[found[1]]
+
 
 class MixedCluster:
     """See the module.
@@ -90,6 +110,7 @@ class MixedCluster:
         self._side = KafkaSide(self.cluster, directory)
         self.kafkas = set(kafkas)
         self.servers = ",".join(self.cluster.kafka_bootstrap_servers)
+        self._deletions: dict[str, str] = {}
 
     def kafka(self, broker_id: int) -> KafkaBroker:
         """Return the Kafka broker that has this id, or may have it."""
@@ -140,9 +161,10 @@ class MixedCluster:
         self._side.kill()
 
     def unexpected(self) -> list[str]:
-        """Return what Apache Kafka's brokers have logged at WARN and above, but what is ``EXPECTED``."""
+        """Return what Apache Kafka's brokers have logged at WARN and above, but ``EXPECTED`` and deletions."""
         lines = [line for one in self._side.brokers.values() for line in one.complaints(of_all_starts=True)]
-        return [line for line in lines if not any(known in line for known in EXPECTED)]
+        rest = [line for line in lines if not any(known in line for known in EXPECTED)]
+        return [line for line in rest if not is_of_a_deletion(line, self._deletions)]
 
     # What is true
 
@@ -196,6 +218,8 @@ class MixedCluster:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, and wait until it is nowhere."""
+        now = datetime.now()  # noqa: DTZ005 - local time, as in Kafka's logs
+        self._deletions[name] = now.isoformat(" ", "milliseconds").replace(".", ",")
 
         def delete() -> None:
             admin = self.admin()
