@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tidegauge import event_log
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_lab.local import layout, processes
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.ports import Reservations
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 
@@ -227,6 +228,25 @@ def test_a_broker_with_a_head_start_is_the_controller_and_another_one_after_the_
     cluster.kill(0)
     assert cluster.up(controller=0) == ["broker-0"]
     assert cluster.status()["controller"]["broker"] == 1, "a controller that is there stays"
+
+
+def test_a_cluster_that_comes_back_reserves_its_ports_before_it_binds_them(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first ``up`` of another directory takes one meanwhile, and a broker that dies can't come back."""
+    cluster = make_cluster(up=False, brokers=1)
+    cluster.down()  # which releases them
+    reserved: list[frozenset[int]] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        reserved.append(Reservations().owned())
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "one is busy")
+
+    monkeypatch.setattr("tidegauge_lab.local.startup.require_ports", refuse)
+    with pytest.raises(TidegaugeError, match="one is busy"):
+        cluster.up()
+    broker = cluster.file.broker(0)
+    assert {broker.port, broker.kafka_port} <= reserved[0]
 
 
 def test_a_busy_recorded_port_is_refused_with_its_holder_and_nothing_is_started(make_cluster: MakeCluster) -> None:

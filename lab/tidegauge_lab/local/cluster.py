@@ -151,6 +151,7 @@ class LocalCluster:
             broker_ids = [target for target in down if isinstance(target, int)]
             started: list[LabProcess] = []
             try:
+                ports.Reservations().hold(self.directory, ports_of(self.file))
                 startup.require_ports(self.file, broker_ids, with_zookeeper=ZOOKEEPER in down)
                 with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
                     if ZOOKEEPER in down:
@@ -173,7 +174,6 @@ class LocalCluster:
                 if not layout.runs(self.directory):
                     ports.Reservations().release(self.directory)
                 raise
-            ports.Reservations().hold(self.directory, ports_of(self.file))
         return [process.name for process in started]
 
     def down(self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS) -> None:
