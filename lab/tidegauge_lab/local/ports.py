@@ -20,7 +20,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -202,11 +202,12 @@ def shared_directory() -> Path:
 
 
 class Reservations:
-    """Ports that belong to a directory, whether bound at the moment or not: no other first ``up`` may choose them.
+    """Ports that belong to a directory, whether bound at the moment or not: no other ``up`` may take them.
 
     They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
     One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
-    directory was removed, or when none of its processes has run for a minute.
+    directory was removed, or when none of its processes has run for a minute. While one runs it stays, whichever ports
+    another directory has recorded.
     """
 
     def __init__(
@@ -222,23 +223,26 @@ class Reservations:
     @contextlib.contextmanager
     def choosing(self, directory: Path) -> Iterator[Reserved]:
         """Hold the file; gives what others have reserved and takes what this directory chooses."""
-        with self._path.open("a+", encoding="utf-8") as file:
+        with os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
             now = self._now_seconds()
             found = _read_reservations(file.read())
             others = {other: since for other, since in found.values() if other != str(directory)}
-            last = {other: now if self._runs(Path(other)) else since for other, since in others.items()}
+            running = {other for other in others if self._runs(Path(other))}
+            last = {other: now if other in running else since for other, since in others.items()}
             entries = {
                 port: (other, last[other])
                 for port, (other, _) in found.items()
                 if other in last and 0 <= now - last[other] < _RESERVED_SECONDS and Path(other).is_dir()
             }
-            reserved = Reserved(frozenset(entries))
+            reserved = Reserved({port: Path(other) for port, (other, _) in entries.items()})
             yield reserved
-            file.truncate(0)
-            mine = dict.fromkeys(reserved.chosen, (str(directory), now))
-            file.write(json.dumps({str(port): entry for port, entry in {**entries, **mine}.items()}))
+            for port in reserved.chosen:
+                if port not in entries or entries[port][0] not in running:
+                    entries[port] = str(directory), now
+            file.seek(0)
+            file.write(json.dumps({str(port): entry for port, entry in entries.items()}))
+            file.truncate()
 
     def owned(self) -> frozenset[int]:
         """All ports that belong to some directory."""
@@ -246,8 +250,20 @@ class Reservations:
             return reserved.others
 
     def hold(self, directory: Path, ports: Collection[int]) -> None:
-        """Reserve these ports for the directory's cluster."""
+        """Reserve these ports for the directory's cluster.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, one of them is another cluster's that runs; nothing is reserved.
+        """
         with self.choosing(directory) as reserved:
+            for port in ports:
+                other = reserved.owners.get(port)
+                if other is not None and self._runs(other):
+                    raise TidegaugeError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"port {port} is in use by the cluster in {other}, which runs; a cluster keeps its ports, so "
+                        "take that one down or use another directory (--dir)",
+                    )
             reserved.chosen.extend(ports)
 
     def release(self, directory: Path) -> None:
@@ -257,18 +273,25 @@ class Reservations:
 
 
 class Reserved:
-    """Ports that other directories have reserved, and those chosen now."""
+    """Ports that other directories have reserved, and those chosen now.
 
-    def __init__(self, others: frozenset[int]) -> None:
-        self.others = others
+    Args:
+        owners: the directory of each port that another one has reserved.
+    """
+
+    def __init__(self, owners: Mapping[int, Path]) -> None:
+        self.owners = owners
+        self.others = frozenset(owners)
         self.chosen: list[int] = []
 
 
 def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
-    """Return the file's entries; a damaged file (its writer was killed) holds none."""
+    """Return the file's entries; a damaged file holds none.
+
+    Where its writer was killed before it gave the file its new length, the rest of the old entries follows the new.
+    """
     try:
-        return {
-            int(port): (str(directory), float(since)) for port, (directory, since) in json.loads(text or "{}").items()
-        }
+        entries, _ = json.JSONDecoder().raw_decode(text or "{}")
+        return {int(port): (str(directory), float(since)) for port, (directory, since) in entries.items()}
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import socket
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -106,3 +108,57 @@ def test_a_host_on_which_no_broker_can_listen_is_refused_with_its_option(refusal
     ):
         ports.require_host("odd", option="--kafka-host", listen=listen)
     ports.require_host("127.0.0.1", option="--kafka-host", listen=lambda _: None)
+
+
+class Directories:
+    """Directories of clusters, of which some run, and the file of reservations that they share."""
+
+    def __init__(self, parent: Path, *names: str) -> None:
+        self.running: set[Path] = set()
+        self.now_seconds = 0.0
+        self.file = parent / "reservations.json"
+        self.paths = [parent / name for name in names]
+        for path in self.paths:
+            path.mkdir()
+
+    @property
+    def reservations(self) -> ports.Reservations:
+        return ports.Reservations(self.file, lambda: self.now_seconds, lambda directory: directory in self.running)
+
+
+def test_a_cluster_that_comes_back_takes_no_port_of_one_that_runs(tmp_path: Path) -> None:
+    """Two directories have recorded the same ports: the one that runs keeps them, also while its broker is dead."""
+    directories = Directories(tmp_path, "runs", "comes-back", "new")
+    runs, comes_back, new = directories.paths
+    directories.reservations.hold(runs, [9092, 9093])
+    directories.running.add(runs)
+    with directories.reservations.choosing(comes_back) as reserved:
+        reserved.chosen.extend([9092, 9093, 9094])
+    with pytest.raises(TidegaugeError, match=f"port 9092 is in use by the cluster in {runs}, which runs"):
+        directories.reservations.hold(comes_back, [9092, 9093, 9094])
+    directories.reservations.release(comes_back)
+    with directories.reservations.choosing(new) as reserved:
+        assert reserved.others == {9092, 9093}
+
+
+def test_ports_of_a_cluster_that_no_longer_runs_can_be_taken(tmp_path: Path) -> None:
+    """Its reservation lasts a minute from when it last ran, against first ``up``s alone; then they are the other's."""
+    directories = Directories(tmp_path, "ended", "comes-back")
+    ended, comes_back = directories.paths
+    directories.reservations.hold(ended, [9092, 9093])
+    directories.reservations.hold(comes_back, [9092])
+    directories.running.add(comes_back)
+    assert directories.reservations.owned() == {9092, 9093}
+    directories.now_seconds = 61.0
+    assert directories.reservations.owned() == {9092}
+
+
+def test_a_writer_of_reservations_that_is_killed_loses_none(tmp_path: Path) -> None:
+    """It writes over the old entries first, and then shortens the file."""
+    directories = Directories(tmp_path, "one", "other")
+    one, other = directories.paths
+    directories.reservations.hold(other, list(range(20000, 20010)))
+    old = directories.file.read_text()
+    new = json.dumps({"9092": [str(one), 0.0]})
+    directories.file.write_text(new + old[len(new) :])
+    assert directories.reservations.owned() == {9092}
