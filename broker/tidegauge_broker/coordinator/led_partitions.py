@@ -4,9 +4,9 @@ Contract: what happens to partitions does so in the order of their events, on wh
 of GroupMetadataManager, that of TransactionStateManager): a load holds up those behind it until it is complete.
 
 While a partition is led, events of a lower epoch than that of its election are ignored. Without a leadership any
-election counts: the epochs of a topic that was deleted and created again begin at 0 once more. Kafka's group coordinator
-compares with the highest epoch that it has ever seen (maybeUpdateCoordinatorEpoch), and so serves no group of such a
-partition until its broker restarts; its transaction coordinator compares with none.
+election counts: the epochs of a topic that was deleted and created again begin at 0 once more. Kafka's group
+coordinator compares with the highest epoch that it has ever seen (maybeUpdateCoordinatorEpoch), and so serves no group
+of such a partition until its broker restarts; its transaction coordinator compares with none.
 
 The two coordinators differ in when an election or resignation takes effect. That of groups is a task on the thread, so
 that it waits for the loads before it. That of transactions takes effect at once, so that requests get

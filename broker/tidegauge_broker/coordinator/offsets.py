@@ -3,8 +3,8 @@
 A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
 the batch of the commit, not that of the marker. A marker ends the commits whose batches lie before it in the log.
-Source: the offset part of Kafka's GroupMetadata. Three flaws of it are not repeated. Kafka keeps the last pending commit
-of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
+Source: the offset part of Kafka's GroupMetadata. Three flaws of it are not repeated. Kafka keeps the last pending
+commit of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
 returned; and of a transaction the first is lost until the next load. Its removeExpiredOffsets looks at plain pending
 commits alone: the tombstone that it writes behind a transactional one makes compaction remove that one, which is
 committed later. And its completePendingTxnOffsetCommit does not know where the marker is: one that was sent again also
@@ -194,7 +194,7 @@ class Offsets:
     ) -> list[TopicPartition]:
         """Remove the offsets whose retention has passed and return their partitions.
 
-        One with a commit in flight, plain or transactional, stays: its tombstone would lie behind the commit in the log.
+        One with a commit in flight, plain or transactional, stays: its tombstone would lie behind that in the log.
 
         Args:
             now_ms: the time.

@@ -1,9 +1,9 @@
 """Runs the pure transaction coordinator; the rules of ``runner``.
 
 Producer ids come from the broker's block, leaders from its metadata cache. A partition that the cache lacks is deleted
-if the controller has reported that, or ZooKeeper says so, else it waits for its leader; Kafka takes the cache's word, and
-leaves its marker out. Markers go to the leaders, this broker itself included, one request in flight for each. Retries and
-back-off are the coordinator's.
+if the controller has reported that, or ZooKeeper says so, else it waits for its leader; Kafka takes the cache's word,
+and leaves its marker out. Markers go to the leaders, this broker itself included, one request in flight for each.
+Retries and back-off are the coordinator's.
 Source: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
 """
 
