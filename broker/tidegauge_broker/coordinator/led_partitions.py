@@ -1,8 +1,12 @@
 """The partitions of an internal topic that a broker leads: elections, loads one after the other, resignations.
 
 Contract: what happens to partitions does so in the order of their events, on what is one thread in Kafka (the scheduler
-of GroupMetadataManager, that of TransactionStateManager): a load holds up those behind it until it is complete. Of one
-partition the highest leader epoch that was seen counts; events of lower ones are ignored (maybeUpdateCoordinatorEpoch).
+of GroupMetadataManager, that of TransactionStateManager): a load holds up those behind it until it is complete.
+
+While a partition is led, events of a lower epoch than that of its election are ignored. Without a leadership any
+election counts: the epochs of a topic that was deleted and created again begin at 0 once more. Kafka's group
+coordinator compares with the highest epoch that it has ever seen (maybeUpdateCoordinatorEpoch), and so serves no group
+of such a partition until its broker restarts; its transaction coordinator compares with none.
 
 The two coordinators differ in when an election or resignation takes effect. That of groups is a task on the thread, so
 that it waits for the loads before it. That of transactions takes effect at once, so that requests get
@@ -132,7 +136,6 @@ class LedPartitions(Generic[LedT]):
         self.shards: dict[int, LedT] = {}
         self.loading: LedT | None = None
         self._problem = ""
-        self._epochs: dict[int, int] = {}
         self._tasks: deque[Callable[[], None]] = deque()
 
     def states(self) -> dict[int, ShardState]:
@@ -250,17 +253,15 @@ class LedPartitions(Generic[LedT]):
         return self.shards.get(shard.partition) is shard
 
     def _is_current(self, event: Elected | Resigned) -> bool:
-        """Return whether no later epoch was seen, and keep this one (maybeUpdateCoordinatorEpoch)."""
-        partition, leader_epoch = event.partition, event.leader_epoch
-        if leader_epoch is None:
+        """Return whether an event is not older than the leadership that is there; see the module."""
+        shard, leader_epoch = self.shards.get(event.partition), event.leader_epoch
+        if shard is None or leader_epoch is None or leader_epoch >= shard.leader_epoch:
             return True
-        current = self._epochs[partition] = max(leader_epoch, self._epochs.get(partition, leader_epoch))
-        if current != leader_epoch:
-            self._runtime.log(
-                f"Ignoring {type(event).__name__} for {self._name(partition)} in epoch {leader_epoch} since current "
-                f"epoch is {current}"
-            )
-        return current == leader_epoch
+        self._runtime.log(
+            f"Ignoring {type(event).__name__} for {self._name(event.partition)} in epoch {leader_epoch} since current "
+            f"epoch is {shard.leader_epoch}"
+        )
+        return False
 
     def _name(self, partition: int) -> str:
         return f"{self._topic}-{partition}"

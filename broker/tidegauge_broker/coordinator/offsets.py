@@ -3,11 +3,13 @@
 A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
 the batch of the commit, not that of the marker. A marker ends the commits whose batches lie before it in the log.
-Source: the offset part of Kafka's GroupMetadata. Two flaws of it are not repeated. Kafka keeps the last pending commit
-of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
-returned; and of a transaction the first is lost until the next load. And its completePendingTxnOffsetCommit does not
-know where the marker is: one that was sent again also ends the commits behind it (or throws IllegalStateException and
-forgets them, while they are being appended), and the next load returns something else.
+Source: the offset part of Kafka's GroupMetadata. Three flaws of it are not repeated. Kafka keeps the last pending
+commit of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
+returned; and of a transaction the first is lost until the next load. Its removeExpiredOffsets looks at plain pending
+commits alone: the tombstone that it writes behind a transactional one makes compaction remove that one, which is
+committed later. And its completePendingTxnOffsetCommit does not know where the marker is: one that was sent again also
+ends the commits behind it (or throws IllegalStateException and forgets them, while they are being appended), and the
+next load returns something else.
 """
 
 from __future__ import annotations
@@ -192,6 +194,8 @@ class Offsets:
     ) -> list[TopicPartition]:
         """Remove the offsets whose retention has passed and return their partitions.
 
+        One with a commit in flight, plain or transactional, stays: its tombstone would lie behind that in the log.
+
         Args:
             now_ms: the time.
             retention_ms: offsets.retention.minutes, in ms.
@@ -202,12 +206,12 @@ class Offsets:
             topic_partition
             for topic_partition, (_, committed) in self.materialised.items()
             if topic_partition.topic not in subscribed_topics
-            and topic_partition not in self.pending
             and (
                 now_ms - retained_since_ms(committed) >= retention_ms
                 if committed.expire_timestamp_ms is None
                 else now_ms >= committed.expire_timestamp_ms
             )
+            and not self.is_unstable(topic_partition)
         ]
         for topic_partition in expired:
             del self.materialised[topic_partition]
@@ -227,14 +231,14 @@ class Offsets:
         """Take a transactional commit out of those being appended; return whether it was there."""
         offsets = self.appending_transactional.get(producer_id, {})
         appending = offsets.get(topic_partition, [])
-        if one not in appending:
-            return False
-        appending.remove(one)
-        if not appending:
-            del offsets[topic_partition]
+        was_there = one in appending
+        if was_there:
+            appending.remove(one)
+            if not appending:
+                del offsets[topic_partition]
         if not offsets:
-            del self.appending_transactional[producer_id]
-        return True
+            self.appending_transactional.pop(producer_id, None)
+        return was_there
 
     def _materialise(self, topic_partition: TopicPartition, logged: LoggedOffset) -> None:
         current = self.materialised.get(topic_partition)

@@ -152,7 +152,6 @@ class Leader(Reader):
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
         if header.attributes & TRANSACTIONAL_BIT:
             partition.note_transactions(records, (header,))
-            partition.verifications.end(header.producer_id)
         partition.unwritten.append(header)
         partition.move_log_end(header.next_offset, "Produce", out)
         result.base_offset = header.base_offset

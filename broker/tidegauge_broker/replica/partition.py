@@ -266,10 +266,16 @@ class Partition:
             out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
 
     def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Note what batches that are about to be appended do to transactions; their markers can be read."""
+        """Note what batches that are about to be appended do to transactions; their markers can be read.
+
+        Whoever leads, a producer's transactional batch ends its verification (UnifiedLog.updateProducers).
+        """
         transactions = self.transactions
         for header in headers:
-            if not header.attributes & TRANSACTIONAL_BIT or header.producer_id < 0 or transactions is None:
+            if not header.attributes & TRANSACTIONAL_BIT or header.producer_id < 0:
+                continue
+            self.verifications.end(header.producer_id)
+            if transactions is None:
                 continue
             if not header.is_control:
                 transactions.open(header.producer_id, header.base_offset)

@@ -7,8 +7,9 @@ it was asked.
 Rules (UnifiedLog.maybeStartTransactionVerification and batchMissingRequiredVerification, VerificationStateEntry):
     1. A batch of a producer whose transaction is open in the log needs no verification.
     2. A verification gives a guard; all that begin before the next append of the producer share it. The append must
-       bring this very guard. A transactional append of the producer, data or marker, ends the verification: a response
-       that came before a marker appends nothing after it.
+       bring this very guard. A transactional append of the producer, data or marker, ends the verification, also one
+       that a follower copies: a response that came before a marker appends nothing after it, and a broker that leads
+       again holds no batch against the producer that another leader has taken.
     3. While a verification is in progress, the producer's batches may begin at most at the lowest sequence that was
        verified: a batch that is tried again is not overtaken by the next one.
     4. A higher epoch replaces the epoch and the lowest sequence. A verification expires as an idle producer does

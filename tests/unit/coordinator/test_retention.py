@@ -128,6 +128,25 @@ def test_an_offset_with_a_commit_in_flight_does_not_expire():
     assert broker.offset().offset == 1
 
 
+def test_an_offset_with_an_open_transactional_commit_does_not_expire():
+    """Its tombstone would lie behind the commit in the log, and compaction would remove the commit that counts.
+
+    Kafka 3.9 looks at plain commits alone (GroupMetadata.removeExpiredOffsets).
+    """
+    broker = retaining()
+    broker.commit(1)
+    broker.after(RETENTION_MS - CHECK_MS)
+    broker.commit_transactional(5)
+    broker.after(2 * CHECK_MS)
+    assert tombstones(broker) == []
+    assert broker.offset().offset == 1
+    broker.complete_transaction()
+    broker.after(RETENTION_MS - 3 * CHECK_MS)
+    assert broker.offset().offset == 5
+    broker.after(3 * CHECK_MS)
+    assert (broker.offset().offset, tombstones(broker)) == (-1, [OffsetKey("g", T0)])
+
+
 def test_groups_of_failed_joins_are_removed_by_the_next_run_without_a_record():
     broker = retaining()
     broker.join(protocols=())
@@ -222,6 +241,18 @@ def test_a_commit_in_flight_for_a_deleted_partition_does_not_come_back():
     broker.release()
     assert broker.committed(token) is E.NONE
     assert broker.offset(T0) == FetchedOffset()
+
+
+def test_a_transactional_commit_in_flight_for_a_deleted_partition_keeps_no_group():
+    broker = retaining()
+    broker.holds = True
+    token = broker.commit_transactional(5)
+    broker.event(PartitionsDeleted([T0]))
+    broker.release()
+    assert broker.committed(token) is E.NONE
+    broker.complete_transaction()
+    broker.after(CHECK_MS)
+    assert broker.coordinator.group_view("g") is None
 
 
 def test_removing_a_group_stops_its_timers():

@@ -1,5 +1,6 @@
 """Loading and unloading: what requests get meanwhile, what a load restores, the order of elections and resignations."""
 
+import pytest
 from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, T0, T1, Harness
 
 from tidegauge.errors import ErrorCode
@@ -182,16 +183,35 @@ def test_an_append_that_ends_after_the_unload_responds_and_changes_nothing():
     assert [broker.committed(committed), broker.committed(failed)] == [E.NONE, E.NOT_COORDINATOR]
 
 
-def test_an_election_of_an_older_epoch_is_ignored():
-    """KAFKA-10614: leader of epoch 2, follower of 3, and the load of 2 arrives late."""
+def test_an_event_of_an_older_epoch_than_the_election_is_ignored():
+    """KAFKA-10614: of a request that was overtaken by the one that made this broker the leader."""
     broker = Harness(elected=False)
+    broker.elect(4)
+    broker.commit(1)
     broker.resign(3)
     broker.elect(2)
-    assert broker.coordinator.shard_states() == {}
-    broker.elect(4)
-    broker.resign(3)
     assert broker.coordinator.shard_states() == {0: ShardState.ACTIVE}
+    assert broker.offset().offset == 1
     broker.resign(4)
+    assert broker.coordinator.shard_states() == {}
+
+
+@pytest.mark.parametrize("epoch", [None, 5, 6])
+def test_a_topic_that_was_created_again_is_served_though_its_epochs_begin_again(epoch):
+    """It was deleted while this broker led the partition, or followed in it.
+
+    Kafka's group coordinator ignores the election (maybeUpdateCoordinatorEpoch) until its broker restarts.
+    """
+    broker = Harness(elected=False)
+    broker.elect(5)
+    broker.commit(1)
+    broker.resign(epoch)
+    broker.log, broker.end_offset = [], 0
+    broker.elect(0)
+    assert broker.coordinator.shard_states() == {0: ShardState.ACTIVE}
+    assert broker.offset() == FetchedOffset()
+    assert broker.committed(broker.commit(2)) is E.NONE
+    broker.resign(1)
     assert broker.coordinator.shard_states() == {}
 
 

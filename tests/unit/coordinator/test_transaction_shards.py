@@ -226,6 +226,22 @@ def test_kafka_10614_a_storm_of_leaderships_ends_with_the_last():
     assert harness.coordinator.shard_states() == {0: ShardState.ACTIVE}
 
 
+@pytest.mark.parametrize("epoch", [None, 5, 6])
+def test_a_topic_that_was_created_again_is_served_though_its_epochs_begin_again(epoch):
+    """TransactionCoordinator.onElection compares no epochs; a load that is in progress is of the topic before."""
+    harness = TransactionHarness(elected=False)
+    harness.loads = False
+    harness.elect(5)
+    harness.resign(epoch)
+    harness.elect(0)
+    assert all_errors(harness) == {E.COORDINATOR_LOAD_IN_PROGRESS}
+    harness.event(LoadCompleted(0, 5))
+    assert [effect.leader_epoch for effect in harness.effects if isinstance(effect, ReadLog)] == [5, 0]
+    harness.event(LoadCompleted(0, 0))
+    assert harness.init().error is E.NONE
+    assert harness.view().coordinator_epoch == 0
+
+
 @pytest.mark.parametrize("error", [E.NONE, E.NOT_LEADER_OR_FOLLOWER])
 def test_an_append_of_a_former_leadership_changes_nothing(error):
     harness = TransactionHarness()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from lone_broker import ME, A, LoneBroker, broker_of, role
+from lone_broker import ME, OTHER, A, LoneBroker, broker_of, role
 from memory_broker import START_MS, make_batch
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.record_batch import read_header
+from tidegauge.record_batch import patch, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.replica.messages import (
     CONSUMER,
+    FetchedPartition,
     FetchPartition,
     FetchRequest,
+    FetchRound,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
@@ -60,6 +62,18 @@ def mark(broker: LoneBroker, *, epoch: int = 0, coordinator_epoch: int = 0) -> E
     return append(broker, make_marker(marker, START_MS), from_coordinator=True).error
 
 
+def follow(broker: LoneBroker, *batches: bytes) -> None:
+    """Let the broker follow another leader, and copy what that one has appended to the empty log."""
+    role(broker, OTHER, 1)
+    copied = [bytearray(batch) for batch in batches]
+    for offset, batch in enumerate(copied):
+        patch(batch, 0, offset, 1)
+    chosen = broker.core.next_round(OTHER, broker.now_ms)
+    assert isinstance(chosen, FetchRound)
+    response = FetchedPartition(A, high_watermark=len(copied), log_start_offset=0, records=b"".join(copied))
+    broker.execute(broker.core.fetch_response_received(OTHER, chosen.request_id, [response], broker.now_ms))
+
+
 def test_the_first_batch_of_a_transaction_needs_the_guard_of_its_verification():
     """UnifiedLog.batchMissingRequiredVerification: once a transaction is open its further batches need none."""
     broker = leading()
@@ -81,6 +95,25 @@ def test_kafka_14884_a_verification_from_before_the_marker_appends_nothing_after
     again = begin(broker, data(0))
     assert again is not guard
     assert append(broker, data(0), again).error is NONE
+
+
+def test_a_verification_from_before_a_marker_of_another_leader_appends_nothing_after_it():
+    """UnifiedLog.updateProducers clears the entry at a follower too. The broker led, followed, and leads again."""
+    broker = leading()
+    guard = begin(broker, data(0))
+    follow(broker, make_marker(TransactionMarker(PRODUCER, 0, Outcome.ABORT, 0), START_MS))
+    role(broker, ME, 2, isr=(ME,))
+    assert append(broker, data(0), guard).error is UNVERIFIED
+    assert broker.core.describe(broker.now_ms)[0].last_stable_offset == 1, "no transaction hangs"
+
+
+def test_a_verification_that_another_leader_has_overtaken_puts_no_batch_out_of_order():
+    """The producer's batch was verified here and appended by the next leader: rule 3 must not outlive that."""
+    broker = leading()
+    begin(broker, data(0))
+    follow(broker, data(0))
+    role(broker, ME, 2, isr=(ME,))
+    assert append(broker, data(1)).error is NONE
 
 
 def test_verifications_in_progress_share_their_guard():

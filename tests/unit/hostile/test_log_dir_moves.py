@@ -26,8 +26,10 @@ from tidegauge.control import (
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.groups import OffsetCommit, OffsetCommitResult, OffsetFetch, OffsetToCommit
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import topic_values
+from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest
@@ -37,6 +39,7 @@ from tidegauge_broker.server.replication.log_dir_views import logs_on_disk
 
 HEADER = ControlHeader(0, 1, 1)
 AT = TopicPartition("t", 0)
+OFFSETS = TopicPartition("__consumer_offsets", 0)
 
 
 class Moving(HostileBroker):
@@ -237,6 +240,31 @@ async def test_records_that_come_during_the_move_are_moved_too(broker: Moving) -
     broker.rate = UNLIMITED
     await broker.until(lambda: broker.home == target)
     assert broker.check_logs()[AT] == 6
+
+
+async def test_a_coordinator_loads_on_where_its_partition_has_moved_to(broker: Moving) -> None:
+    """To read on in the former log, which is closed and renamed by then, would take its log directory offline."""
+    for offset in range(20):
+        committed = await broker.runner.request(OffsetCommit("g", (OffsetToCommit(AT, offset),)))
+        assert committed == OffsetCommitResult({AT: ErrorCode.NONE})
+    current = broker.logs.logs[OFFSETS]
+    target = next(path for path in broker.paths if path != str(current.log_directory.path))
+    broker.rate = 1
+    assert await broker.alter(target, OFFSETS) is ErrorCode.NONE
+    runner: Any = broker.runner
+    runner._chunk_bytes = 1
+    runner.leadership_changed(OFFSETS, leads=False, leader_epoch=4)
+    runner.leadership_changed(OFFSETS, leads=True, leader_epoch=5)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert runner.coordinator.shard_states() == {0: ShardState.LOADING}
+    broker.logs.futures.copy(current, 1 << 20)
+    broker.logs.replace_with_future(OFFSETS, current.log_end_offset)
+    assert runner.coordinator.shard_states() == {0: ShardState.LOADING}
+    await broker.until(lambda: runner.coordinator.shard_states() != {0: ShardState.LOADING})
+    assert runner.coordinator.shard_states() == {0: ShardState.ACTIVE}
+    assert broker.logs.offline_directories == []
+    assert (await broker.runner.request(OffsetFetch("g", (AT,)))).offsets[AT].offset == 19
 
 
 async def test_the_destination_fails(broker: Moving) -> None:

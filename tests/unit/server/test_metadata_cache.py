@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tidegauge.control import ControlHeader, Endpoint, PartitionState, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint
+from tidegauge_broker.server.metadata import metadata_cache
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 
 AT = TopicPartition("orders", 0)
@@ -57,6 +60,25 @@ async def test_a_deleted_topic_is_forgotten_with_its_last_partition():
     assert cache.update(reported([1], led_by(1, 4, deleted=True))) == {"orders"}
     assert not cache.knows_topic("orders")
     assert list(cache.topics()) == []
+
+
+async def test_a_topic_counts_as_deleted_until_it_is_created_again():
+    """Also where its deletion had begun before this broker heard of the topic."""
+    cache = MetadataCache()
+    assert not cache.was_deleted("orders")
+    cache.update(reported([1], led_by(1, 4, deleted=True)))
+    cache.update(reported([1]))
+    assert cache.was_deleted("orders")
+    cache.update(reported([1], led_by(1, 0)))
+    assert not cache.was_deleted("orders")
+
+
+async def test_of_very_many_deleted_topics_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata_cache, "_MAX_DELETED_TOPICS", 1)
+    cache = MetadataCache()
+    states = [PartitionState(TopicPartition(topic, 0), "id", 1, 1, 0, (1,), 0, (1,)) for topic in ("old", "new")]
+    cache.update(reported([1], *(UpdateMetadataPartition(state, deleted=True) for state in states)))
+    assert [cache.was_deleted(topic) for topic in ("old", "new")] == [False, True]
 
 
 async def test_whoever_waits_for_a_change_is_woken_by_it():

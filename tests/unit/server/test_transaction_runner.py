@@ -194,6 +194,22 @@ async def test_leaders_come_from_the_metadata_and_what_is_deleted_from_zookeeper
     assert found[2] == LeadersFound(2, {ORDERS: 0})
 
 
+async def test_no_marker_waits_for_a_topic_whose_deletion_has_begun(world: World) -> None:
+    """ZooKeeper has its assignment while a replica on a dead broker holds up the deletion; no consumer can read it.
+
+    Its producer would get CONCURRENT_TRANSACTIONS for as long; Kafka's coordinator takes its cache's word.
+    """
+    found: list[Any] = []
+    world.runner.coordinator.handle = lambda event, _: found.append(event) or []  # type: ignore[method-assign]
+    state = world.metadata.partitions("orders")[0].state
+    header = ControlHeader(0, 1, 1)
+    live = list(world.metadata.endpoints())
+    world.metadata.update(UpdateMetadataRequest(header, [UpdateMetadataPartition(state, deleted=True)], live))
+    world.runner._carry_out([FindLeaders(1, (ORDERS, LEADERLESS))])
+    await turns()
+    assert found == [LeadersFound(1, {LEADERLESS: NO_BROKER})]
+
+
 async def test_a_partition_waits_for_its_leader_where_zookeeper_cannot_be_asked(world: World) -> None:
     found: list[Any] = []
     world.runner.coordinator.handle = lambda event, _: found.append(event) or []  # type: ignore[method-assign]

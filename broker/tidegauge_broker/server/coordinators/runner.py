@@ -277,12 +277,11 @@ class CoordinatorRunner(Generic[Run]):
             self.loaded(self._now_ms() - self._elected_ms[effect.partition])
 
     async def _read(self, effect: ReadLog) -> None:
+        """Read on in the log that the partition has at each turn: its replica may move to another log directory."""
         at = TopicPartition(self.topic, effect.partition)
-        log = self._replicas.logs.get(at)
-        if log is None:
-            return
-        offset = log.log_start_offset
-        while self._replicas.leads(at) and offset < log.log_end_offset:
+        offset = 0
+        while self._replicas.leads(at) and (log := self._replicas.logs.get(at)) and offset < log.log_end_offset:
+            offset = max(offset, log.log_start_offset)
             batches = log.read(offset, log.log_end_offset, self._chunk_bytes, at_least_one_batch=True)
             if not batches:
                 return  # compaction left no batch above this offset

@@ -1,8 +1,9 @@
 """Runs the pure transaction coordinator; the rules of ``runner``.
 
 Producer ids come from the broker's block, leaders from its metadata cache. A partition that the cache lacks is deleted
-if ZooKeeper says so, else it waits for its leader; Kafka takes the cache's word, and leaves its marker out. Markers go
-to the leaders, this broker itself included, one request in flight for each. Retries and back-off are the coordinator's.
+if the controller has reported that, or ZooKeeper says so, else it waits for its leader; Kafka takes the cache's word,
+and leaves its marker out. Markers go to the leaders, this broker itself included, one request in flight for each.
+Retries and back-off are the coordinator's.
 Source: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
 """
 
@@ -119,9 +120,10 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         metadata = self._around.metadata
         leaders: dict[TopicPartition, int] = {}
         for at in effect.partitions:
-            leader = metadata.leader_of(at)
-            leaders[at] = NO_BROKER if leader is None else leader
-        unknown = [at for at in effect.partitions if not metadata.knows(at)]
+            if not metadata.was_deleted(at.topic):
+                leader = metadata.leader_of(at)
+                leaders[at] = NO_BROKER if leader is None else leader
+        unknown = [at for at in leaders if not metadata.knows(at)]
         if unknown:
             self._in_background(self._without_deleted(effect.lookup_id, leaders, unknown), "deleted-partitions")
         else:

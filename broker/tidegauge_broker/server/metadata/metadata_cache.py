@@ -16,6 +16,9 @@ from tidegauge.partition import TopicPartition
 from tidegauge.waits import until_set
 from tidegauge_broker.replica.messages import LeaderHint
 
+_MAX_DELETED_TOPICS = 10_000
+"""Maximum number of deleted topics that are remembered, the newest ones."""
+
 
 class MetadataCache:
     """One broker's view of the cluster.
@@ -36,6 +39,7 @@ class MetadataCache:
         self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._deleted: dict[str, None] = {}
         self._changed = asyncio.Event()
         self.ids_version = 0
         """Rises with each change of a topic's id."""
@@ -49,15 +53,19 @@ class MetadataCache:
         for entry in request.partitions:
             topic, partition = entry.state.topic_partition
             if entry.deleted:
+                self._deleted[topic] = None
                 partitions = self._topics.get(topic, {})
                 partitions.pop(partition, None)
                 if not partitions and self._topics.pop(topic, None) is not None:
                     deleted.add(topic)
                     self._set_id(topic, "")
             else:
+                self._deleted.pop(topic, None)
                 self._topics.setdefault(topic, {})[partition] = entry
                 if self._ids.get(topic, "") != entry.state.topic_id:
                     self._set_id(topic, entry.state.topic_id)
+        while len(self._deleted) > _MAX_DELETED_TOPICS:
+            del self._deleted[next(iter(self._deleted))]
         self._changed.set()
         self._changed = asyncio.Event()
         return deleted
@@ -159,6 +167,13 @@ class MetadataCache:
     def topics(self) -> Iterable[str]:
         """All topics, by name."""
         return sorted(self._topics)
+
+    def was_deleted(self, topic: str) -> bool:
+        """Return whether the controller has reported a topic as deleted, and not as created again since.
+
+        Its deletion has begun then; a replica on a dead broker may hold up its end.
+        """
+        return topic in self._deleted
 
     def topic_name(self, topic_id: str) -> str | None:
         """Return the name of the topic with this id."""
