@@ -67,7 +67,11 @@ def test_the_cluster_of_a_killed_up_ends_and_an_up_that_follows_at_once_starts_i
         cluster.pause(1)
         front.kill()
         done = subprocess.run(
-            [TIDEGAUGE, "up", "-d", "--dir", cluster.directory], capture_output=True, text=True, timeout=300, check=False
+            [TIDEGAUGE, "up", "-d", "--dir", cluster.directory],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     until(lambda: guards(cluster.directory) == [], what="the guard has done what it does")
