@@ -248,10 +248,11 @@ class ClusterClient:
         request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
         patience = Patience(self, self.options.api_timeout_ms, "learn from all brokers which partitions there are")
         responses: dict[int, metadata_pb2.MetadataResponse] = {}
+        limit_s = min(SETTLE_PATIENCE_S, self.options.api_timeout_ms / 1000)
         while True:
             silent = self._ask_each(request, responses)
             informed = {broker_id: response for broker_id, response in responses.items() if response.brokers}
-            if informed and (len(silent) < len(responses) or patience.spent_s >= SETTLE_PATIENCE_S):
+            if informed and (len(silent) < len(responses) or patience.spent_s >= limit_s):
                 break
             patience.failed(
                 f"brokers {', '.join(map(str, sorted(silent))) or 'none'} did not respond, and those without metadata "

@@ -88,6 +88,7 @@ def test_nothing_of_a_killed_up_runs_on(make_cluster: Callable[..., LocalCluster
         assert states(cluster) == {ProcessState.UP}
         front.kill()
         until(lambda: processes_of_directory(cluster.directory) == {})
+    until(lambda: guards(cluster.directory) == [])
     assert (cluster.directory / "broker-0" / "data").is_dir(), "its data stay"
 
 

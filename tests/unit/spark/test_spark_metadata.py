@@ -227,8 +227,13 @@ def test_brokers_that_are_slow_to_respond_are_asked_again_before_one_broker_deci
     assert (REQUESTED[0], set(REQUESTED[1:])) == (0, {1, 2}), "one that has responded is not asked again"
 
 
-def test_brokers_that_do_not_respond_for_seconds_count_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("api_timeout_ms", [60_000, 1000])
+def test_brokers_that_do_not_respond_for_seconds_count_no_longer(
+    monkeypatch: pytest.MonkeyPatch, api_timeout_ms: int
+) -> None:
+    """Whatever kafka.default.api.timeout.ms is: one response is enough to go on with."""
     client = brokers(monkeypatch, [topic(1)], [topic(2)], [topic(2)], respond_at_s={1: 60, 2: 60})
+    client.options = client.options._replace(api_timeout_ms=api_timeout_ms)
     assert client.settle_topics(["orders"]).partitions == places(1)
 
 
