@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tidegauge_lab.demo.query import Query
-from tidegauge_lab.local import layout, locks
+from tidegauge_lab.local import guard, locks
 from tidegauge_lab.local.guard import LOCK_FILE, MODULE, command_lines, having, of_cluster
-from tidegauge_lab.local.waiting import holds_within
+from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario.client_processes import sign_of
 
 HERE = Path("/tmp/session 1/cluster")
@@ -141,27 +141,15 @@ def test_the_guards_lock_is_that_of_all_commands() -> None:
     assert LOCK_FILE == locks.CLUSTER_LOCK
 
 
-def test_a_guard_waits_for_the_command_that_is_at_work_on_the_cluster(tmp_path: Path) -> None:
-    """Rule 4: as any command waits for the guard, which holds the lock until all have ended."""
-    (tmp_path / layout.LOGS).mkdir()
-    launcher = begin("-m", "tidegauge_broker.server.launcher", f"{tmp_path}/")
-    command = [sys.executable, "-m", MODULE, str(tmp_path), "--owner=17"]
-    try:
-        with locks.hold(tmp_path / locks.CLUSTER_LOCK, 60):
-            guard = subprocess.Popen(command, stdin=subprocess.PIPE)
-            assert guard.stdin is not None
-            guard.stdin.close()
-            assert holds_within(lambda: f"{tmp_path}/{LOCK_FILE}" in open_files(guard.pid), 60)
-            assert launcher.poll() is None
-        assert guard.wait(60) == 0
-        assert launcher.wait(60) == -signal.SIGKILL
-    finally:
-        end(launcher)
-
-
-def open_files(pid: int) -> list[str]:
-    found = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(entry))
-    return found
+def test_a_guard_and_the_other_commands_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 4. Where there is no lock file, there is no cluster either, and none is made."""
+    monkeypatch.setattr(guard, "_LOCK_LIMIT_SECONDS", 0.0)
+    with guard._alone(tmp_path) as is_held:
+        assert not is_held
+    assert list(tmp_path.iterdir()) == []
+    with locks.hold(tmp_path / locks.CLUSTER_LOCK, 60), guard._alone(tmp_path) as is_held:
+        assert not is_held, "it goes on after its limit, since nothing else would end the processes"
+    with guard._alone(tmp_path) as is_held:
+        assert is_held
+        with pytest.raises(TimeLimitError), locks.hold(tmp_path / locks.CLUSTER_LOCK, 0):
+            pass
