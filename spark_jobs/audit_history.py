@@ -64,7 +64,7 @@ def bounds_of(options: Options) -> list[Bounds]:
     from tidegauge_spark.transport import client_for  # noqa: PLC0415  (gRPC; not for --help)
 
     client = client_for(options.connection)
-    found = client.partitions(options.subscription)
+    found = client.partitions(options.subscription, asks_all=True)
     starts = client.offsets(dict.fromkeys(found, EARLIEST))
     ends = client.offsets(dict.fromkeys(found, LATEST))
     # After the high watermarks: the records above them now have not been seen as committed.

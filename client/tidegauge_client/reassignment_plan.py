@@ -21,6 +21,9 @@ from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+BROKER_THROTTLES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
+"""What --verify and --cancel remove from brokers, also the throttle of moves between log directories."""
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 EXISTING = (
@@ -89,6 +92,9 @@ def parse_reassignment(text: bytes) -> dict[TopicPartition, tuple[int, ...]]:
         targets[at] = replicas
     if twice:
         raise _refused(f"Partition reassignment contains duplicate topic partitions: {_joined(twice)}")
+    empty = [at for at, replicas in targets.items() if not replicas]
+    if empty:
+        raise _refused(f"Partition replica list cannot be empty: {_joined(empty)}")
     doubled = {
         at: sorted({replica for replica in replicas if replicas.count(replica) > 1})
         for at, replicas in targets.items()

@@ -113,7 +113,7 @@ class ClusterView:
         High watermarks come first: what is committed between two requests is young, and must not lie below the first.
         """
         client = self._client
-        found = client.partitions(Subscription(topics=(topic,)))
+        found = client.partitions(Subscription(topics=(topic,)), asks_all=True)
         since_ms = max(0, time.time_ns() // 1_000_000 - self._options.lookback_ms)
         high_watermarks = client.offsets(dict.fromkeys(found, LATEST))
         young = client.offsets(dict.fromkeys(found, since_ms))

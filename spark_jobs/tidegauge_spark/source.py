@@ -239,7 +239,8 @@ class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspar
         """Return one task per topic-partition, or more with minPartitions; many small ones share tasks."""
         options = self.options
         client = _client(options)
-        found = client.partitions(options.subscription)
+        # An old view of one broker would leave out, in silence, what a new topic or partition holds.
+        found = client.partitions(options.subscription, asks_all=True)
         start = resolve(client, found, options.starting, "starting", latest_if_no_match=options.latest_if_no_match)
         end = resolve(client, found, options.ending, "ending", latest_if_no_match=True)
         check_start_before_end(start, end)
@@ -252,6 +253,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._frozen: dict[TopicPartition, int] | None = None
+        self._has_asked_all = False
         self._latest: dict[TopicPartition, int] = {}
         self._epochs = EpochTracker()
         least = options.min_offsets_per_trigger
@@ -261,7 +263,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Return where a new query begins; written to its checkpoint once and used from then on."""
         options = self.options
         client = _client(options)
-        found, topic_ids = self._find(client, {})
+        found, topic_ids = self._find(client, {}, asks_all=True)
         starting = resolve(client, found, options.starting, "starting", latest_if_no_match=options.latest_if_no_match)
         return to_stored(starting, {}, topic_ids)
 
@@ -279,7 +281,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Return the end of the next batch: the high watermarks, or less with a limit; ``start`` to make it wait."""
         begin, epochs, stored_ids = from_json(start), epochs_from_json(start), topic_ids_from_json(start)
         client = _client(self.options)
-        found, topic_ids = self._find(client, stored_ids, begin)
+        found, topic_ids = self._find(client, stored_ids, begin, asks_all=not self._has_asked_all)
         recreated = self._recreated(begin, stored_ids, topic_ids)
         begin, epochs = without(begin, recreated), without(epochs, recreated)
         if self._frozen is not None:
@@ -302,17 +304,29 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         return to_stored(end, self._epochs_of(client, end, begin, epochs), ids)
 
     def _find(
-        self, client: Any, stored_ids: Mapping[str, str], read: Collection[TopicPartition] = ()
+        self,
+        client: Any,
+        stored_ids: Mapping[str, str],
+        read: Collection[TopicPartition] = (),
+        *,
+        asks_all: bool = False,
     ) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
         """Return the partitions that are read now, and their topics' ids: if in doubt those that most brokers know.
+
+        With ``asks_all`` they are those in any case. A run of a query begins so, and whatever decides for good what it
+        reads: its initial offsets, and the end of a run with AvailableNow. Later, one broker is asked, not always the
+        same: what it does not show yet is found by the next trigger, and begins at its earliest offset.
 
         Doubtful are topics of another id than is stored, and those of which partitions that were read are missing: a
         broker that the controller can't reach shows old metadata. Without them the batch would lose partitions, and a
         later one would read them again from their beginning.
         """
         subscription = self.options.subscription
-        found = client.partitions(subscription)
+        found = client.partitions(subscription, asks_all=asks_all)
         ids = {one.topic: leader.topic_id for one, leader in found.items() if leader.topic_id}
+        if asks_all:
+            self._has_asked_all = True
+            return found, ids
         missing = [one for one in read if one not in found and subscription.covers(one)]
         doubtful = {topic for topic, stored in stored_ids.items() if ids.get(topic, stored) != stored}
         doubtful |= {one.topic for one in missing}
@@ -366,7 +380,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Freeze the end: the query stops once it has read what is committed now."""
         client = _client(self.options)
-        self._frozen = self._ask_latest(client, self._find(client, {})[0], {})
+        self._frozen = self._ask_latest(client, self._find(client, {}, asks_all=True)[0], {})
 
     def partitions(self, start: StoredOffsets, end: StoredOffsets) -> list[TaskPartition]:
         """Return the tasks of one batch: one per topic-partition with something to read, or more with minPartitions.

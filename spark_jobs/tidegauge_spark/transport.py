@@ -38,6 +38,8 @@ METADATA_TIMEOUT_S = 1.0
 DEPRIORITISED_S = 5.0
 """How long an unresponsive broker is deprioritised."""
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
+SETTLE_PATIENCE_S = 5.0
+"""How long brokers that do not respond are asked again before those that do respond count alone."""
 FETCH_MAX_WAIT_MS = 500
 MAX_BACKOFF_S = 1.0
 
@@ -116,6 +118,21 @@ def _view(response: metadata_pb2.MetadataResponse) -> View:
     }
 
 
+def _without_other_ids(
+    response: metadata_pb2.MetadataResponse, topic_ids: Mapping[str, str]
+) -> metadata_pb2.MetadataResponse:
+    """Return a response without the topics that have other ids than these: most brokers know them to be deleted."""
+    kept = metadata_pb2.MetadataResponse()
+    kept.CopyFrom(response)
+    del kept.topics[:]
+    kept.topics.extend(
+        topic
+        for topic in response.topics
+        if ErrorCode.of(topic.error) is not ErrorCode.NONE or topic.topic_id == topic_ids[topic.name]
+    )
+    return kept
+
+
 class Patience:
     """How long one request may go on failing, and the back-off in between."""
 
@@ -174,24 +191,36 @@ class ClusterClient:
 
     # --- which partitions ---
 
-    def partitions(self, subscription: Subscription) -> dict[TopicPartition, PartitionLeader]:
+    def partitions(
+        self, subscription: Subscription, *, asks_all: bool = False
+    ) -> dict[TopicPartition, PartitionLeader]:
         """Return the partitions of a subscription now.
+
+        Args:
+            subscription: what is read.
+            asks_all: True: all brokers are asked, and what most of them show counts (``settle_topics``). False: the
+                view of the first broker that knows all topics counts, at the cost of one request. It may be old.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, a topic or an assigned partition does not exist;
                 INVALID_TOPIC_EXCEPTION; REQUEST_TIMED_OUT, no broker responded.
         """
-        wanted = set(subscription.topics) | {one.topic for one in subscription.assigned}
+        wanted = None if subscription.pattern else {*subscription.topics, *(one.topic for one in subscription.assigned)}
         patience = Patience(self, self.options.api_timeout_ms, f"find the partitions of {subscription}")
+        who = "fewer than half of the brokers know" if asks_all else "no broker knows"
         while True:
-            known = self._refresh(None if subscription.pattern else wanted)
+            known = self._refresh(wanted)
             if known is None:
                 patience.failed(
                     f"no broker responded at {', '.join(self.options.bootstrap_servers)}, or none has metadata yet. "
                     "Check that they run, and kafka.bootstrap.servers as Spark's machines see it"
                 )
                 continue
-            found = {one: leader for one, leader in self._metadata.leaders.items() if one.topic in known}
+            if asks_all:
+                found = {one: self._metadata.leader(one) for one in self.settle_topics(wanted).partitions}
+                known = {one.topic for one in found}
+            else:
+                found = {one: leader for one, leader in self._metadata.leaders.items() if one.topic in known}
             if subscription.pattern:
                 return {one: leader for one, leader in found.items() if subscription.covers(one)}
             missing = [topic for topic in subscription.topics if topic not in known]
@@ -202,28 +231,59 @@ class ClusterClient:
             if patience.spent_s >= UNKNOWN_TOPIC_PATIENCE_S:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"This server does not host {', '.join(missing)}: no broker knows it. Create it first or check "
+                    f"This server does not host {', '.join(missing)}: {who} it. Create it first or check "
                     "the name; list-topics shows what there is",
                 )
-            patience.failed(f"no broker knows {', '.join(missing)}")
+            patience.failed(f"{who} {', '.join(missing)}")
 
-    def settle_topics(self, topics: Iterable[str]) -> Settled:
-        """Ask all brokers for topics of which one has shown too little or another id; accept what most of them show."""
-        request = metadata_pb2.MetadataRequest(topics=sorted(topics))
-        responses = []
-        for address in list(self._metadata.addresses.values()) or self.options.bootstrap_servers:
-            try:
-                response = self._channels.stub(address).Metadata(request, timeout=METADATA_TIMEOUT_S)
-            except grpc.RpcError as error:
-                self._channels.call_failed(address, error)
-                continue
-            if response.brokers:
-                responses.append(response)
-        views = [_view(response) for response in responses]
-        settled = settle(views)
-        for at in sorted(range(len(views)), key=lambda at: settled.agreement(views[at])):
-            self._metadata.learn(responses[at])  # the best informed last: the last one is accepted
+    def settle_topics(self, topics: Iterable[str] | None) -> Settled:
+        """Ask all brokers for topics (None: all there are); accept what most of those that respond show (``views``).
+
+        While half of the brokers or more do not respond, they are asked again, for ``SETTLE_PATIENCE_S``: those that
+        do respond may be the ones with old metadata.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no broker that has metadata responded.
+        """
+        request = metadata_pb2.MetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
+        patience = Patience(self, self.options.api_timeout_ms, "learn from all brokers which partitions there are")
+        responses: dict[int, metadata_pb2.MetadataResponse] = {}
+        limit_s = min(SETTLE_PATIENCE_S, self.options.api_timeout_ms / 1000)
+        while True:
+            silent = self._ask_each(request, responses)
+            informed = {broker_id: response for broker_id, response in responses.items() if response.brokers}
+            if informed and (len(silent) < len(responses) or patience.spent_s >= limit_s):
+                break
+            patience.failed(
+                f"brokers {', '.join(map(str, sorted(silent))) or 'none'} did not respond, and those without metadata "
+                f"yet are {', '.join(map(str, sorted(responses.keys() - informed))) or 'none'}"
+            )
+            responses = informed  # a broker without metadata is asked again
+        views = {broker_id: _view(response) for broker_id, response in informed.items()}
+        settled = settle(list(views.values()))
+        # Broker addresses are those of the last one: the best informed.
+        for broker_id in sorted(views, key=lambda broker_id: settled.agreement(views[broker_id])):
+            self._metadata.learn(_without_other_ids(informed[broker_id], settled.topic_ids))
         return settled
+
+    def _ask_each(
+        self, request: metadata_pb2.MetadataRequest, responses: dict[int, metadata_pb2.MetadataResponse]
+    ) -> set[int]:
+        """Ask all brokers, those too that others list, that have not responded; return who stays silent."""
+        silent: set[int] = set()
+        addresses = dict(self._metadata.addresses)
+        while waiting := addresses.keys() - responses.keys() - silent:
+            broker_id = min(waiting)
+            try:
+                response = self._channels.stub(addresses[broker_id]).Metadata(request, timeout=METADATA_TIMEOUT_S)
+            except grpc.RpcError as error:
+                self._channels.call_failed(addresses[broker_id], error)
+                silent.add(broker_id)
+                continue
+            responses[broker_id] = response
+            for one in response.brokers:
+                addresses.setdefault(one.broker_id, f"{one.host}:{one.port}")
+        return silent
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:
         """Return what is known of a partition without a request."""

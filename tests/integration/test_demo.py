@@ -64,6 +64,22 @@ def test_ctrl_c_leaves_nothing_running_however_often_it_is_pressed(tmp_path):
     assert "Traceback" not in story.read_text()
 
 
+def test_a_killed_demo_leaves_nothing_running(tmp_path):
+    """kill -9 while brokers, ZooKeeper and the Spark job run: a guard ends them all."""
+    story = tmp_path / "story"
+    with story.open("wb") as out:
+        process = subprocess.Popen([TIDEGAUGE, "demo"], stdout=out, stderr=subprocess.STDOUT, env=environment(tmp_path))
+    try:
+        until(lambda: "Started the Spark query" in story.read_text(), 150)
+        until(lambda: any("--progress-file" in command for command in processes_in(tmp_path)))
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: processes_in(tmp_path) == [])
+    [log] = tmp_path.glob("tidegauge-demo-*/cluster/logs/guard.log")
+    assert ", known by their command lines" in log.read_text()
+
+
 def environment(directory: Path) -> dict[str, str]:
 
     return os.environ | {"TMPDIR": str(directory)}

@@ -159,8 +159,8 @@ def test_a_killed_session_leaves_no_process_but_its_logs(session, tmp_path: Path
     [cluster] = [path.parent for path in made.directory.rglob("cluster.json")]
     assert (cluster / "broker-0" / "data").is_dir(), "data stay for a look"
     words = (cluster / "logs" / "guard.log").read_text()
-    assert f"process {pids[0]}, whose cluster this was, ended without taking it down" in words
-    assert "ended by their command lines, since they have no pid file: processes " in words
+    assert f"process {pids[0]}, whose cluster this was, did not take it down" in words
+    assert ", known by their command lines\n" in words, "those that had no pid file"
 
 
 def test_a_guard_ends_with_the_session_that_takes_its_cluster_down(zookeeper: str, session) -> None:

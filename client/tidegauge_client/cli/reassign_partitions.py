@@ -2,13 +2,21 @@
 
 Kafka's actions, options and sentences (ReassignPartitionsCommand). Each broker chooses the log directory of a replica:
 moves between the log directories of a broker, and their throttle, are left out (docs/not-emulated.md).
+
+Throttles:
+    1. ``--execute`` sets them before it begins anything, at the brokers that are alive: a dead one copies nothing, and
+       what is copied is slowed at both ends. (Kafka's tool waits a minute for the dead one, and fails half done.)
+    2. ``--verify`` removes them once no partition is being reassigned any more, whichever its file names: the rates
+       are those of brokers, not of partitions. ``--cancel`` removes them at once.
+    3. What can't be removed, as from a broker that is dead, keeps nothing else from being removed; the verb then fails
+       and says what is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,16 +155,22 @@ async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> Non
     before = plan.document_of(current)
     throttle = int(options["throttle"])
     moves = plan.moves_of(ongoing, current, targets)
-    for broker_id in plan.moving_brokers(moves) if throttle >= 0 else ():
+    moving = plan.moving_brokers(moves) if throttle >= 0 else []
+    for broker_id in moving:
         if broker_id in info.kafka_brokers:  # before anything is changed: only it can set its own rate
             raise own_words(info.kafka_brokers[broker_id], "kafka-configs.sh --alter")
+    for broker_id in sorted({*moving} - info.live):
+        say(
+            f"Broker {broker_id} is not alive, so its throttle is not set: it copies nothing. When it is back, repeat "
+            "this with --additional"
+        )
     if output != JSON:
         click.echo(f"Current partition replica assignment\n\n{plan.compact(before)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
         if throttle >= 0:
             click.echo(plan.RUN_VERIFY)
     if throttle >= 0:
-        await _throttle(admin, moves, throttle)
+        await _throttle(admin, moves, throttle, [broker_id for broker_id in moving if broker_id in info.live])
         if output != JSON:
             click.echo(f"The inter-broker throttle limit was set to {throttle} B/s")
     outcomes = await admin.alter_partition_reassignments(dict(targets), timeout_ms=options["timeout"])
@@ -177,11 +191,19 @@ async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None
         for at, state in states.items():
             click.echo(plan.state_line(at, state))
         click.echo()
-    clears = all(state.done for state in states.values()) and not options["preserve_throttles"]
-    if clears:
-        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    clears = not ongoing and not options["preserve_throttles"]
+    left = await _clear_throttles(admin, targets, output) if clears else []
     if output == JSON:
-        print_json({"partitions": [_entry(*item) for item in states.items()], "throttles_cleared": clears})
+        cleared = clears and not left
+        print_json({"partitions": [_entry(*item) for item in states.items()], "throttles_cleared": cleared})
+    others = sorted(ongoing.keys() - targets.keys())
+    if others and all(state.done for state in states.values()) and not options["preserve_throttles"]:
+        are = "is" if len(others) == 1 else "are"
+        say(
+            f"Throttles stay: {', '.join(map(str, others))} {are} being reassigned, and brokers have one rate for all. "
+            "Run --verify again when --list shows none"
+        )
+    _raise_for_left(left)
 
 
 async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -198,10 +220,10 @@ async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None
         else:
             click.echo("None of the specified partition reassignments are active.")
     clears = not options["preserve_throttles"]
-    if clears:
-        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    left = await _clear_throttles(admin, targets, output) if clears else []
     if output == JSON:
-        print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": clears})
+        print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": clears and not left})
+    _raise_for_left(left)
 
 
 async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -297,33 +319,57 @@ def _age(part: PartitionInfo) -> tuple[int, int]:
     return part.leader_epoch, part.partition_epoch
 
 
-async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int) -> None:
-    """Throttle the moves' replicas at their topics, then the rate at each broker; return when every broker knows."""
+async def _throttle(
+    admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int, brokers: Sequence[int]
+) -> None:
+    """Throttle the moves' replicas at their topics, then the rate at these brokers; return when every broker knows."""
     last = -1
     for topic, settings in plan.throttled_replicas(moves).items():
         last = max(last, await admin.alter_topic_settings(topic, settings))
-    for broker_id in plan.moving_brokers(moves):
+    for broker_id in brokers:
         rates = {plan.LEADER_RATE: str(rate), plan.FOLLOWER_RATE: str(rate)}
         last = max(last, await admin.alter_broker_settings(broker_id, rates))
     await admin.wait_for_change(last)
 
 
-async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -> None:
-    """Clear the throttles of all brokers: which of them took part is not recorded."""
+async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) -> list[TidegaugeError]:
+    """Clear the throttles of all brokers, since it is not recorded which of them took part, and of the topics.
+
+    Returns:
+        Why some could not be cleared.
+    """
     info = await admin.metadata([])
-    brokers = sorted(info.brokers)
+    named = {broker_id for target in targets.values() for broker_id in target}
+    brokers = sorted({*info.brokers, *named} - info.kafka_brokers.keys())
     if info.kafka_brokers:
         say(note(info.kafka_brokers, "broker-level throttles are not cleared there", shows=False))
+    topics = sorted({at.topic for at in targets})
+    left: list[TidegaugeError] = []
     if output != JSON:
         names = ",".join(map(str, brokers))
         click.echo(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
     for broker_id in brokers:
-        await admin.alter_broker_settings(broker_id, {}, (plan.LEADER_RATE, plan.FOLLOWER_RATE))
+        await _or_note(admin.alter_broker_settings(broker_id, {}, plan.BROKER_THROTTLES), left)
     if output != JSON:
-        names = ",".join(sorted(topics))
-        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
-    for topic in sorted(topics):
-        await admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS))
+        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {','.join(topics)}")
+    for topic in topics:
+        await _or_note(admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS)), left)
+    return left
+
+
+async def _or_note(alteration: Awaitable[int], problems: list[TidegaugeError]) -> None:
+    """Wait for an alteration; its failure keeps no other one from being made."""
+    try:
+        await alteration
+    except TidegaugeError as problem:
+        problems.append(problem)
+
+
+def _raise_for_left(problems: Sequence[TidegaugeError]) -> None:
+    if problems:
+        lines = [problem.message for problem in problems]
+        heading = "Not all throttles were cleared. What is left is in force until this succeeds:"
+        raise TidegaugeError(problems[0].code, "\n".join([heading, *lines]))
 
 
 def _entry(at: TopicPartition, state: plan.State) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """``tidegauge up``, ``down``, ``status``: the cluster in ``--dir`` as a whole.
 
 Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next four commands
-to paste; without ``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A foreground ``up``
-also ends, with 0, when another command took the cluster down.
+to paste; without ``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A cluster in front
+ends with its command: where that is killed, a guard ends the processes at once, and data and logs stay. A foreground
+``up`` also ends, with 0, when another command took the cluster down.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
+from tidegauge_lab.local.guard import guarding
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
 
@@ -131,12 +133,14 @@ def up(
         if output == "text":
             click.echo("\n".join(["", "Next, for example:", *next_commands(cluster), "", *where_to_go_on(cluster)]))
         return
-    try:
-        _start(cluster, output, control, control_name, has_new_settings=bool(given or profile))
-        _stay_in_front(cluster)
-    except KeyboardInterrupt:
-        _take_down(cluster)
-        raise
+    with guarding(cluster.directory) as guard:
+        try:
+            _start(cluster, output, control, control_name, has_new_settings=bool(given or profile))
+            _stay_in_front(cluster)
+        except (KeyboardInterrupt, BrokenPipeError):
+            _take_down(cluster)
+            guard.release()
+            raise
 
 
 def _start(
@@ -258,7 +262,7 @@ def _stay_in_front(cluster: LocalCluster) -> None:
 
 
 def _take_down(cluster: LocalCluster) -> None:
-    """Take the cluster down after Ctrl-C; a second Ctrl-C does it at once."""
+    """Take the cluster down after Ctrl-C, or where nothing reads what `up` prints; Ctrl-C again does it at once."""
     try:
         say("Taking the cluster down; Ctrl-C again kills it at once")
         cluster.down()

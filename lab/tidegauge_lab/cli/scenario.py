@@ -1,10 +1,11 @@
 """``tidegauge scenario list|show|run``: stories of failures, played on real processes.
 
 Contract (docs/scenarios.md): ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
-cluster of its own in a temporary directory on free ports and takes it down at the end, also on failure and Ctrl-C; it
-never touches the one in ``--dir``. Exit 0 when every expectation held, also where the expectation is that data is
-lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In text the story has a sentence
-for each step, its author's notes, and the states; ``--verbose`` adds the steps as the file has them.
+cluster of its own in a temporary directory on free ports and takes it down at the end, also on failure, on Ctrl-C, and
+where it is killed; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
+expectation is that data is lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In
+text the story has a sentence for each step, its author's notes, and the states; ``--verbose`` adds the steps as the
+file has them.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def run(
     for line in introduction(story):
         tell(line)
     with _ending_on_signals() as check, _home(keep=keep) as home:
-        outcome = play(story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose)
+        outcome = play(
+            story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose, is_temporary=not keep
+        )
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:

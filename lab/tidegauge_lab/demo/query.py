@@ -44,6 +44,9 @@ class Query:
 
     Args:
         directory: where its output, checkpoint, progress file and logs go.
+
+    Attributes:
+        sign: what its command line contains, and no other one.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,6 +55,7 @@ class Query:
         self._checkpoint = directory / "checkpoint"
         self._progress = directory / "progress.jsonl"
         self._stdout = directory / "spark.out"
+        self.sign = f" --progress-file {self._progress} "
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, bootstrap_servers: Sequence[str], topic: str) -> None:

@@ -6,7 +6,7 @@ Rules (mission, main job):
 - A wait ends with an error when nothing moves any more, however slow the machine is (patience.py).
 - Nothing is awaited by sleeping for a time: the kill waits for a third of the rows sent, the restart for two thirds,
   the end for the query's end offsets to equal the high watermarks.
-- Whatever happens, nothing is left running.
+- Whatever happens, nothing is left running: where this process is killed, a guard ends all (``local.guard``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from tidegauge_lab.demo.screen import Progress, progress, tell
 from tidegauge_lab.demo.stream import Stream
 from tidegauge_lab.local import takedown
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.guard import guarding
 
+CLUSTER = "cluster"
 TOPIC = "flights"
 PARTITIONS = 3
 REPLICATION_FACTOR = 3
@@ -67,9 +69,13 @@ class Demo:
 
     async def run(self) -> list[str]:
         """Tell the story; returns what was not as it should be, a sentence each."""
+        with guarding(self._directory / CLUSTER, signs=(self._query.sign,)):
+            return await self._run()
+
+    async def _run(self) -> list[str]:
         began = time.monotonic()
         grace_seconds = takedown.GRACE_SECONDS
-        cluster = await asyncio.to_thread(LocalCluster.create, self._directory / "cluster", REPLICATION_FACTOR)
+        cluster = await asyncio.to_thread(LocalCluster.create, self._directory / CLUSTER, REPLICATION_FACTOR)
         try:
             source = asyncio.get_running_loop().run_in_executor(None, self._read_source)
             await asyncio.to_thread(cluster.up)

@@ -176,17 +176,20 @@ class LocalCluster:
                 raise
         return [process.name for process in started]
 
-    def down(self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS) -> None:
+    def down(
+        self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS, is_held: bool = False
+    ) -> None:
         """End everything: paused processes are resumed, brokers stop, then ZooKeeper; what is left is killed.
 
         Args:
             purge: delete the data too.
             grace_seconds: how long brokers, and then ZooKeeper, may take to stop by themselves.
+            is_held: whether the caller holds the directory against other commands already.
 
         Raises:
             TidegaugeError: a broker that the lab did not start runs on the data to be deleted; nothing was done.
         """
-        with self._alone():
+        with contextlib.nullcontext() if is_held else self._alone():
             if purge:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)

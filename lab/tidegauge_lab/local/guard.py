@@ -1,8 +1,9 @@
-"""A guard: ends the processes of a cluster whose owner, such as a test session, has ended without taking it down.
+"""A guard: ends the processes of a cluster whose owner has ended without taking it down.
 
-An owner that dies by SIGKILL, by ``os._exit`` or in a crash runs no code of its own any more, and a worker of
-pytest-xdist ends so when its controller is dead. The cluster's processes outlive it (``processes``), as those of
-``tidegauge up --detach`` have to; so another process ends them.
+An owner is whatever a cluster is to end with: a test session, a foreground ``up``, a scenario's run, the demo. One that
+dies by SIGKILL, by ``os._exit`` or in a crash runs no code of its own any more, and a worker of pytest-xdist ends so
+when its controller is dead. The cluster's processes outlive it (``processes``), as those of ``tidegauge up --detach``
+have to; so another process ends them.
 
 Rules:
     1. The guard waits at a pipe that the owner alone can write to. The system closes the pipe with the owner, however
@@ -11,25 +12,36 @@ Rules:
        processes of its group, leaves the guard.
     3. It begins before the first process of the cluster, and ends all of them: those with a pid file as
        ``tidegauge down`` does, paused ones too, and those that the owner started and did not note any more, by their
-       command lines.
-    4. Data and logs stay: of a session that ended so they are all that is left. ``logs/guard.log`` says what was done.
-    5. Until then it loads the standard library only.
+       command lines. So it finds other processes that are to end with the owner: a story's clients, the Spark job.
+    4. It holds the cluster's directory meanwhile, from the moment when the owner is dead: an ``up`` that follows at
+       once waits, and starts the cluster again.
+    5. Data and logs stay, but for a temporary directory's: of an owner that ended so they are all that is left.
+       ``logs/guard.log`` says what was done.
+    6. Until then it loads the standard library only.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 MODULE = "tidegauge_lab.local.guard"
 LOG_FILE = "guard.log"
+LOCK_FILE = ".lock"
+"""``locks.CLUSTER_LOCK``, which is not loaded in time (rules 4 and 6)."""
+_LOCK_LIMIT_SECONDS = 90.0
+_PAUSE_SECONDS = 0.02
 _RELEASED = b"released\n"
 _END_LIMIT_SECONDS = 10.0
 _pipes: set[IO[bytes]] = set()
@@ -37,16 +49,22 @@ _pipes: set[IO[bytes]] = set()
 
 
 class Guard:
-    """The owner's side: the guard of one cluster, from now until ``release``.
+    """The owner's side: the guard of one cluster or more, from now until ``release``.
 
     Args:
-        directory: the cluster's directory, absolute; it need not exist yet.
+        directories: the clusters' directories, absolute; they need not exist yet. Logs go to the first one's.
+        signs: of further processes that are to end with the owner, what their command lines contain. A process that
+            leads a process group ends with its group.
+        temporary: a directory to delete when all have ended; None: data and logs stay.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, *directories: Path, signs: Sequence[str] = (), temporary: Path | None = None) -> None:
         self._owner = os.getpid()
+        options = [f"--owner={self._owner}", *(f"--sign={sign}" for sign in signs)]
+        if temporary is not None:
+            options.append(f"--temporary={temporary}")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", MODULE, str(directory), str(self._owner)],
+            [sys.executable, "-P", "-m", MODULE, *map(str, directories), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -81,6 +99,25 @@ class Guard:
         self._process.wait()
 
 
+@contextlib.contextmanager
+def guarding(*directories: Path, signs: Sequence[str] = (), temporary: Path | None = None) -> Iterator[Guard]:
+    """Guard clusters during a ``with`` that takes them down at its end, also where it fails; arguments: ``Guard``.
+
+    What ends it besides, such as Ctrl-C, may have interrupted that: then the guard ends what is left, unless the
+    ``with`` has released it.
+    """
+    guard = Guard(*directories, signs=signs, temporary=temporary)
+    try:
+        yield guard
+    except Exception:
+        guard.release()
+        raise
+    except BaseException:
+        guard.take_down()
+        raise
+    guard.release()
+
+
 def _close_pipes() -> None:
     """Close the pipes in a process that an owner has forked (rule 1)."""
     while _pipes:
@@ -94,53 +131,102 @@ os.register_at_fork(after_in_child=_close_pipes)
 
 
 def main() -> None:
-    """Wait for the end of the owner, and end what it has left; arguments are the directory and the owner's pid."""
+    """Wait for the end of the owner, and end what it has left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    directory, owner = Path(sys.argv[1]), int(sys.argv[2])
+    parser = argparse.ArgumentParser(prog=MODULE)
+    parser.add_argument("directories", nargs="+", type=Path)
+    parser.add_argument("--owner", required=True, type=int)
+    parser.add_argument("--sign", action="append", default=[])
+    parser.add_argument("--temporary", type=Path)
+    given = parser.parse_args()
     if sys.stdin.buffer.read() != _RELEASED:
-        end_cluster(directory, owner)
+        end_clusters(given.directories, given.owner, given.sign)
+        if given.temporary is not None:
+            shutil.rmtree(given.temporary, ignore_errors=True)
 
 
-def end_cluster(directory: Path, owner: int) -> None:
-    """End the cluster in this directory (rules 3 and 4); nothing is raised, since nothing reads it."""
-    from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 5
-    from tidegauge_client.cluster_file import FILE_NAME  # noqa: PLC0415 - rule 5
-    from tidegauge_lab.local import layout  # noqa: PLC0415 - rule 5
-    from tidegauge_lab.local.cluster import LocalCluster  # noqa: PLC0415 - rule 5
+def end_clusters(directories: Sequence[Path], owner: int, signs: Sequence[str]) -> None:
+    """End the clusters in these directories (rules 3 to 5); nothing is raised, since nothing reads it."""
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(_alone(directory)) for directory in directories]
+        from tidegauge_lab.local import layout  # noqa: PLC0415 - rule 6
 
-    lines = []
-    try:
-        if (directory / FILE_NAME).exists():
-            LocalCluster(directory).down(grace_seconds=0)
-    except TidegaugeError as problem:
-        lines.append(f"tidegauge down: {problem.message}")
-    except Exception:  # noqa: BLE001 - whatever it is, processes by their command lines are ended all the same
-        lines.append(traceback.format_exc())
-    ended = end_by_command(directory)
-    if ended:
+        lines = [line for one, is_held in zip(directories, held, strict=True) for line in _down(one, is_held=is_held)]
+        ended = end_by_command(directories, signs)
+        if ended:
+            lines.append(f"ended processes {', '.join(map(str, ended))}, known by their command lines")
+        if not lines:
+            return
         lines.append(
-            f"ended by their command lines, since they have no pid file: processes {', '.join(map(str, ended))}"
+            f"process {owner}, whose cluster this was, did not take it down: the guard has ended its processes; data "
+            "and logs are left"
         )
-    lines.append(
-        f"process {owner}, whose cluster this was, ended without taking it down: the guard has ended its "
-        "processes; data and logs are left"
-    )
-    with contextlib.suppress(OSError), (directory / layout.LOGS / LOG_FILE).open("a", encoding="utf-8") as log:
-        log.write("".join(f"{line}\n" for line in lines))
+        with contextlib.suppress(OSError), (directories[0] / layout.LOGS / LOG_FILE).open("a", encoding="utf-8") as log:
+            log.write("".join(f"{line}\n" for line in lines))
 
 
-def end_by_command(directory: Path) -> list[int]:
-    """Kill the processes whose command lines are those of this cluster's, until there is none; return their pids."""
-    from tidegauge_lab.local.waiting import holds_within  # noqa: PLC0415 - rule 5
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[bool]:
+    """Hold a directory as ``locks`` does (rule 4); give whether it is held: where no lock file is, no process is."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    deadline = time.monotonic() + _LOCK_LIMIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+
+
+def _down(directory: Path, *, is_held: bool) -> list[str]:
+    """End the processes with a pid file; return what is to be said of it."""
+    from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 6
+    from tidegauge_client.cluster_file import FILE_NAME  # noqa: PLC0415 - rule 6
+    from tidegauge_lab.local import layout  # noqa: PLC0415 - rule 6
+    from tidegauge_lab.local.cluster import LocalCluster  # noqa: PLC0415 - rule 6
+
+    try:
+        if not (directory / FILE_NAME).exists():
+            return []
+        ran = layout.runs(directory)
+        LocalCluster(directory).down(grace_seconds=0, is_held=is_held)
+    except TidegaugeError as problem:
+        return [f"tidegauge down: {problem.message}"]
+    except Exception:  # noqa: BLE001 - whatever it is, processes by their command lines are ended all the same
+        return [traceback.format_exc()]
+    return [f"took the cluster in {directory} down"] if ran else []
+
+
+def end_by_command(directories: Sequence[Path], signs: Sequence[str] = ()) -> list[int]:
+    """Kill the processes whose command lines are those of these clusters, or have a sign, until there is none.
+
+    Returns:
+        Their pids.
+    """
+    from tidegauge_lab.local.waiting import holds_within  # noqa: PLC0415 - rule 6
 
     ended: set[int] = set()
 
     def none_is_left() -> bool:
-        found = of_cluster(directory, command_lines())
+        commands = command_lines()
+        found = {*having(signs, commands), *(pid for one in directories for pid in of_cluster(one, commands))}
         for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
         ended.update(found)
         return not found
 
@@ -148,9 +234,27 @@ def end_by_command(directory: Path) -> list[int]:
     return sorted(ended)
 
 
+def _kill(pid: int) -> None:
+    """Kill a process, with its process group where it leads one: a Spark job has begun others."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+
+
+def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
+    """Return the pids of the command lines that contain one of these, but for guards: theirs name the signs."""
+    return [
+        pid
+        for pid, command in commands.items()
+        if f" -m {MODULE} " not in command and any(sign in f"{command} " for sign in signs)
+    ]
+
+
 def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
     """Return the pids of these command lines that are ZooKeeper, a broker, the launcher or the control server here."""
-    from tidegauge_lab.local import control_server, launcher, startup, zookeeper  # noqa: PLC0415 - rule 5
+    from tidegauge_lab.local import control_server, launcher, startup, zookeeper  # noqa: PLC0415 - rule 6
 
     signs = (
         f" -m {launcher.MODULE} {directory}/ ",
@@ -158,7 +262,7 @@ def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
         f" {zookeeper.MAIN_CLASS} {directory}/",
         f" -m {control_server.MODULE} --dir {directory} ",
     )
-    return [pid for pid, command in commands.items() if any(sign in f"{command} " for sign in signs)]
+    return having(signs, commands)
 
 
 def command_lines() -> dict[int, str]:

@@ -2,7 +2,8 @@
 
 Rules:
     1. A client has one command at a time; one whose response is awaited later keeps the next from being sent.
-    2. Every process ends with the run, also one that is paused.
+    2. Every process ends with the run, also one that is paused. Where the run itself is killed, one that is not paused
+       ends with its standard input; the run's guard ends the others (``sign_of``).
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 _END_SECONDS = 10.0
 
 
+def sign_of(directory: Path) -> str:
+    """Return what the command lines of all clients contain whose error output goes to files in a directory."""
+    return f"_process {directory}/"
+
+
 class ClientProcess:
     """One client's process.
 
     Args:
-        module: what it runs.
+        module: what it runs, with ``errors`` and ``described`` as its arguments; its name ends with ``_process``.
         described: the client, as the module wants it.
         errors: the file for its error output.
     """
@@ -36,7 +42,7 @@ class ClientProcess:
     def __init__(self, module: str, described: Mapping[str, Any], errors: Path) -> None:
         self._errors = errors.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module, json.dumps(described)],
+            [sys.executable, "-W", "ignore", "-m", module, str(errors), json.dumps(described)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

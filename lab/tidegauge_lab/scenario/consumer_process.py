@@ -1,6 +1,6 @@
 """A consumer of a scenario: an unmodified Kafka client in a process of its own, which obeys a line at a time.
 
-    python -m tidegauge_lab.scenario.consumer_process '{"library": ..., "topic": ..., "settings": {...}}'
+    python -m tidegauge_lab.scenario.consumer_process ERRORS '{"library": ..., "topic": ..., "settings": {...}}'
 
 Commands are JSON objects on standard input, one a line: ``{"do": "consume", "count": 2, "limit_seconds": 60}``,
 ``commit``, ``busy``, ``poll``, ``close``. Each gets one line of JSON: ``{"values": [...]}``, ``{"committed": {...}}``,
@@ -202,7 +202,7 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Run the consumer that the command line describes."""
-    made = json.loads(sys.argv[1])
+    made = json.loads(sys.argv[2])
     topic, settings = made["topic"], made["settings"]
     client: Client = (
         Confluent(topic, settings) if made["library"] == "confluent-kafka" else KafkaPython(topic, settings)

@@ -1,6 +1,6 @@
 """A transactional producer of a scenario: a real client in a process of its own, which obeys a line at a time.
 
-    python -m tidegauge_lab.scenario.producer_process '{"library": ..., "settings": {...}}'
+    python -m tidegauge_lab.scenario.producer_process ERRORS '{"library": ..., "settings": {...}}'
 
 Commands are JSON objects on standard input, one a line: ``{"do": "init", "limit_seconds": 60}``, ``begin``,
 ``{"do": "send", "topic": "story", "partition": 0, "records": [["m1", TIMESTAMP_MS]], "limit_seconds": 60}``,
@@ -243,7 +243,7 @@ def _sent(client: Client, command: dict[str, Any], limit_seconds: float) -> dict
 
 def main() -> None:
     """Run the producer that the command line describes."""
-    made = json.loads(sys.argv[1])
+    made = json.loads(sys.argv[2])
     settings = made["settings"]
     client: Client = Confluent(settings) if made["library"] == "confluent-kafka" else Own(settings)
     for line in sys.stdin:

@@ -22,17 +22,20 @@ def play(
     check: Check = nothing_to_check,
     verbose: bool = False,
     pace: Pace = AT_ONCE,
+    is_temporary: bool = False,
 ) -> Outcome:
     """Run a scenario on a cluster of its own in a directory.
 
     Args:
         scenario: what is played.
-        directory: an empty one; data and logs are left in it.
+        directory: an empty one; data and logs are left in it. Whatever ends this process, nothing of the cluster runs
+            on.
         zookeeper: one that runs; None: one of its own.
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
         verbose: whether the story has each step as it stands in the file, too, and the expectations.
         pace: when each step is played.
+        is_temporary: whether the caller deletes the directory: then it goes also where this process is killed.
 
     Raises:
         TidegaugeError: the cluster does not start.
@@ -40,7 +43,7 @@ def play(
     """
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
-    with stage(scenario, directory, zookeeper) as cluster, Hands(cluster) as hands:
+    with stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster, Hands(cluster) as hands:
         pace.on_stage(cluster)
         deadline = begin + scenario.limit_seconds
         player = Player(scenario, cluster, hands, tell, deadline, outcome, check, verbose=verbose, pace=pace)

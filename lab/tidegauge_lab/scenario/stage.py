@@ -5,7 +5,8 @@ Rules:
 - Ports: a block of sixteen, held by a lock on a small file for as long as the scenario runs. A broker that is killed
   and started again must find its port free, so another scenario must not take it meanwhile.
 - ZooKeeper is one of its own, or one that is given, under a chroot that no other run uses.
-- ``close`` ends every process at once and takes what is left away; nothing is gained by a controlled shutdown.
+- The end kills every process at once; nothing is gained by a controlled shutdown. A guard does it where the run's own
+  process is killed (``tidegauge_lab.local.guard``).
 """
 
 from __future__ import annotations
@@ -22,33 +23,44 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, ports, startup, takedown
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.guard import guarding
 from tidegauge_lab.local.ports import shared_directory
+from tidegauge_lab.scenario.client_processes import sign_of
 from tidegauge_lab.scenario.model import Scenario
 
 # Below the first port of a user's own cluster, and of the range that the system gives to outgoing connections.
 _FIRST_PORT = 13_008
 _BLOCK = 16
 _BLOCKS = 360
+_CLUSTER = "cluster"
 
 
 @contextlib.contextmanager
-def stage(scenario: Scenario, directory: Path, zookeeper: str | None = None) -> Iterator[LocalCluster]:
+def stage(
+    scenario: Scenario, directory: Path, zookeeper: str | None = None, *, is_temporary: bool = False
+) -> Iterator[LocalCluster]:
     """Provide a cluster that is up, with the scenario's settings and controller; take it down at the end.
 
     Args:
         scenario: what is to be played.
         directory: where; it must be empty, and is left with the cluster's data and logs in it.
         zookeeper: ``host:port`` of one that runs; None: one of its own is started.
+        is_temporary: whether the directory is deleted where this process is killed.
 
     Raises:
         TidegaugeError: the cluster does not start.
     """
-    with contextlib.ExitStack() as stack:
+    directory = directory.absolute()
+    clusters = (directory / _CLUSTER, directory / layout.ZOOKEEPER)
+    with (
+        guarding(*clusters, signs=(sign_of(directory),), temporary=directory if is_temporary else None),
+        contextlib.ExitStack() as stack,
+    ):
         base_port = stack.enter_context(_ports())
         if zookeeper is None:
             zookeeper = stack.enter_context(_own_zookeeper(directory, base_port + _BLOCK - 1))
         cluster = LocalCluster.create(
-            directory / "cluster",
+            directory / _CLUSTER,
             brokers=scenario.brokers,
             settings=scenario.all_settings,
             zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",

@@ -181,7 +181,7 @@ class Stories:
     async def _play(self, story: Scenario, reins: Reins) -> None:
         home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tidegauge-scenario-"))
         try:
-            await asyncio.to_thread(play, story, home, check=reins.check, pace=reins)
+            await asyncio.to_thread(play, story, home, check=reins.check, pace=reins, is_temporary=True)
         except Ended:
             pass
         except TidegaugeError as problem:

@@ -45,6 +45,7 @@ def test_a_file_that_was_printed_can_be_read_again():
         (reassignment(), "Partition reassignment list cannot be empty"),
         (reassignment(entry(), entry()), "Partition reassignment contains duplicate topic partitions: orders-0"),
         (reassignment(entry(replicas=[1, 2, 1])), "orders-0 contains multiple entries for 1"),
+        (reassignment(entry(), entry(1, replicas=[])), "Partition replica list cannot be empty: orders-1"),
         (reassignment(entry(replicas=["1"])), "does not name topic, partition and replicas"),
         (reassignment({"topic": "orders"}), "does not name topic, partition and replicas"),
         (reassignment(entry(log_dirs=["any"])), "Size of replicas list"),

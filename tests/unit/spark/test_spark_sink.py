@@ -22,8 +22,8 @@ class CommittedMeanwhile:
     def __init__(self, after: int) -> None:
         self._left = after
 
-    def partitions(self, _: Subscription) -> dict[TopicPartition, None]:
-        return {AT: None}
+    def partitions(self, _: Subscription, *, asks_all: bool = False) -> dict[TopicPartition, None]:
+        return {AT: None} if asks_all else {}
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         high_watermark = 0 if self._left > 0 else 3
