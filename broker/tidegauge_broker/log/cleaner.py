@@ -2,8 +2,9 @@
 
 Contract: ``CleanerManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
-go to the active segment; a truncation, a deletion, retention (``PartitionLog.layout_version``) or a move to another log
-directory makes the rest of the compaction void, what is replaced stays.
+go to the active segment; a truncation, a deletion, retention (``PartitionLog.layout_version``), a move to another log
+directory or a cleanup.policy without `compact` makes the rest of the compaction void (``Cleaning.is_void``), what is
+replaced stays. The files that a step reads may be renamed under it then, which is no failure of the disk.
 Sources: LogCleaner, LogCleanerManager. The rules stand in ``compaction.py``.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
@@ -23,6 +25,10 @@ from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.log.swap import CLEANED_SUFFIX
 
 _READ_BYTES = 1 << 20
+
+
+class CompactionVoid(Exception):
+    """The log has changed while it was compacted, so that the compaction must end; nothing has failed."""
 
 
 class Cleaning:
@@ -65,17 +71,44 @@ class Cleaning:
         """All below is clean when the compaction is done."""
         return self._offsets.end_offset
 
+    @property
+    def is_void(self) -> bool:
+        """Whether the log has changed so that the compaction must not go on.
+
+        Source: LogManager.truncateTo, asyncDelete and updateTopicConfig, which abort a cleaning.
+        """
+        log = self.log
+        return (
+            log.layout_version != self._layout_version
+            or log.is_closed
+            or self._is_moving()
+            or not log.settings.compacts
+        )
+
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        """Do as ``PartitionLog.storage``; what a changed log makes fail, but for the disk, becomes CompactionVoid."""
+        with self.log.storage("compacting"):
+            try:
+                yield
+            except Exception as problem:
+                is_of_the_disk = isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError)
+                if is_of_the_disk or not self.is_void:
+                    raise
+                raise CompactionVoid(f"Compacting {self.log.topic_partition} ends: its log has changed") from None
+
     def map_keys(self) -> list[list[LogSegment]]:
         """Read the dirty part; returns the groups of segments to be rewritten. Blocks.
 
         Raises:
+            CompactionVoid: the log has changed meanwhile.
             StorageError: the disk refused; the log directory is offline.
             TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
         """
         start = self.part.first_dirty_offset
         end = self.part.first_uncleanable_offset
         transactions = CleanedTransactions()
-        with self.log.storage("compacting"):
+        with self._storage():
             dirty = [one for one in self._segments if self._end_of(one) > start]
             transactions.expect(aborted_between(self.log.segments, start, end))
             if all(self._map_segment(segment, start, transactions) for segment in dirty):
@@ -98,10 +131,11 @@ class Cleaning:
         """Write what stays of a group of segments into a new one, synced. Blocks.
 
         Raises:
+            CompactionVoid: the log has changed meanwhile.
             StorageError: the disk refused; the log directory is offline.
             TidegaugeError: CORRUPT_MESSAGE, a segment does not hold what it should.
         """
-        with self.log.storage("compacting"):
+        with self._storage():
             return self._write(group)
 
     def _write(self, group: Sequence[LogSegment]) -> LogSegment:
@@ -158,15 +192,16 @@ class Cleaning:
             cleaned.append((kept,), len(kept), (changed,), self.log.settings.index_interval_bytes)
 
     def replace(self, group: Sequence[LogSegment], cleaned: LogSegment) -> bool:
-        """Put the new segment in the old ones' place; False if the log has changed or moves.
+        """Put the new segment in the old ones' place; False if the compaction is void.
 
         Raises:
             StorageError: the disk refused; the log directory is offline.
         """
         log = self.log
-        if log.layout_version != self._layout_version or log.is_closed or self._is_moving():
-            cleaned.close()
-            log.log_directory.delete_later(cleaned.paths, self._now_ms)
+        if self.is_void:
+            with log.storage("dropping a compaction of"):
+                # Under other names: the next compaction of these segments may begin before the files are removed.
+                log.log_directory.delete_later(cleaned.mark_deleted(), self._now_ms)
             return False
         log.replace_segments(group, cleaned)
         self._layout_version = log.layout_version

@@ -95,14 +95,15 @@ class CleanerManager:
         return offset
 
     def note_cleaned(self, cleaning: Cleaning) -> None:
-        """Write the cleaner checkpoint of a finished compaction. Blocks.
+        """Write the cleaner checkpoint of a finished compaction, unless it has become void since. Blocks.
+
+        What is appended behind a truncation has not been compacted, nor has the log of a new topic of that name.
 
         Raises:
             StorageError: the disk refused; the log directory is offline.
         """
         log = cleaning.log
-        if not log.is_closed:
-            log.log_directory.note_cleaned(log.topic_partition, cleaning.end_offset)
+        log.log_directory.note_cleaned(log.topic_partition, cleaning.end_offset, is_void=lambda: cleaning.is_void)
 
     def note_uncleanable(self, topic_partition: TopicPartition) -> None:
         """Leave a log whose compaction failed on its content alone until the broker restarts."""

@@ -47,3 +47,8 @@ class EpochFile:
             if self.is_owed:
                 self._checkpoint.write(self.entries)
                 self.is_owed = False
+
+    def close(self) -> None:
+        """Write nothing any more: the log of a new topic may soon have this directory's name. Waits for a writer."""
+        with self._lock:
+            self.is_owed = False

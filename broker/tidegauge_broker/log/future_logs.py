@@ -11,6 +11,9 @@ Rules:
     3. Replacing: the checkpoints of the destination are written, and the future log loses its suffix; from then on it
        is the partition's log. Only then the former log is renamed for deletion. A failure before the rename leaves the
        current log as it is. A failure of the former log's directory afterwards takes the replica nowhere.
+    4. A log is not compacted while it has a future log. It may have been, in a process before, while the future log's
+       directory was offline: then the copy holds records that compaction has removed from the log since, perhaps with
+       their tombstones. So a copy that was found at the start is out of date if the log was ever compacted.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ class FutureLogs:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._wanted: dict[TopicPartition, LogDirectory] = {}
         self._truncated_to: dict[TopicPartition, int] = {}
+        self._found: set[TopicPartition] = set()
+        """Whose copy was begun by a process before."""
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
@@ -74,6 +79,11 @@ class FutureLogs:
         if is_future(log):
             self.add(log)
 
+    def found(self, log: PartitionLog) -> None:
+        """Take in a future log that a process before has begun; raises as ``add``."""
+        self.add(log)
+        self._found.add(log.topic_partition)
+
     def add(self, log: PartitionLog) -> None:
         """Take in a future log.
 
@@ -93,6 +103,7 @@ class FutureLogs:
         removed = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
         for log in removed:
             self._truncated_to.pop(log.topic_partition, None)
+            self._found.discard(log.topic_partition)
             log.log_directory.futures.pop(log.topic_partition, None)
             log.abandon()
         return removed
@@ -145,6 +156,12 @@ class FutureLogs:
         log.truncate_fully(offset)
         self._keep_epochs(log, [])
         self._truncated_to.pop(topic_partition, None)
+        self._found.discard(topic_partition)
+
+    def is_out_of_date(self, current: PartitionLog) -> bool:
+        """Return whether the copy of a log may hold what compaction has removed from the log since (rule 4)."""
+        at = current.topic_partition
+        return at in self._found and current.log_directory.first_dirty_offset(at) is not None
 
     # Copying
 

@@ -36,6 +36,7 @@ class LogLoading:
 
     Attributes:
         high_watermarks: replication-offset-checkpoint.
+        named: the partitions in the checkpoints of recovery points and log start offsets.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class LogLoading:
         log_directory.create_checkpoints()
         self._recovery_points = log_directory.read_recovery_points()
         self._log_start_offsets = log_directory.read_log_start_offsets()
+        self.named = self._recovery_points.keys() | self._log_start_offsets.keys()
         self.high_watermarks = log_directory.read_high_watermarks()
         log_directory.load_cleaner_offsets()
 

@@ -16,6 +16,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ class LogDirectory:
         self._cleaned_lock = threading.Lock()
         self._lock_descriptor = -1
         self._written_starts: dict[TopicPartition, int] = {}
+        self._high_watermark_lock = threading.Lock()
         self._recovery_point_lock = threading.Lock()
         self._log_start_lock = threading.Lock()
         self._deletions: dict[Path, int] = {}
@@ -225,7 +227,7 @@ class LogDirectory:
     def close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Close all logs, write the checkpoints; and the clean-shutdown mark if every log was closed cleanly."""
         try:
-            self.write_high_watermarks(high_watermarks)
+            self.write_high_watermarks(lambda: high_watermarks)
             for log in self.all_logs():
                 self._close_log(log)
             self.write_recovery_points()
@@ -284,9 +286,13 @@ class LogDirectory:
         """Return the offset below which a log has been compacted; None if it never was."""
         return self._cleaned.get(topic_partition)
 
-    def note_cleaned(self, topic_partition: TopicPartition, first_dirty_offset: int) -> None:
-        """Write how far a log has been compacted."""
+    def note_cleaned(
+        self, topic_partition: TopicPartition, first_dirty_offset: int, *, is_void: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Write how far a log has been compacted, unless that is void: no truncation or deletion can come between."""
         with self._cleaned_lock:
+            if is_void():
+                return
             self._cleaned[topic_partition] = first_dirty_offset
             self._write(self._cleaner_offsets, self._cleaned)
 
@@ -311,9 +317,43 @@ class LogDirectory:
             _logger.warning("%s; it is treated as empty", problem)
             return {}
 
-    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> None:
-        """Replace replication-offset-checkpoint."""
-        self._write(self._high_watermarks, values)
+    def fit_checkpoints(
+        self, named: AbstractSet[TopicPartition], high_watermarks: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Fit the checkpoints to the logs that were loaded, and return the high watermarks that fit.
+
+        A process that is killed between a deletion or a truncation and the checkpoints leaves some that name logs which
+        are not here any more, or offsets beyond a log's end. The log of a new topic of that name, and what is appended
+        behind that end, are not what they are about.
+
+        Args:
+            named: the partitions in the checkpoints of recovery points and log start offsets.
+            high_watermarks: replication-offset-checkpoint.
+
+        Raises:
+            StorageError: the disk refused; the log directory is offline.
+        """
+        ends = {log.topic_partition: log.log_end_offset for log in self.all_logs()}
+        if named - ends.keys():
+            self.write_recovery_points()
+        with self._cleaned_lock:
+            cleaned = _fitted(self._cleaned, ends)
+            if cleaned != self._cleaned:
+                self._cleaned = cleaned
+                self._write(self._cleaner_offsets, cleaned)
+        fitted = _fitted(high_watermarks, ends)
+        if fitted != high_watermarks:
+            self.write_high_watermarks(lambda: fitted)
+        return fitted
+
+    def write_high_watermarks(self, values_of: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Replace replication-offset-checkpoint.
+
+        The values are asked for under the lock: else a pool thread could write an older, higher one over the one that a
+        truncation has just lowered.
+        """
+        with self._high_watermark_lock:
+            self._write(self._high_watermarks, values_of())
 
     def write_recovery_points(self) -> None:
         """Replace recovery-point-offset-checkpoint from the logs.
@@ -346,6 +386,10 @@ class LogDirectory:
             checkpoint.write(values)
         except OSError as error:
             raise self.failed(error, f"writing {checkpoint.path.name}") from error
+
+
+def _fitted(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {at: min(offset, ends[at]) for at, offset in offsets.items() if at in ends}
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:

@@ -128,7 +128,7 @@ class LogManager:
         loading = LogLoading(log_directory, self._broker, self._topic_values, self._now_ms)
         for log in loading.logs():
             if is_future(log):
-                self.futures.add(log)
+                self.futures.found(log)
                 continue
             other = self._logs.get(log.topic_partition)
             if other is not None:
@@ -141,14 +141,8 @@ class LogManager:
                     "directory that failed",
                 )
             log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
-        known = {
-            topic_partition: min(loading.high_watermarks[topic_partition], log.log_end_offset)
-            for topic_partition, log in log_directory.logs.items()
-            if topic_partition in loading.high_watermarks
-        }
-        self._high_watermarks.update(known)
-        if any(value < loading.high_watermarks[topic_partition] for topic_partition, value in known.items()):
-            log_directory.write_high_watermarks(known)  # see lower_high_watermark
+        high_watermarks = log_directory.fit_checkpoints(loading.named, loading.high_watermarks)
+        self._high_watermarks.update((at, value) for at, value in high_watermarks.items() if at in log_directory.logs)
 
     def _directory_failed(self, path: Path) -> None:
         self.on_directory_failure(path)
@@ -290,15 +284,28 @@ class LogManager:
 
     # Checkpoints
 
-    def write_high_watermarks(self, values: Mapping[TopicPartition, int]) -> None:
-        """Write replication-offset-checkpoint; logs that are not in ``values`` keep their entry.
+    def note_high_watermarks(self, values: Mapping[TopicPartition, int]) -> None:
+        """Take in high watermarks for the next checkpoint, in the turn of the event loop in which the core gave them.
+
+        A log that is truncated or deleted after that must not get its former one.
+        """
+        self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
+
+    def write_high_watermarks(self, values: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
+        """Write replication-offset-checkpoint, as of now. Blocks.
+
+        Args:
+            values: are noted first; logs that are not in it keep what they have.
 
         Raises:
             StorageError: the disk of one log directory refused; the others were written.
         """
-        self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
-        known = dict(self._high_watermarks)  # the loop may delete a log meanwhile
-        self._each_online(lambda log_directory: log_directory.write_high_watermarks(_of_logs(log_directory, known)))
+        self.note_high_watermarks(values)
+        self._each_online(self._write_high_watermarks)
+
+    def _write_high_watermarks(self, log_directory: LogDirectory) -> None:
+        # A copy, because the loop may delete a log meanwhile.
+        log_directory.write_high_watermarks(lambda: _of_logs(log_directory, dict(self._high_watermarks)))
 
     def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
         """Lower a log's replication-offset-checkpoint before a truncation: it must not stand above the log's end.
@@ -310,10 +317,8 @@ class LogManager:
         """
         if self._high_watermarks.get(topic_partition, 0) > to_offset:
             self._high_watermarks[topic_partition] = to_offset
-            log_directory = self._existing(
-                topic_partition
-            ).log_directory  # the others' disks are not this partition's concern
-            log_directory.write_high_watermarks(_of_logs(log_directory, self._high_watermarks))
+            # The others' disks are not this partition's concern.
+            self._write_high_watermarks(self._existing(topic_partition).log_directory)
 
     def write_recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint.
@@ -474,11 +479,13 @@ class LogManager:
         """
         current, home = self._logs[topic_partition], self.futures.logs[topic_partition].log_directory
         self._high_watermarks[topic_partition] = high_watermark
-        home.write_high_watermarks(_of_logs(home, self._high_watermarks))
+        self._write_high_watermarks(home)
         home.write_recovery_points()
         home.write_log_start_offsets()
         first_dirty_offset = current.log_directory.first_dirty_offset(topic_partition)
-        if first_dirty_offset is not None:
+        if first_dirty_offset is None:
+            home.forget_cleaned(topic_partition)
+        else:
             home.note_cleaned(topic_partition, first_dirty_offset)
         log = self.futures.promote(current)
         home.logs[topic_partition] = self._logs[topic_partition] = log

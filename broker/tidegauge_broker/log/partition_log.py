@@ -100,7 +100,8 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether ``flush_rolled`` has something to do. A snapshot alone can wait: lost, it costs a longer recovery."""
-        return self._epoch_file.is_owed or self._synced_offset < self._segments[-1].base_offset
+        last = self._segments[-1:]  # none while the event loop empties the log, and another thread asks
+        return self._epoch_file.is_owed or (bool(last) and self._synced_offset < last[0].base_offset)
 
     @property
     def epochs(self) -> Sequence[EpochEntry]:
@@ -360,6 +361,7 @@ class PartitionLog:
     def _end_at(self, offset: int) -> None:
         """Lower the recovery point to the new log end; what was synced beyond no longer exists."""
         with self._lock:
+            self._layout_version += 1  # a flush that began in the middle of the truncation knows the old end
             self.log_end_offset = offset
             lowered = self.recovery_point > offset
             self.recovery_point = min(self.recovery_point, offset)
@@ -426,7 +428,7 @@ class PartitionLog:
 
     @property
     def layout_version(self) -> int:
-        """Return a number that rises whenever segments are truncated, deleted or replaced: older plans are void."""
+        """Return a number that rises when segments are truncated, deleted, replaced or renamed, which voids plans."""
         return self._layout_version
 
     def replace_segments(self, old: Sequence[LogSegment], cleaned: LogSegment) -> None:
@@ -448,6 +450,8 @@ class PartitionLog:
                 self._discard(segment.mark_deleted())
                 if segment.base_offset != cleaned.base_offset:
                     self._discard(self._snapshots.mark_deleted(segment.base_offset))
+            with self._lock:
+                self._layout_version += 1  # a flush that has begun meanwhile may know the files by their names of now
             cleaned.rename_files("")
             self.log_directory.disk.sync_directory(self.directory)
 
@@ -550,5 +554,6 @@ class PartitionLog:
     def abandon(self) -> None:
         """Let go of all files as they are."""
         self._closed = True
+        self._epoch_file.close()
         for segment in self._segments:
             segment.close()

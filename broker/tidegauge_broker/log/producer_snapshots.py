@@ -8,6 +8,7 @@ Source: Kafka's ProducerStateManager; the format of one file is ``producer_snaps
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tidegauge_broker.log import producer_snapshot
@@ -88,5 +89,6 @@ class ProducerSnapshots:
         for path in list(self._unsynced):
             # Taken out first: what the loop writes while this is synced must be synced again.
             self._unsynced.pop(path, None)
-            if path.exists():
-                self._disk.sync(path)
+            with suppress(FileNotFoundError):  # the loop may remove it at any moment
+                if path.exists():
+                    self._disk.sync(path)

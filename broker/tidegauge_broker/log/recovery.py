@@ -80,6 +80,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
     """
     _remove_leftovers(directory, plan.disk)
     complete_swaps(directory, plan.disk)
+    _remove_orphans(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
     damage = _damage_after_clean_stop(segments, plan) if plan.clean else ""
     if damage:
@@ -157,10 +158,17 @@ def _create(directory: Path, base_offset: int, settings: LogSettings, plan: Load
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
-        orphan = path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists()
-        if orphan or path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
+        if path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
             level = logging.INFO if path.suffix == DELETED_SUFFIX else logging.WARNING
             _logger.log(level, "Removing %s, which an unfinished operation left", path)
+            disk.remove(path)
+
+
+def _remove_orphans(directory: Path, disk: Disk) -> None:
+    """Remove indexes without a log. Before a swap is completed its own may be among them."""
+    for path in list(directory.iterdir()):
+        if path.suffix in _INDEXES and not path.with_suffix(LOG_SUFFIX).exists():
+            _logger.warning("Removing %s, whose log is missing", path)
             disk.remove(path)
 
 

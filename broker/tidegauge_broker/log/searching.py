@@ -88,22 +88,26 @@ def aborted_transactions(
     As in Kafka more may be listed than the records need, and never less.
 
     Args:
-        segments: those from the one that was read on.
+        segments: those from the one that holds ``from_offset`` on; if it ends below, before a gap that compaction left,
+            the read went on to the next.
         from_offset: where the read began.
-        size_bytes: how many bytes it gave, all of the first segment.
+        size_bytes: how many bytes it gave, all of one segment.
         log_end_offset: the log's end.
 
     Returns:
         The entries of .txnindex that overlap the range, by marker.
     """
-    first, *following = segments
-    start = first.position_of(from_offset)
-    end = None if start is None else first.index.offset_at_or_after(start + size_bytes)
-    if end is not None:
-        upper_bound = first.base_offset + end
-    else:
-        upper_bound = following[0].base_offset if following else log_end_offset
-    return aborted_between(segments, from_offset, upper_bound)
+    for at, segment in enumerate(segments):
+        start = segment.position_of(from_offset)
+        if start is None:
+            continue
+        end = segment.index.offset_at_or_after(start + size_bytes)
+        if end is not None:
+            upper_bound = segment.base_offset + end
+        else:
+            upper_bound = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
+        return aborted_between(segments[at:], from_offset, upper_bound)
+    return []
 
 
 def aborted_between(segments: Sequence[LogSegment], from_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -422,6 +422,7 @@ class LogSegment:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Remove the batches that reach an offset or lie above it."""
         position = self.position_of(offset)
+        self._cursors.clear()
         self.index.truncate_to(offset - self.base_offset)
         self.time_index.truncate_to(offset - self.base_offset)
         self.transaction_index.truncate_to(offset)
@@ -484,14 +485,14 @@ class LogSegment:
             self.disk.remove(path)
 
     def rename_files(self, suffix: str) -> None:
-        """Give all files another suffix behind their proper one ("": none), the ``.log`` last.
+        """Give all files another suffix behind their proper one ("": none), the ``.txnindex`` and the ``.log`` last.
 
         A file that already has it is left; so what a crash interrupted can be done again.
         """
         names = (
-            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
             (self.time_index, TIME_INDEX_SUFFIX),
             (self.index, INDEX_SUFFIX),
+            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
             (self, LOG_SUFFIX),
         )
         for owner, proper in names:

@@ -2,12 +2,14 @@
 
 The steps (LocalLog.replaceSegments): the new files are written as ``.cleaned`` and synced, and
 renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of
-files the ``.log`` is always renamed last.
+files the ``.log`` is always renamed last, and the ``.txnindex`` after the other indexes.
 
 Rules:
     1. While a ``.log.swap`` is there, it stands for every segment whose base lies within its offsets. A compacted
        segment ends with the last batch of the old ones, if need be an empty one; so its offsets cover them all.
     2. Without it the old segments count: ``.cleaned`` and leftover ``.swap`` indexes are removed.
+    3. The new segment need not have a ``.txnindex``. One of that name without the suffix is the old segment's while
+       there is an ``.index.swap``; afterwards it is the new one's.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tidegauge_broker.log.segment import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     LogSegment,
+    file_name,
 )
 from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX
 
@@ -54,6 +57,8 @@ def complete_swaps(directory: Path, disk: Disk) -> None:
             if old.stem.isdecimal() and base_offset <= int(old.stem) < end_offset:
                 for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
                     disk.remove(old.with_suffix(suffix))
+        if segment.index.path.exists():  # rule 3
+            disk.remove(directory / (file_name(base_offset) + TRANSACTION_INDEX_SUFFIX))
         segment.rename_files("")
     for leftover in directory.glob("*" + SWAP_SUFFIX):
         disk.remove(leftover)

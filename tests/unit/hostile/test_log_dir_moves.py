@@ -28,6 +28,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetCommit, OffsetCommitResult, OffsetFetch, OffsetToCommit
 from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import iterate_headers
 from tidegauge.settings import topic_values
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.log.files import Disk
@@ -45,8 +46,8 @@ OFFSETS = TopicPartition("__consumer_offsets", 0)
 class Moving(HostileBroker):
     """A broker with three log directories whose moves the test holds up with the quota."""
 
-    def __init__(self) -> None:
-        super().__init__(log_directories=3)
+    def __init__(self, **settings: str) -> None:
+        super().__init__(log_directories=3, **settings)
         self.rate = UNLIMITED
         moves: Any = self.replicas.moves
         self.clock_ms = NOW_MS
@@ -103,9 +104,9 @@ class Moving(HostileBroker):
 class Restarted(Moving):
     """Another broker process after it, with the same log directories, or some of them."""
 
-    def __init__(self, before: Moving, left: Sequence[str] = ()) -> None:
+    def __init__(self, before: Moving, left: Sequence[str] = (), **settings: str) -> None:
         self._left = [path for path in before.logs.directories if not left or str(path) in left]
-        super().__init__()
+        super().__init__(**settings)
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
         self._directories = self._left
@@ -413,6 +414,37 @@ async def test_a_log_that_is_created_beside_its_copy_stays(broker: Moving) -> No
     again.produce()
     assert again.check_logs()[AT] == 2
     await again.end()
+
+
+async def test_a_copy_from_before_a_compaction_begins_again(broker: Moving) -> None:
+    """Its log directory is offline while the log is compacted, and back after another start.
+
+    What compaction has removed since must not come back with the copy, perhaps without the tombstone that deleted it.
+    """
+    await broker.hold()
+    home, target = broker.home, broker.others[0]
+    broker.logs.directory_at(target).failed(OSError(5, "Input/output error"), "testing")
+    broker.replicas.report_failures()
+    broker.logs.close({}, clean=False)
+    alone = Restarted(broker, [home], **{"log.cleanup.policy": "compact"})
+    log: Any = alone.logs.logs[AT]
+    log._roll(log.log_end_offset)
+    cleaning = alone.logs.compaction.next_to_clean({AT: 3})
+    assert cleaning is not None
+    (group,) = cleaning.map_keys()
+    assert cleaning.replace(group, cleaning.write(group))
+    alone.logs.compaction.note_cleaned(cleaning)
+    left = log.read(0, 3, 1 << 20, at_least_one_batch=True)
+    assert [header.base_offset for header in iterate_headers(left)] == [2], "all three have the same key"
+    alone.abandon()
+    again = Restarted(broker, **{"log.cleanup.policy": "compact"})
+    assert again.logs.futures.logs[AT].log_end_offset == 1
+    await again.begin()
+    await again.until(lambda: not again.replicas.moves._moving)
+    assert again.home == target
+    assert again.logs.logs[AT].read(0, 3, 1 << 20, at_least_one_batch=True) == left
+    await again.replicas.moves.close()
+    again.abandon()
 
 
 async def test_a_log_that_cannot_be_read_stops_its_move_alone(broker: Moving) -> None:

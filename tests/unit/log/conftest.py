@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -12,9 +16,10 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
-from tidegauge_broker.log.files import DISK, Disk
+from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 
 START_MS = 1_700_000_000_000
 CLUSTER = "abcdefghijklmnopqrstuv"
@@ -144,3 +149,26 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def make_bench() -> type[Bench]:
     """For property tests, which make a directory for every example."""
     return Bench
+
+
+def clean_once(manager: LogManager, ends: dict[TopicPartition, int], *steps: Callable[[], object]) -> None:
+    """Run the cleaner once over logs up to these offsets; a step happens before each of its calls in the pool."""
+    replicas: Any = SimpleNamespace(
+        logs=manager,
+        core=SimpleNamespace(last_stable_offsets=lambda: ends),
+        delete_old_segments_of_compacted=lambda: None,
+    )
+    left = list(steps)
+
+    async def in_pool(call: Callable[[], None]) -> None:
+        if left:
+            left.pop(0)()
+        with suppress(StorageError):  # as in a broker, which notes that the log directory is offline
+            call()
+
+    asyncio.run(LogCleaner(replicas, in_pool).run())
+
+
+@pytest.fixture(scope="session")
+def run_cleaner() -> Callable[..., None]:
+    return clean_once

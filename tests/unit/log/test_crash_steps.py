@@ -21,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tidegauge.record_batch import iterate_headers, read_header
+from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.files import Buffer
 from tidegauge_broker.log.synced_disk import SyncedDisk, restore_synced
@@ -385,6 +386,61 @@ def test_a_crash_at_any_step_of_a_compaction_keeps_the_last_record_of_each_key(m
         assert last.get(b"x") is None, what
         assert log.log_end_offset >= 14, what
         bench.append(keyed_batch((b"k0", b"new")))
+        bench.stop(clean=False)
+        cases += 1
+    assert cases > 60
+
+
+def test_a_crash_at_any_step_of_a_compaction_leaves_the_aborted_transactions_named(make_bench, tmp_path, keyed_batch):
+    """What is left of an aborted transaction is named by .txnindex, and what is named has its marker still.
+
+    Else a reader of committed data gets aborted records, or leaves out what the producer has committed later. The first
+    compaction's map is full before the second transaction, which therefore stays, in a segment that is replaced.
+    """
+
+    def play(bench: Any) -> None:
+        def append(*pairs: tuple[bytes, bytes], **options: Any) -> None:
+            bench.append(keyed_batch(*pairs, **options))
+
+        def abort(producer_id: int) -> None:
+            append((b"a", b"aborted"), producer_id=producer_id, sequence=0, transactional=True)
+            bench.append(make_marker(TransactionMarker(producer_id, 0, Outcome.ABORT, 0), bench.now_ms))
+
+        bench.open()
+        abort(7)
+        append((b"k", b"1"), (b"l", b"1"))
+        append((b"m", b"1"))
+        abort(8)
+        bench.log()._roll(bench.log().log_end_offset)
+        bench.log().flush()
+        bench.manager.write_recovery_points()
+        bench.disk.begin_crashing()
+        for capacity in (2, 9, 9, 9):
+            cleaning = bench.manager.compaction.next_to_clean({bench.name: bench.log().log_end_offset})
+            assert cleaning is not None
+            cleaning._offsets.capacity = capacity
+            for group in cleaning.map_keys():
+                assert cleaning.replace(group, cleaning.write(group))
+            bench.manager.compaction.note_cleaned(cleaning)
+            append((b"m", b"2"))
+            bench.log()._roll(bench.log().log_end_offset)
+            bench.log().flush()
+            bench.manager.write_recovery_points()
+
+    settings = {
+        "log.cleanup.policy": "compact",
+        "log.cleaner.min.cleanable.ratio": "0",
+        "log.cleaner.delete.retention.ms": "0",
+    }
+    cases = 0
+    for bench, what in crashes(make_bench, tmp_path, settings, play):
+        log = bench.log()
+        headers = [header for segment in log.segments for header in segment.headers()]
+        named = {one.producer_id: one for segment in log.segments for one in segment.transaction_index.entries()}
+        left = [one for one in headers if one.is_transactional and one.record_count]
+        assert {one.producer_id for one in left if not one.is_control} <= named.keys(), what
+        markers = {one.last_offset for one in left if one.is_control}
+        assert {one.last_offset for one in named.values()} <= markers, what
         bench.stop(clean=False)
         cases += 1
     assert cases > 60

@@ -289,6 +289,21 @@ def test_a_move_ends_a_compaction_in_progress(two: Two, batch: Any) -> None:
     assert two.logs.compaction.next_to_clean({AT: 16}) is not None
 
 
+def test_a_log_that_moves_while_it_is_compacted_is_compacted_later(two: Two, batch: Any, run_cleaner: Any) -> None:
+    """Its files are renamed under the compaction, which says nothing of the log."""
+    two.settings |= {"log.cleanup.policy": "compact"}
+    two.restart()
+    two.append(batch, 8)
+
+    def move() -> None:
+        two.begin()
+        two.move()
+
+    run_cleaner(two.logs, {AT: 16}, move)
+    assert two.logs.offline_directories == []
+    assert two.logs.compaction.next_to_clean({AT: 16}) is not None
+
+
 def test_the_directory_asked_for_is_taken_for_the_next_log(two: Two) -> None:
     """preferredLogDirs: once, and only until the log exists."""
     other, third = TopicPartition("new", 0), TopicPartition("new", 1)

@@ -285,6 +285,28 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(bench, batch):
     assert bench.manager.loaded(bench.name).high_watermark == 0
 
 
+def test_checkpoints_of_a_deleted_log_are_not_those_of_a_new_one_of_its_name(bench, batch):
+    """The process is killed behind the renaming of the log's directory, and again when the name is in use again.
+
+    The new log would begin at the log start offset of the one before: what it holds below would be lost.
+    """
+    bench.append(batch(5))
+    bench.append(batch(5))
+    log = bench.log()
+    log.advance_log_start(7)
+    log.flush()
+    bench.manager.write_recovery_points()
+    bench.manager.write_high_watermarks({bench.name: 9})
+    log.log_directory.note_cleaned(bench.name, 5)
+    bench.stop(clean=False)
+    bench.partition_directory.rename(bench.directory / "orders-0.0123456789abcdef0123456789abcdef-delete")
+    bench.append(batch(6))
+    log = bench.restart(clean=False)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 6, 0)
+    assert log.log_directory.first_dirty_offset(bench.name) is None
+    assert bench.manager.loaded(bench.name).high_watermark == 0
+
+
 def test_a_deleted_log_goes_after_a_restart_too(bench, batch):
     bench.append(batch(5))
     bench.manager.delete(bench.name)

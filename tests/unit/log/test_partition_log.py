@@ -2,13 +2,14 @@
 
 import os
 import struct
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tidegauge.record_batch import crc_matches, iterate_headers, patch, read_header
-from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.files import Disk, StorageError
 from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.log.synced_disk import SyncedDisk
 from tidegauge_broker.replica.messages import EpochEntry
@@ -278,6 +279,20 @@ def test_positions_that_readers_left_are_forgotten_by_a_truncation(bench, batch)
         assert [header.base_offset for header in iterate_headers(data)] == list(range(offset, 8))
 
 
+def test_positions_behind_a_gap_are_forgotten_by_a_truncation_too(bench, batch):
+    """A truncation into a batch leaves a gap at the log's end; another one, into the gap, removes no batch."""
+    bench.append(batch(10))
+    bench.append(batch(10))
+    log = bench.log()
+    log.truncate_to(15)
+    log.read(0, 15, 1 << 20, at_least_one_batch=True)
+    log.truncate_to(12)
+    for _ in range(3):
+        bench.append(batch(3))
+    data = log.read(15, 21, 1 << 20, at_least_one_batch=True)
+    assert [header.base_offset for header in iterate_headers(data)] == [15, 18]
+
+
 def test_a_truncated_time_index_stays_truncated_on_disk(bench, batch):
     """A clean stop must not bring back the times of records that were truncated."""
     bench.settings["log.index.interval.bytes"] = "0"
@@ -413,6 +428,35 @@ def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch,
     assert log.log_end_offset == 1
 
 
+def test_a_flush_that_begins_in_the_middle_of_a_truncation_does_not_know_the_old_end(bench, batch):
+    """The recovery point must not jump above the new end: what is appended there would count as synced."""
+    syncing, truncated = threading.Event(), threading.Event()
+
+    class Held(Disk):
+        def truncate(self, path: Path, size_bytes: int) -> None:
+            if path.suffix == ".log":
+                flusher.start()
+                assert syncing.wait(10)
+            super().truncate(path, size_bytes)
+
+        def sync(self, path: Path) -> None:
+            syncing.set()
+            assert truncated.wait(10)
+            super().sync(path)
+
+    bench.disk = Held()
+    bench.append(batch(10))
+    bench.append(batch(10))
+    log = bench.log()
+    flusher = threading.Thread(target=log.flush)
+    log.truncate_to(10)
+    truncated.set()
+    flusher.join()
+    assert (log.recovery_point, log.log_end_offset) == (0, 10)
+    log.flush()
+    assert log.recovery_point == 10
+
+
 def test_epochs_that_need_no_sync_are_written_with_the_next_flush(bench):
     """KAFKA-16541: no half-written epoch file may ever be all that a power loss leaves."""
     disk = bench.disk = SyncedDisk()
@@ -429,6 +473,28 @@ def test_epochs_that_need_no_sync_are_written_with_the_next_flush(bench):
     log.write_epochs([EpochEntry(0, 0)], sync=False)
     log.write_epochs([EpochEntry(2, 0)], sync=True)
     assert not log.is_dirty
+
+
+def test_a_flush_in_progress_writes_no_epochs_into_the_log_of_a_new_topic(bench, batch):
+    """The topic is deleted and made again while a pool thread syncs; its epochs begin at 0 again.
+
+    With them on the disk the replica would find its log beyond its leader's, at the next start.
+    """
+
+    class Meanwhile(Disk):
+        def sync(self, path: Path) -> None:
+            super().sync(path)
+            if bench.log() is log:
+                bench.manager.delete(bench.name)
+                bench.append(batch(1), epoch=0)
+                bench.log().write_epochs([EpochEntry(0, 0)], sync=True)
+
+    bench.disk = Meanwhile()
+    log = bench.log()
+    bench.append(batch(1), epoch=7)
+    log.write_epochs([EpochEntry(7, 0)], sync=False)
+    log.flush()
+    assert bench.restart(clean=False).epochs == [EpochEntry(0, 0)]
 
 
 def test_a_disk_that_refuses_takes_the_directory_offline(bench, batch, monkeypatch):

@@ -1,10 +1,12 @@
 """Rolling by time with jitter, and what goes by size, time and log start."""
 
 import os
+import threading
+from pathlib import Path
 
 import pytest
 
-from tidegauge_broker.log.files import DISK, StorageError
+from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.manager import LogManager
 
 HOUR_MS = 3_600_000
@@ -129,6 +131,35 @@ def test_the_snapshot_of_a_segment_goes_with_it(five_segments):
     starts(five_segments)
     assert f"{10:020d}.snapshot" not in five_segments.files(".snapshot")
     assert f"{30:020d}.snapshot" in five_segments.files(".snapshot")
+
+
+def test_a_flush_that_meets_a_snapshot_that_goes_with_its_segment_is_no_failure(bench, batch):
+    """A pool thread is about to sync it."""
+    syncing, removed = threading.Event(), threading.Event()
+
+    class Held(Disk):
+        def rename(self, path: Path, to: Path) -> None:
+            if to.name.endswith(".log.deleted") and not syncing.is_set():
+                flusher.start()
+                assert syncing.wait(10)
+            super().rename(path, to)
+
+        def sync(self, path: Path) -> None:
+            if path.suffix == ".snapshot":
+                syncing.set()
+                assert removed.wait(10)
+            super().sync(path)
+
+    bench.settings |= {"log.segment.bytes": "300", "log.retention.bytes": "0"}
+    bench.disk = Held()
+    for at in range(3):
+        bench.append(batch(10, producer_id=7, sequence=10 * at))
+    log = bench.log()
+    flusher = threading.Thread(target=log.flush_rolled)
+    assert starts(bench, 30) == 30
+    removed.set()
+    flusher.join()
+    assert bench.manager.offline_directories == []
 
 
 def test_a_restart_removes_what_was_marked(five_segments):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from tests.kafka_log_dir import last_snapshot_of, log_of
 
-from tidegauge.record_batch import iterate_headers, read_header
+from tidegauge.record_batch import iterate_headers, patch, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker, read_marker
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.transaction_index import TransactionIndex
@@ -271,6 +271,26 @@ def test_a_read_lists_the_aborted_transactions_that_it_overlaps(bench, writer):
     assert log.aborted_transactions(0, 0) == []
     after = log.read(late + 1, log.log_end_offset, 1 << 20, at_least_one_batch=True)
     assert log.aborted_transactions(late + 1, len(after)) == []
+
+
+def test_a_read_from_a_gap_lists_the_aborted_transactions_of_the_segment_that_it_goes_on_to(bench, batch):
+    """A follower that copies a compacted log may begin a segment behind a gap (LocalLog.read names what it has read).
+
+    Each consumer that reads on behind the batch before the gap asks for the gap's first offset.
+    """
+    bench.settings["log.segment.bytes"] = "100"
+    bench.append(batch(3))
+    log = bench.log()
+    aborted = batch(1, producer_id=1, sequence=0, transactional=True)
+    marker = make_marker(TransactionMarker(1, 0, Outcome.ABORT, 0), bench.now_ms)
+    for offset, made in ((8, aborted), (9, marker)):
+        copied = bytearray(made)
+        patch(copied, 0, offset, 0)
+        log.append_as_follower(bytes(copied), (read_header(copied),))
+    assert [one.base_offset for one in log.segments] == [0, 8, 9]
+    data = log.read(3, log.log_end_offset, 1 << 20, at_least_one_batch=True)
+    assert read_header(data).base_offset == 8
+    assert log.aborted_transactions(3, len(data)) == [AbortedTransaction(1, 8, 9, 10)]
 
 
 # Compaction

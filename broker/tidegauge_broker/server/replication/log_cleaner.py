@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_broker.log.cleaner import Cleaning
+from tidegauge_broker.log.cleaner import Cleaning, CompactionVoid
 from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
@@ -33,9 +33,10 @@ class LogCleaner:
             try:
                 if not await self._clean(cleaning):
                     break
+            except CompactionVoid as reason:
+                LOG.info("%s", reason)
+                break
             except TidegaugeError as problem:
-                if cleaning.log.is_closed:
-                    break  # it was deleted, or has moved to another log directory
                 LOG.error("Compacting %s failed; it is not tried again: %s", at, problem)  # noqa: TRY400 - it says all
                 self._compaction.note_uncleanable(at)
             except Exception:  # the others are compacted nevertheless
@@ -44,7 +45,7 @@ class LogCleaner:
         self._replicas.delete_old_segments_of_compacted()
 
     async def _clean(self, cleaning: Cleaning) -> bool:
-        """One log; False if it changed meanwhile, or its disk failed."""
+        """Compact one log; return False if the compaction has become void, or the disk failed."""
         log = cleaning.log
         before_bytes = log.size_bytes
         groups: list[list[LogSegment]] = []

@@ -18,7 +18,8 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
        restart, a copy that was begun goes on. One that is of an earlier topic of that name is deleted: a log directory
        that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't tell the two apart.
        So is one beside which the replica was created again, after its own log directory was lost: it can't be renamed
-       onto a directory that exists, and the attempt would take the log directory offline.
+       onto a directory that exists, and the attempt would take the log directory offline. One that may hold what
+       compaction has removed from the log since begins again (``FutureLogs``, rule 4).
     5. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
@@ -177,9 +178,7 @@ class LogDirMoves:
         """Go on with the copies of replicas that the controller has made leader or follower (rule 4)."""
         copied = [at for at in topic_partitions if at in self._logs.futures.logs and self._is_hosted(at)]
         for at in copied:
-            why = self._why_of_no_use(at)
-            if why:
-                self._delete_leftover(at, why)
+            self._check_copy(at)
         self._add(at for at in copied if at in self._logs.futures.logs)
 
     def _why_of_no_use(self, at: TopicPartition) -> str:
@@ -191,14 +190,20 @@ class LogDirMoves:
         is_there = future.log_directory is current.log_directory
         return "the replica was created again in the same log directory" if is_there else ""
 
-    def _delete_leftover(self, at: TopicPartition, why: str) -> None:
-        """Delete a future log; a log directory that refuses is offline."""
-        self._moving.discard(at)
-        LOG.warning("Deleting %s: %s", self._logs.futures.logs[at].directory, why)
+    def _check_copy(self, at: TopicPartition) -> None:
+        """Delete a copy that is of no use, or begin it again (rule 4); a log directory that refuses is offline."""
+        futures, current = self._logs.futures, self._logs.logs[at]
+        why = self._why_of_no_use(at)
         try:
-            self._logs.futures.delete(at)
+            if why:
+                self._moving.discard(at)
+                LOG.warning("Deleting %s: %s", futures.logs[at].directory, why)
+                futures.delete(at)
+            elif futures.is_out_of_date(current):
+                LOG.info("%s begins again: the log may have been compacted since", futures.logs[at].directory)
+                futures.start_at(at, current.log_start_offset)
         except StorageError as problem:
-            LOG.error("It could not be deleted: %s", problem.message)  # noqa: TRY400 - it says all
+            LOG.error("The copy of %s could not be changed: %s", at, problem.message)  # noqa: TRY400 - it says all
             self._replicas.report_failures()
 
     def stop(self, topic_partitions: Iterable[TopicPartition]) -> None:

@@ -331,8 +331,8 @@ class ReplicaManager:
 
     async def write_high_watermarks(self) -> None:
         """Write replication-offset-checkpoint with the values of this moment."""
-        values = self.core.high_watermarks()
-        await self.in_log_pool(lambda: self.logs.write_high_watermarks(values))
+        self.logs.note_high_watermarks(self.core.high_watermarks())
+        await self.in_log_pool(self.logs.write_high_watermarks)
 
     def leads(self, topic_partition: TopicPartition) -> bool:
         """Return whether this broker leads the partition."""
