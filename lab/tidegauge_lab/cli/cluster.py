@@ -29,7 +29,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
 from tidegauge_lab.cli.common import ZooKeeperAddressType, directory_argument, lab_verb
-from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
+from tidegauge_lab.cli.control import DEFAULT_CONTROL, ListenAddressType, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
@@ -79,6 +79,7 @@ _EXAMPLE_TOPIC = "orders"
 )
 @click.option(
     "--control",
+    type=ListenAddressType(),
     is_flag=False,
     flag_value=DEFAULT_CONTROL,
     metavar="[HOST:PORT]",
@@ -113,7 +114,7 @@ def up(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
         )
     if control is not None:
-        require_control(control)
+        require_control()
     try:
         given = read_assignments(settings, "--set")
         cluster = LocalCluster.create(

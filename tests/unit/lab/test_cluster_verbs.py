@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, next_commands, status, up
+from tidegauge_lab.cli.control import control
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
 from tidegauge_lab.cli.scenario import scenario
@@ -107,6 +108,20 @@ def test_what_is_no_address_of_zookeeper_is_a_wrong_use(
     assert done.exit_code == 2
     assert "is no ZooKeeper address: host:port" in done.stderr
     assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1:port", "127.0.0.1:65536", ":19079", "h:" + "9" * 5000])
+@pytest.mark.parametrize(
+    ("verb", "option"), [(up, ["-d", "--control"]), (control, ["--listen"])], ids=["up", "control"]
+)
+def test_what_is_no_address_of_the_control_interface_is_a_wrong_use(
+    tmp_path: Path, verb: click.Command, option: list[str], address: str
+) -> None:
+    """Bad input is refused before anything changes, with click's exit code of a wrong use (docs/command-line.md)."""
+    done = CliRunner().invoke(verb, [*option, address])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is no address: write HOST:PORT, or PORT for 127.0.0.1" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
