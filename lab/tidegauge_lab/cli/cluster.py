@@ -1,8 +1,8 @@
 """``tidegauge up``, ``down``, ``status``: the cluster in ``--dir`` as a whole.
 
-Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next commands to paste; without
-``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A foreground ``up`` also ends, with 0,
-when another command took the cluster down.
+Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next commands to paste. Without
+``-d`` it stays in front, and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A foreground ``up`` also ends,
+with 0, when another command took the cluster down.
 """
 
 from __future__ import annotations
