@@ -108,6 +108,12 @@ async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, 
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token and not host.startswith(_LOOPBACK):
         say(f"Whoever reaches {url} can break this cluster; {TOKEN_VARIABLE} makes each request need a token")
+    try:  # before the server runs, whose own words for a start that fails are a traceback
+        await steering.start()
+    except BaseException:
+        listener.close()
+        await steering.close()
+        raise
     app = server.application(steering, names=names, token=token)
 
     def is_ready() -> None:

@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, next_commands, status, up
@@ -18,6 +19,7 @@ from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
 from tidegauge_lab.cli.scenario import scenario
 from tidegauge_lab.cli.zk_tree import zk_tree
+from tidegauge_lab.control.steering import Control
 from tidegauge_lab.local.cluster import LocalCluster
 
 
@@ -123,6 +125,32 @@ def test_what_is_no_address_of_the_control_interface_is_a_wrong_use(
     assert (done.exit_code, done.stdout) == (2, "")
     assert "is no address: write HOST:PORT, or PORT for 127.0.0.1" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+class NoListener:
+    """Stands in for a socket that listens."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_control_interface_whose_cluster_does_not_respond_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the traceback of the server's library, and exit code 3."""
+
+    async def start(_: Control) -> None:
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
+
+    cluster_of(1, tmp_path / "tidegauge-data")
+    monkeypatch.setattr(Control, "start", start)
+    monkeypatch.setattr("tidegauge_lab.control.server.listen", lambda _host, _port: NoListener())
+    done = CliRunner().invoke(control, [])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "BROKER_NOT_AVAILABLE (8): no broker responds\n"
 
 
 @pytest.mark.parametrize(("verb", "arguments"), [(status, []), (kill, ["1"])])
