@@ -99,9 +99,10 @@ def control(listen: str, control_name: tuple[str, ...], directory: Path, output:
 async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, output: str) -> None:
     from tidegauge_lab.control import server  # noqa: PLC0415 - it needs the extra
     from tidegauge_lab.control.steering import Control  # noqa: PLC0415 - only this verb pays for it
-    from tidegauge_lab.local import control_server, layout  # noqa: PLC0415 - the same
+    from tidegauge_lab.local import control_server, layout, ports  # noqa: PLC0415 - the same
 
     steering = Control(directory)
+    ports.Reservations().require_no_clusters(port)
     listener = server.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"

@@ -18,9 +18,11 @@ from tidegauge_lab.cli.control import control
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
 from tidegauge_lab.cli.scenario import scenario
+from tidegauge_lab.cli.watch import watch
 from tidegauge_lab.cli.zk_tree import zk_tree
 from tidegauge_lab.control.steering import Control
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.ports import Reservations
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +153,22 @@ def test_a_control_interface_whose_cluster_does_not_respond_is_a_sentence(
     done = CliRunner().invoke(control, [])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "BROKER_NOT_AVAILABLE (8): no broker responds\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [(control, ["--listen", "9092"]), (watch, ["--port", "9092"])], ids=["control", "watch"]
+)
+def test_a_port_of_a_cluster_is_refused_to_other_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: click.Command, arguments: list[str]
+) -> None:
+    """Free while its broker is down, which could then not come back (``Reservations``)."""
+    cluster_of(1, tmp_path / "tidegauge-data")
+    monkeypatch.setattr(Reservations, "owned", lambda _: frozenset({9092}))
+    monkeypatch.setattr("tidegauge_lab.control.server.listen", lambda _host, _port: pytest.fail("it listens"))
+    monkeypatch.setattr("tidegauge_lab.watch.server.listen", lambda _port: pytest.fail("it listens"))
+    done = CliRunner().invoke(verb, arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "port 9092 belongs to a cluster" in done.stderr
 
 
 @pytest.mark.parametrize(("verb", "arguments"), [(status, []), (kill, ["1"])])
