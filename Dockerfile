@@ -1,6 +1,6 @@
 # Tidegauge's images. Targets: broker (also the command line), zookeeper, cluster (all in one container), spark.
 # Any Debian-like image with Python 3.11 or newer (pip, venv) and bash will do as BASE_IMAGE.
-# What is large and seldom changes comes first, code last: after a change of code only the last layers are made anew.
+# What is large and seldom changes comes first, code last: after a change of code only the last layers are built again.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 # What is to be installed, as lists that change only when they do.
@@ -57,7 +57,7 @@ RUN pip download --no-cache-dir --quiet --no-deps --dest /pyspark --constraint /
     && python /tmp/take_jars.py /pyspark /jars
 
 FROM ${BASE_IMAGE} AS java
-# The folder is missing in slim images, and the package's set-up fails without it.
+# The directory is missing in slim images, and the package's set-up fails without it.
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless > /dev/null \

@@ -45,7 +45,7 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
         )
     for address in addresses:
         host, separator, port = address.rpartition(":")
-        is_port = port.isascii() and port.isdigit() and 0 < int(port) < 2**16
+        is_port = port.isascii() and port.isdigit() and len(port) <= len("65535") and 0 < int(port) < 2**16
         if not separator or not host or not is_port or (":" in host and not host.startswith("[")):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,

@@ -35,6 +35,7 @@ RUN_VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
 ANY_DIRECTORY = "any"
+_INT32_MAX = 2**31 - 1
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
 
@@ -109,7 +110,7 @@ def parse_reassignment(text: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
     match entry:
         case {"topic": str(topic), "partition": int(partition), "replicas": list(replicas)} if all(
-            isinstance(replica, int) for replica in replicas
+            isinstance(number, int) and abs(number) <= _INT32_MAX for number in (partition, *replicas)
         ):
             directories = entry.get("log_dirs", [ANY_DIRECTORY] * len(replicas))
             if not isinstance(directories, list) or len(directories) != len(replicas):

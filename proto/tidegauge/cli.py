@@ -125,7 +125,7 @@ def bootstrap_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallab
         envvar=COMMAND_CONFIG_VARIABLE,
         expose_value=False,
         callback=_keep_command_config,
-        help=f"TLS properties; else ${COMMAND_CONFIG_VARIABLE}.",
+        help=f"Client settings; else ${COMMAND_CONFIG_VARIABLE}.",
     )(command)
     return click.option(
         "-b",

@@ -15,6 +15,9 @@ _SHOWN_CHARACTERS = 1_000
 """Of a longer name a message shows its beginning: a response's message is a string of at most 32,767 bytes."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics that clients may neither write to nor truncate (Topic.INTERNAL_TOPICS)."""
+MAX_PARTITION = 2**31 - 1
+"""Largest partition index: it is an int32 in Kafka's protocol."""
+_INDEX_DIGITS = len(str(MAX_PARTITION))
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -32,10 +35,11 @@ class TopicPartition(NamedTuple):
         """Read ``topic-partition``; the last hyphen separates.
 
         Raises:
-            ValueError: the text has no such form.
+            ValueError: the text has no such form, or the index is above ``MAX_PARTITION``.
         """
         topic, separator, index = text.rpartition("-")
-        if not separator or not topic or not index.isascii() or not index.isdigit():
+        is_index = index.isascii() and index.isdigit() and len(index) <= _INDEX_DIGITS and int(index) <= MAX_PARTITION
+        if not separator or not topic or not is_index:
             raise ValueError(f"'{text}' is not a partition; write TOPIC-PARTITION, for example orders-0")
         return cls(topic, int(index))
 

@@ -14,7 +14,7 @@ from tidegauge.cli import print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import check_same_size
-from tidegauge_client.cli.common import JSON, run, servers, usage
+from tidegauge_client.cli.common import INT32_MAX, JSON, run, servers, usage
 from tidegauge_client.cli.topics import parse_assignment
 
 ALTER_TIMEOUT_MS = 30_000
@@ -22,7 +22,13 @@ ALTER_TIMEOUT_MS = 30_000
 
 @click.command("alter-topic")
 @click.argument("name")
-@click.option("--partitions", type=int, required=True, help="The topic's new number of partitions.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(max=INT32_MAX),
+    metavar="N",
+    required=True,
+    help="The topic's new number of partitions.",
+)
 @click.option(
     "--replica-assignment",
     metavar="1:0:2,0:2:1",

@@ -22,6 +22,13 @@ Result = TypeVar("Result")
 
 TEXT = "text"
 JSON = "json"
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+"""Largest numbers that Kafka's protocol can carry; a larger one is refused as a wrong use, before anything is sent."""
+INDEX = click.IntRange(0, INT32_MAX)
+"""Type of a partition's index, or of a broker's id."""
+LONG = click.IntRange(0, INT64_MAX)
+"""Type of an offset, of a producer's id, or of a duration in milliseconds."""
 
 
 def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:

@@ -13,6 +13,7 @@ it begins at the committed offsets, and commits every five seconds, before parti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -26,7 +27,7 @@ from tidegauge.cli import EXIT_TERMINATED, reports_errors, say, verb_options
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import JSON, Ending, run, servers
+from tidegauge_client.cli.common import INDEX, INT64_MAX, JSON, Ending, run, servers
 from tidegauge_client.cli.formatting import compile_format, record_json
 from tidegauge_client.cli.group_properties import GroupSettings, parse_properties
 from tidegauge_client.consumer import Consumer
@@ -53,15 +54,15 @@ class OffsetType(click.ParamType[int | str]):
         """Read the value, or fail as a usage error."""
         if value in {"earliest", "latest"}:
             return str(value)
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(
-                f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', a "
-                "non-negative long, or -N for the last N records of each partition.",
-                param,
-                ctx,
-            )
+        with contextlib.suppress(ValueError):
+            if abs(number := int(value)) <= INT64_MAX:
+                return number
+        self.fail(
+            f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', a "
+            "non-negative long, or -N for the last N records of each partition.",
+            param,
+            ctx,
+        )
 
 
 def _json_line(record: ConsumerRecord, topic_id: str = "") -> bytes:
@@ -245,7 +246,7 @@ def _consumer(
     show_default=True,
     help="read_committed: nothing of open and of aborted transactions.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Read only this partition.")
+@click.option("--partition", type=INDEX, help="Read only this partition.")
 @click.option(
     "--offset",
     type=OffsetType(),

@@ -17,7 +17,7 @@ from tidegauge.cli import fail, print_json, reports_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import INT32_MAX, INT64_MAX, JSON, run, servers
 
 EARLIEST_VERSION = 1
 DELETE_TIMEOUT_MS = 30_000
@@ -88,7 +88,9 @@ def parse_offset_json(text: bytes) -> Mapping[TopicPartition, int]:
 
 def _parse_entry(entry: Any) -> tuple[TopicPartition, int]:
     match entry:
-        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if partition >= 0:
+        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if (
+            0 <= partition <= INT32_MAX and abs(offset) <= INT64_MAX
+        ):
             return TopicPartition(topic, partition), offset
     raise click.UsageError(f"{json.dumps(entry)} does not name topic, partition and offset; expected: {_EXAMPLE}")
 

@@ -17,7 +17,7 @@ from tidegauge.cli import fail, print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import INDEX, JSON, run, servers
 
 ELECTION_TIMEOUT_MS = 30_000
 Outcomes = dict[TopicPartition, TidegaugeError | None]
@@ -26,7 +26,7 @@ Outcomes = dict[TopicPartition, TidegaugeError | None]
 @click.command("elect-leaders")
 @click.option("--election-type", type=click.Choice(["preferred", "unclean"], case_sensitive=False), required=True)
 @click.option("--topic", metavar="T", help="Topic of the partition to elect a leader for.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition to elect a leader for.")
+@click.option("--partition", type=INDEX, metavar="P", help="The partition to elect a leader for.")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions of all topics that need it.")
 @verb_options
 @reports_errors

@@ -16,7 +16,7 @@ from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import INDEX, INT32_MAX, JSON, LONG, run, servers
 from tidegauge_client.cli.transactions import table
 from tidegauge_client.hanging_transactions import (
     OpenTransaction,
@@ -32,12 +32,14 @@ MAX_TRANSACTION_TIMEOUT_MINUTES = 15
 """The default of transaction.max.timeout.ms: no transaction that a coordinator knows lasts longer."""
 _NONE = "None"
 _MINUTE_MS = 60_000
+_EPOCH = click.IntRange(0, 2**15 - 1)
+_COORDINATOR_EPOCH = click.IntRange(-1, INT32_MAX)
 
 
 @click.command("describe-producers")
 @click.option("--topic", required=True, help="Topic.")
-@click.option("--partition", required=True, type=click.IntRange(min=0), help="Its partition.")
-@click.option("--broker-id", type=click.IntRange(min=0), metavar="ID", help="Ask this broker instead of the leader.")
+@click.option("--partition", required=True, type=INDEX, help="Its partition.")
+@click.option("--broker-id", type=INDEX, metavar="ID", help="Ask this broker instead of the leader.")
 @verb_options
 @reports_errors
 def describe_producers(
@@ -87,8 +89,8 @@ def _producer_json(one: ProducerDescription) -> dict[str, Any]:
 
 @click.command("find-hanging")
 @click.option("--topic", help="Search this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Search this partition of it only.")
-@click.option("--broker-id", type=click.IntRange(min=0), metavar="ID", help="Search the replicas of this broker.")
+@click.option("--partition", type=INDEX, help="Search this partition of it only.")
+@click.option("--broker-id", type=INDEX, metavar="ID", help="Search the replicas of this broker.")
 @click.option(
     "--max-transaction-timeout",
     "minutes",
@@ -169,12 +171,12 @@ def _hanging_lines(found: Sequence[OpenTransaction], now_ms: int) -> Iterator[st
 
 @click.command("abort-transaction")
 @click.option("--topic", required=True, help="Topic of the hanging transaction.")
-@click.option("--partition", required=True, type=click.IntRange(min=0), help="Its partition.")
-@click.option("--start-offset", type=click.IntRange(min=0), metavar="N", help="First offset of the transaction.")
-@click.option("--producer-id", type=click.IntRange(min=0), metavar="N", help="Instead of --start-offset: the producer.")
-@click.option("--producer-epoch", type=click.IntRange(min=0), metavar="N", help="With --producer-id: its epoch.")
+@click.option("--partition", required=True, type=INDEX, help="Its partition.")
+@click.option("--start-offset", type=LONG, metavar="N", help="First offset of the transaction.")
+@click.option("--producer-id", type=LONG, metavar="N", help="Instead of --start-offset: the producer.")
+@click.option("--producer-epoch", type=_EPOCH, metavar="N", help="With --producer-id: its epoch.")
 @click.option(
-    "--coordinator-epoch", type=click.IntRange(min=-1), metavar="N", help="With --producer-id: that of its coordinator."
+    "--coordinator-epoch", type=_COORDINATOR_EPOCH, metavar="N", help="With --producer-id: that of its coordinator."
 )
 @verb_options
 @reports_errors

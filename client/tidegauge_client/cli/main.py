@@ -82,13 +82,18 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 OTHERS = "Other verbs"
 KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
+    "groups": ("list-groups",),
     "consumer-groups": ("list-groups", "describe-group", "reset-offsets", "delete-group"),
     "transactions": ("list-transactions", "describe-transaction", "find-hanging", "abort-transaction"),
     "topics": ("create-topic", "list-topics", "describe-topic", "alter-topic", "delete-topic"),
     "configs": ("describe-config", "alter-config"),
     "console-producer": ("produce",),
     "producer-perf-test": ("produce",),
+    "verifiable-producer": ("produce",),
     "console-consumer": ("consume",),
+    "consumer-perf-test": ("consume",),
+    "verifiable-consumer": ("consume",),
+    "replica-verification": ("verify",),
     "leader-election": ("elect-leaders",),
     "dump-log-segments": ("dump-log",),
     "log-dirs": ("describe-log-dirs",),
@@ -98,6 +103,7 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "broker-api-versions": ("health",),
     "metadata-quorum": ("describe-cluster",),
     "cluster": ("describe-cluster",),
+    "kcat": ("describe-cluster", "describe-topic", "produce", "consume"),
     "describe": ("describe-topic", "describe-cluster", "describe-config"),
     "restart": ("stop", "start"),
     "purge": ("down",),

@@ -11,7 +11,7 @@ import click
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import INT64_MAX, JSON, run, servers
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
 
 NAMED_TIMES = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
@@ -31,7 +31,7 @@ class TimeType(click.ParamType[int]):
             number = int(value)
         except ValueError:
             number = MAX_TIMESTAMP - 1
-        if number < MAX_TIMESTAMP:
+        if not MAX_TIMESTAMP <= number <= INT64_MAX:
             self.fail(
                 f"Malformed time argument {value}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp, or "
                 "a specified long format timestamp",

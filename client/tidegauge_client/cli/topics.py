@@ -10,7 +10,7 @@ import click
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, NewTopic, check_new_topic
-from tidegauge_client.cli.common import JSON, run, servers, usage
+from tidegauge_client.cli.common import INT32_MAX, JSON, run, servers, usage
 
 CREATE_TIMEOUT_MS = 30_000
 
@@ -25,8 +25,8 @@ def parse_assignment(text: str) -> list[list[int]]:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
         raise ValueError(f"'{text}' is not a replica assignment; write BROKER:BROKER,BROKER:BROKER") from None
-    if any(broker < 0 for partition in assignment for broker in partition):
-        raise ValueError(f"'{text}' is not a replica assignment: a broker id is not negative")
+    if any(not 0 <= broker <= INT32_MAX for partition in assignment for broker in partition):
+        raise ValueError(f"'{text}' is not a replica assignment: broker ids are 0 to {INT32_MAX}")
     return assignment
 
 
@@ -60,10 +60,16 @@ def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Col
 
 @click.command("create-topic")
 @click.argument("name")
-@click.option("--partitions", type=int, help="Number of partitions (default: the brokers' num.partitions).")
+@click.option(
+    "--partitions",
+    type=click.IntRange(max=INT32_MAX),
+    metavar="N",
+    help="Number of partitions (default: the brokers' num.partitions).",
+)
 @click.option(
     "--replication-factor",
     type=int,
+    metavar="N",
     help="Replicas of each partition (default: the brokers' default.replication.factor).",
 )
 @click.option("--replica-assignment", metavar="1:0:2,0:2:1", help="Broker ids of each partition, instead of counts.")

@@ -17,7 +17,7 @@ from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say,
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import JSON, LONG, run, servers
 from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -32,10 +32,10 @@ _UNKNOWN = "None"
     type=click.Choice(STATES, case_sensitive=False),
     help="Only transactional ids in this state; may be given several times.",
 )
-@click.option("--producer-id", "producer_ids", multiple=True, type=click.IntRange(min=0), help="Only of this producer.")
+@click.option("--producer-id", "producer_ids", multiple=True, type=LONG, help="Only of this producer.")
 @click.option(
     "--duration-filter",
-    type=click.IntRange(min=0),
+    type=LONG,
     metavar="MS",
     help="Only transactions that have been open longer.",
 )

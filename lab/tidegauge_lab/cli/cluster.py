@@ -1,9 +1,9 @@
 """``tidegauge up``, ``down``, ``status``: the cluster in ``--dir`` as a whole.
 
-Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next four commands
-to paste; without ``-d`` it stays in front and Ctrl-C (or SIGTERM) takes the cluster down, exit 130. A cluster in front
-ends with its command: where that is killed, a guard ends the processes at once, and data and logs stay. A foreground
-``up`` also ends, with 0, when another command took the cluster down.
+Contract: ``up -d`` returns once the cluster is ready and prints addresses and the next commands to paste. Without
+``-d`` it stays in front, and Ctrl-C (or SIGTERM) takes the cluster down, exit 130; where the command is killed, a guard
+ends the processes at once, and data and logs stay. A foreground ``up`` also ends, with 0, when another command took the
+cluster down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
 from tidegauge_lab.cli.common import ZooKeeperAddressType, directory_argument, lab_verb
-from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
+from tidegauge_lab.cli.control import DEFAULT_CONTROL, ListenAddressType, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
@@ -81,6 +81,7 @@ _EXAMPLE_TOPIC = "orders"
 )
 @click.option(
     "--control",
+    type=ListenAddressType(),
     is_flag=False,
     flag_value=DEFAULT_CONTROL,
     metavar="[HOST:PORT]",
@@ -115,7 +116,7 @@ def up(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
         )
     if control is not None:
-        require_control(control)
+        require_control()
     try:
         given = read_assignments(settings, "--set")
         cluster = LocalCluster.create(

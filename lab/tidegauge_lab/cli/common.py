@@ -13,6 +13,7 @@ import click
 
 from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
+from tidegauge_client.cli.common import INT32_MAX
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.local.zookeeper import split_address
@@ -26,7 +27,8 @@ class BrokerIdType(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read it, or fail as a usage error."""
         text = str(value)
-        if not (text.isascii() and text.isdigit()):
+        is_id = text.isascii() and text.isdigit() and len(text) <= len(str(INT32_MAX)) and int(text) <= INT32_MAX
+        if not is_id:
             options = [] if ctx is None else ctx.command.params
             if text.lower() == "zookeeper" and any(one.name == "zookeeper" for one in options):
                 self.fail("ZooKeeper is no broker: it is named with --zookeeper", param, ctx)

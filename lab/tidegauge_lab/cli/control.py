@@ -37,23 +37,35 @@ def read_address(text: str) -> tuple[str, int]:
     """Read ``HOST:PORT`` or ``PORT``.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, it is neither.
+        ValueError: it is neither.
     """
     host, separator, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit()) or int(port) > 65535 or (separator and not host):
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST, f"{text!r} is no address: write HOST:PORT, or PORT for 127.0.0.1"
-        )
+    is_number = port.isascii() and port.isdigit() and len(port) <= len("65535")
+    if not is_number or int(port) > 65535 or (separator and not host):
+        raise ValueError(f"{text!r} is no address: write HOST:PORT, or PORT for 127.0.0.1")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def require_control(address: str) -> None:
+class ListenAddressType(click.ParamType[str]):
+    """Where the control interface listens, on the command line: ``HOST:PORT``, or ``PORT``."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, or fail as a usage error, before anything is started."""
+        try:
+            read_address(str(value))
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+        return str(value)
+
+
+def require_control() -> None:
     """Refuse a control server that could not start.
 
     Raises:
-        TidegaugeError: the address is none, or the extra ``watch`` is not installed.
+        TidegaugeError: the extra ``watch`` is not installed.
     """
-    read_address(address)
     try:
         import starlette  # noqa: F401, PLC0415 - only looked for
         import uvicorn  # noqa: F401, PLC0415 - the same
@@ -65,14 +77,21 @@ def require_control(address: str) -> None:
 
 
 @click.command()
-@click.option("--listen", default=DEFAULT_CONTROL, show_default=True, metavar="HOST:PORT", help="Port 0: any free one.")
+@click.option(
+    "--listen",
+    type=ListenAddressType(),
+    default=DEFAULT_CONTROL,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Port 0: any free one.",
+)
 @control_options
 @directory_option
 @output_option
 @lab_verb
 def control(listen: str, control_name: tuple[str, ...], directory: Path, output: str) -> None:
     """Steer the running cluster over HTTP, from any language; GET /v1/openapi.json describes it."""
-    require_control(listen)
+    require_control()
     host, port = read_address(listen)
     asyncio.run(_serve(host, port, control_name, directory.absolute(), output))
 
@@ -80,15 +99,22 @@ def control(listen: str, control_name: tuple[str, ...], directory: Path, output:
 async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, output: str) -> None:
     from tidegauge_lab.control import server  # noqa: PLC0415 - it needs the extra
     from tidegauge_lab.control.steering import Control  # noqa: PLC0415 - only this verb pays for it
-    from tidegauge_lab.local import control_server, layout  # noqa: PLC0415 - the same
+    from tidegauge_lab.local import control_server, layout, ports  # noqa: PLC0415 - the same
 
     steering = Control(directory)
+    ports.Reservations().require_no_clusters(port)
     listener = server.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token and not host.startswith(_LOOPBACK):
         say(f"Whoever reaches {url} can break this cluster; {TOKEN_VARIABLE} makes each request need a token")
+    try:  # before the server runs, whose own words for a start that fails are a traceback
+        await steering.start()
+    except BaseException:
+        listener.close()
+        await steering.close()
+        raise
     app = server.application(steering, names=names, token=token)
 
     def is_ready() -> None:

@@ -12,7 +12,7 @@ import click
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
-from tidegauge_client.cli.common import PartitionType
+from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
 from tidegauge_lab.cli.switching import with_switches
@@ -48,7 +48,7 @@ class PeersType(click.ParamType["str | list[int]"]):
             ids = [int(text) for text in str(value).split(",")]
         except ValueError:
             ids = [-1]
-        if min(ids) < 0:
+        if min(ids) < 0 or max(ids) > INT32_MAX:
             self.fail(f"{value!r} is none of {', '.join(PLANES)}, or ids as in 1,2", param, ctx)
         return ids
 

@@ -89,12 +89,14 @@ def _require_extra() -> None:
 
 
 async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] | None, story: Scenario | None) -> None:
+    from tidegauge_lab.local import ports  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - they need the extra
     from tidegauge_lab.watch.hub import Hub  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.sources import LabSource, RemoteSource  # noqa: PLC0415 - the same
     from tidegauge_lab.watch.teaching import Teaching  # noqa: PLC0415 - the same
 
     source: Source = LabSource(directory) if bootstrap is None else RemoteSource(bootstrap)
+    ports.Reservations().require_no_clusters(port)
     listener = server.listen(port)
     taken: int = listener.getsockname()[1]
     hub = Hub(source)

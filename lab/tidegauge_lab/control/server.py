@@ -38,10 +38,6 @@ is the client that closes. A request that crosses the server's closing would be 
 class Served(Protocol):
     """What the server serves: a method for each endpoint, by its name."""
 
-    async def start(self) -> None:
-        """Begin."""
-        ...
-
     async def close(self) -> None:
         """End."""
         ...
@@ -69,14 +65,13 @@ def application(control: Served, *, names: Collection[str] = (), token: str = ""
     """Return the application.
 
     Args:
-        control: does what is asked.
+        control: does what is asked; it has been started, and is closed when the application ends.
         names: host names besides localhost under which it is reached.
         token: that each request needs; empty: none.
     """
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await control.start()
         try:
             yield
         finally:

@@ -249,6 +249,18 @@ class Reservations:
         with self.choosing(Path()) as reserved:
             return reserved.others
 
+    def require_no_clusters(self, port: int) -> None:
+        """Refuse a port that belongs to a cluster, for a server that is none of its processes.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST; the port may be free at the moment, while its process is down.
+        """
+        if port in self.owned():
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"port {port} belongs to a cluster, whose process needs it when it comes back; give another port",
+            )
+
     def hold(self, directory: Path, ports: Collection[int]) -> None:
         """Reserve these ports for the directory's cluster.
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from typing import NamedTuple
 
 from tidegauge_proof.simulator import world
@@ -164,15 +164,27 @@ def _summaries(plan: SearchPlan, jobs: int) -> Generator[RunSummary, None, None]
 
 @contextmanager
 def without_ctrl_c() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: they end when their search does, and print nothing."""
+    """Start processes that Ctrl-C does not reach: they end when their search does, and print nothing.
+
+    They inherit that the signal is blocked. A Ctrl-C meanwhile counts for this process when the block has ended.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed meanwhile.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker.ensure_running()  # where it is started later, it unblocks the signal
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a signal that waits comes now, and is noted
         signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(signal.SIGINT, None)
 
 
 def _run_chunk(plan: SearchPlan, runs: range) -> list[RunSummary]:

@@ -22,6 +22,7 @@ from tidegauge.partition import TopicPartition
 
 Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers", "partition", "partitions"]
 Spelling = Callable[[str], str]
+INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
@@ -290,9 +291,13 @@ def _error_problem(_: Parameter, value: Any) -> str:
 
 
 def _peers_problem(_: Parameter, value: Any) -> str:
-    if value in PLANES or (isinstance(value, list) and value and all(_is_integer(one) and one >= 0 for one in value)):
+    if value in PLANES or (isinstance(value, list) and value and all(map(_is_broker_id, value))):
         return ""
     return f"is one of {', '.join(PLANES)}, or a list of broker ids, not {value!r}"
+
+
+def _is_broker_id(value: Any) -> bool:
+    return _is_integer(value) and 0 <= value <= INT32_MAX
 
 
 def _is_partition(value: Any) -> bool:

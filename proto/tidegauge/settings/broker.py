@@ -33,7 +33,7 @@ _IDENTITY_AND_NETWORK = (
     names(
         "listener.security.protocol.map",
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL"),
-        "Protocol of each listener, as NAME:PROTOCOL,...: PLAINTEXT or SSL; PLAINTEXT where none is given.",
+        "Protocol of each listener, as NAME:PROTOCOL,...: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; else by its name.",
     ),
     names(
         "listener.wire.protocol.map",
@@ -268,7 +268,7 @@ _OWN = (
     text(
         "metrics.listener",
         None,
-        "Address of the metrics for Prometheus: HOST:PORT, or +N for the first listener's port plus N (not in Kafka).",
+        "Address of the metrics for Prometheus: HOST:PORT, or +N: that far above the first gRPC port (not in Kafka).",
     ),
 )
 

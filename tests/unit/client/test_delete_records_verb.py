@@ -27,6 +27,8 @@ def test_a_file_names_partitions_and_the_first_offset_to_keep():
         ('{"version": 1}', "Missing partitions field"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "does not name topic, partition and offset"),
         ('{"partitions": [{"topic": "t", "partition": "0", "offset": 1}]}', "does not name"),
+        ('{"partitions": [{"topic": "t", "partition": 2147483648, "offset": 1}]}', "does not name"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": 9223372036854775808}]}', "does not name"),
     ],
 )
 def test_what_is_wrong_with_it_is_a_usage_error(document, words):

@@ -76,7 +76,9 @@ def test_bootstrap_servers_are_read_in_order_and_once() -> None:
     assert parse_bootstrap(["a:1", "[::1]:2"]) == ["a:1", "[::1]:2"]
 
 
-@pytest.mark.parametrize("text", ["", ",", "host", "host:", ":1", "host:x", "host:0", "host:65536", "::1:9", "a:1,b"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "host", "host:", ":1", "host:x", "host:0", "host:65536", "::1:9", "a:1,b", "a:" + "9" * 5000]
+)
 def test_a_malformed_bootstrap_server_is_refused(text: str) -> None:
     with pytest.raises(TidegaugeError, match="HOST:PORT") as caught:
         parse_bootstrap(text)

@@ -47,6 +47,8 @@ def test_a_file_that_was_printed_can_be_read_again():
         (reassignment(entry(replicas=[1, 2, 1])), "orders-0 contains multiple entries for 1"),
         (reassignment(entry(), entry(1, replicas=[])), "Partition replica list cannot be empty: orders-1"),
         (reassignment(entry(replicas=["1"])), "does not name topic, partition and replicas"),
+        (reassignment(entry(replicas=[2**31])), "does not name topic, partition and replicas"),
+        (reassignment(entry(partition=2**31)), "does not name topic, partition and replicas"),
         (reassignment({"topic": "orders"}), "does not name topic, partition and replicas"),
         (reassignment(entry(log_dirs=["any"])), "Size of replicas list"),
         (reassignment(entry(log_dirs=["any", "/a"])), "log_dirs must be any"),

@@ -27,9 +27,6 @@ class FakeControl:
         self.asked: list[tuple[str, Asked]] = []
         self.problem: Exception | None = None
 
-    async def start(self) -> None:
-        self.started = True
-
     async def close(self) -> None:
         pass
 

@@ -10,6 +10,8 @@ import click
 import pytest
 from tests.documents import blocks
 
+from tidegauge_client.cli.main import may_be_meant
+
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     path
@@ -118,3 +120,19 @@ def test_the_command_line_page_has_every_verb_and_every_tool_of_kafkas_a_verb_th
     named = {word.split()[0] for cell in cells for word in re.findall(r"`([a-z][^`]*)`", cell)} - {"bench/"}
     assert named - verbs == set()
     assert len(cells) >= 20
+
+
+def test_the_name_of_a_tool_of_kafkas_leads_to_a_verb_of_its_row():
+    """What the cheat sheet promises: given such a name, `tidegauge` names the verbs for it."""
+    verbs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["tidegauge.verbs"]
+    sheet = (ROOT / "docs/kafka-tools.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in sheet.splitlines() if line.startswith(("| `kafka-", "| `kcat"))]
+    led, tried = [], 0
+    for tools, there in rows:
+        named = {word.split()[0] for word in re.findall(r"`(?:tidegauge )?([a-z][^`]*)`", there)} & set(verbs)
+        for tool in set(re.findall(r"kafka-[a-z-]+\.sh|\bkcat\b", tools)) if named else ():
+            tried += 1
+            if not named & set(may_be_meant(tool, sorted(verbs))):
+                led.append((tool, may_be_meant(tool, sorted(verbs)), named))
+    assert led == []
+    assert tried > 40

@@ -10,14 +10,19 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, next_commands, status, up
+from tidegauge_lab.cli.control import control
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
 from tidegauge_lab.cli.scenario import scenario
+from tidegauge_lab.cli.watch import watch
 from tidegauge_lab.cli.zk_tree import zk_tree
+from tidegauge_lab.control.steering import Control
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.ports import Reservations
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +113,62 @@ def test_what_is_no_address_of_zookeeper_is_a_wrong_use(
     assert "is no ZooKeeper address: host:port" in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1:port", "127.0.0.1:65536", ":19079", "h:" + "9" * 5000])
+@pytest.mark.parametrize(
+    ("verb", "option"), [(up, ["-d", "--control"]), (control, ["--listen"])], ids=["up", "control"]
+)
+def test_what_is_no_address_of_the_control_interface_is_a_wrong_use(
+    tmp_path: Path, verb: click.Command, option: list[str], address: str
+) -> None:
+    """Bad input is refused before anything changes, with click's exit code of a wrong use (docs/command-line.md)."""
+    done = CliRunner().invoke(verb, [*option, address])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is no address: write HOST:PORT, or PORT for 127.0.0.1" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+class NoListener:
+    """Stands in for a socket that listens."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_control_interface_whose_cluster_does_not_respond_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the traceback of the server's library, and exit code 3."""
+
+    async def start(_: Control) -> None:
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
+
+    cluster_of(1, tmp_path / "tidegauge-data")
+    monkeypatch.setattr(Control, "start", start)
+    monkeypatch.setattr("tidegauge_lab.control.server.listen", lambda _host, _port: NoListener())
+    done = CliRunner().invoke(control, [])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "BROKER_NOT_AVAILABLE (8): no broker responds\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [(control, ["--listen", "9092"]), (watch, ["--port", "9092"])], ids=["control", "watch"]
+)
+def test_a_port_of_a_cluster_is_refused_to_other_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: click.Command, arguments: list[str]
+) -> None:
+    """Free while its broker is down, which could then not come back (``Reservations``)."""
+    cluster_of(1, tmp_path / "tidegauge-data")
+    monkeypatch.setattr(Reservations, "owned", lambda _: frozenset({9092}))
+    monkeypatch.setattr("tidegauge_lab.control.server.listen", lambda _host, _port: pytest.fail("it listens"))
+    monkeypatch.setattr("tidegauge_lab.watch.server.listen", lambda _port: pytest.fail("it listens"))
+    done = CliRunner().invoke(verb, arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "port 9092 belongs to a cluster" in done.stderr
 
 
 @pytest.mark.parametrize(("verb", "arguments"), [(status, []), (kill, ["1"])])

@@ -17,7 +17,10 @@ def test_a_name_that_is_asked_for_again_is_the_same_object():
     assert partition_named("orders", 1) is partition_named("orders", 1) == TopicPartition("orders", 1)
 
 
-@pytest.mark.parametrize("text", ["", "orders", "-1", "orders-", "orders-x", "orders--", "orders-²"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "orders", "-1", "orders-", "orders-x", "orders--", "orders-²", "orders-2147483648", "o-" + "9" * 5000],
+)
 def test_what_is_no_partition(text):
     with pytest.raises(ValueError, match="TOPIC-PARTITION"):
         TopicPartition.parse(text)
