@@ -13,7 +13,6 @@ it begins at the committed offsets, and commits every five seconds, before parti
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 import time
@@ -54,15 +53,18 @@ class OffsetType(click.ParamType[int | str]):
         """Read the value, or fail as a usage error."""
         if value in {"earliest", "latest"}:
             return str(value)
-        with contextlib.suppress(ValueError):
-            if abs(number := int(value)) <= INT64_MAX:
-                return number
-        self.fail(
-            f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', a "
-            "non-negative long, or -N for the last N records of each partition.",
-            param,
-            ctx,
-        )
+        try:
+            number = int(value)
+        except ValueError:
+            number = INT64_MAX + 1
+        if abs(number) > INT64_MAX:
+            self.fail(
+                f"The provided offset value '{value}' is incorrect. Valid values are 'earliest', 'latest', a "
+                "non-negative long, or -N for the last N records of each partition.",
+                param,
+                ctx,
+            )
+        return number
 
 
 def _json_line(record: ConsumerRecord, topic_id: str = "") -> bytes:
