@@ -319,9 +319,7 @@ def _age(part: PartitionInfo) -> tuple[int, int]:
     return part.leader_epoch, part.partition_epoch
 
 
-async def _throttle(
-    admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int, brokers: Sequence[int]
-) -> None:
+async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int, brokers: Sequence[int]) -> None:
     """Throttle the moves' replicas at their topics, then the rate at these brokers; return when every broker knows."""
     last = -1
     for topic, settings in plan.throttled_replicas(moves).items():

@@ -100,9 +100,7 @@ def run(
     for line in introduction(story):
         tell(line)
     with _ending_on_signals() as check, _home(keep=keep) as home:
-        outcome = play(
-            story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose, is_temporary=not keep
-        )
+        outcome = play(story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose, is_temporary=not keep)
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:

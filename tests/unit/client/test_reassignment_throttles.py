@@ -1,4 +1,4 @@
-"""When ``reassign-partitions`` sets throttles and removes them (ReassignPartitionsCommand), on a fake of the cluster."""
+"""When ``reassign-partitions`` sets throttles and removes them (ReassignPartitionsCommand), on a fake cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The in-sync replicas while a reassignment runs: what acks=all demands, and who counts (KIP-455, Kafka's Partition)."""
+"""The in-sync replicas while a reassignment runs: what acks=all demands, and who counts (KIP-455, Partition)."""
 
 from __future__ import annotations
 

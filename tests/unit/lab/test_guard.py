@@ -64,9 +64,7 @@ ENDLESS = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(f
 
 def begin(*words: str) -> subprocess.Popen[bytes]:
     """Begin a process with these words in its command line, which only SIGKILL ends; its session is its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", ENDLESS, *words], stdout=subprocess.PIPE, start_new_session=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS, *words], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     process.stdout.readline()
     return process

@@ -75,7 +75,8 @@ async def page(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def set_play(monkeypatch: pytest.MonkeyPatch, one: Play) -> None:
-    def play(story: Scenario, directory: Path, *, check: Callable[[], None], pace: Pace) -> None:
+    def play(story: Scenario, directory: Path, *, check: Callable[[], None], pace: Pace, is_temporary: bool) -> None:
+        assert is_temporary, "where the page is killed nothing names the directory"
         del story, check
         one(pace, directory)
 
