@@ -24,11 +24,12 @@ from tidegauge.cli import (
     print_json,
     say,
 )
+from tidegauge.cluster_directory import command_for, directory_argument
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab.cli.common import ZooKeeperAddressType, directory_argument, lab_verb
+from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -161,10 +162,9 @@ def _what_stays(
 ) -> list[str]:
     """Return what a second ``up`` did not touch."""
     brokers = status_now["brokers"]
+    paused = [broker["id"] for broker in brokers if broker["state"] == "paused"]
     notes = [
-        f"Broker {broker['id']} is paused; `tidegauge resume {broker['id']}` lets it run on"
-        for broker in brokers
-        if broker["state"] == "paused"
+        f"Broker {one} is paused; {command_for(cluster.directory, f'resume {one}')} lets it run on" for one in paused
     ]
     old = [str(broker["id"]) for broker in brokers if f"broker-{broker['id']}" not in started]
     if old and has_new_settings:

@@ -343,7 +343,7 @@ class LocalCluster:
             TimeLimitError: they do not end in time; they may still end.
         """
         with self._together(targets) as processes:
-            return faults.stop(processes, self.logs, limit_seconds)
+            return faults.stop(self.directory, processes, limit_seconds)
 
     def pause(self, *targets: Target) -> list[Outcome]:
         """SIGSTOP; returns when every thread stands still.
