@@ -269,3 +269,12 @@ def ongoing_line(at: TopicPartition, one: OngoingReassignment) -> str:
     adding = f" adding: {_joined(one.adding_replicas)}." if one.adding_replicas else ""
     removing = f" removing: {_joined(one.removing_replicas)}." if one.removing_replicas else ""
     return f"{at}: replicas: {_joined(one.replicas)}.{adding}{removing}"
+
+
+def left_throttles(absent: Sequence[int]) -> str:
+    """Return what is said of brokers that are not registered: only the broker itself clears its rate."""
+    are = "is" if len(absent) == 1 else "are"
+    return (
+        f"Broker-level throttles are not cleared on broker{plural(len(absent))} {_joined(absent)}, which {are} not "
+        "registered: do this again after their return"
+    )

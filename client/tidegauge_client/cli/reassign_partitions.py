@@ -21,7 +21,7 @@ from tidegauge_client import reassignment_plan as plan
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers, usage
 from tidegauge_client.kafka_brokers import note, own_words
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 Text = TypeVar("Text")
@@ -178,8 +178,7 @@ async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None
             click.echo(plan.state_line(at, state))
         click.echo()
     clears = all(state.done for state in states.values()) and not options["preserve_throttles"]
-    if clears:
-        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    clears = clears and await _clear_throttles(admin, targets, output)
     if output == JSON:
         print_json({"partitions": [_entry(*item) for item in states.items()], "throttles_cleared": clears})
 
@@ -197,9 +196,7 @@ async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None
             click.echo(f"Successfully cancelled partition reassignment{plan.plural(len(ended))} for: {names}")
         else:
             click.echo("None of the specified partition reassignments are active.")
-    clears = not options["preserve_throttles"]
-    if clears:
-        await _clear_throttles(admin, {at.topic for at in targets}, output)
+    clears = not options["preserve_throttles"] and await _clear_throttles(admin, targets, output)
     if output == JSON:
         print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": clears})
 
@@ -259,9 +256,10 @@ async def _states(
     """Return the state of each partition; a reassignment that has just ended may take a moment to reach the
     metadata.
     """
+    topics = {at.topic for at in targets}
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while True:
-        newest = await _newest(admin, targets)
+        newest = {part.topic_partition: part.replicas for part in newest_of(await admin.metadata_of_all(topics))}
         states: dict[TopicPartition, plan.State] = {}
         for at, target in sorted(targets.items()):
             runs = ongoing.get(at)
@@ -271,30 +269,6 @@ async def _states(
         if settled or asyncio.get_running_loop().time() >= deadline:
             return states
         await asyncio.sleep(0.1)
-
-
-async def _newest(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas in the newest of all live brokers' metadata."""
-    topics = {at.topic for at in partitions}
-    brokers = (await admin.metadata([])).brokers.values()
-    views = await asyncio.gather(
-        *(admin.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
-    )
-    newest: dict[TopicPartition, PartitionInfo] = {}
-    for view in views:
-        if isinstance(view, TidegaugeError):
-            continue  # a broker that does not respond has no newer metadata
-        if isinstance(view, BaseException):
-            raise view
-        for at in partitions:
-            seen, known = view.partition(at), newest.get(at)
-            if seen is not None and (known is None or _age(seen) > _age(known)):
-                newest[at] = seen
-    return {at: part.replicas for at, part in newest.items()}
-
-
-def _age(part: PartitionInfo) -> tuple[int, int]:
-    return part.leader_epoch, part.partition_epoch
 
 
 async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int) -> None:
@@ -308,12 +282,21 @@ async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rat
     await admin.wait_for_change(last)
 
 
-async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -> None:
-    """Clear the throttles of all brokers: which of them took part is not recorded."""
-    info = await admin.metadata([])
+async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) -> bool:
+    """Clear the throttles of all brokers, since which took part is not recorded; return whether all could be.
+
+    Of those that are not registered only the ones that hold the topics, or are to, are known here.
+    """
+    topics = {at.topic for at in targets}
+    views = await admin.metadata_of_all(topics)
+    info = newest_view(views)
     brokers = sorted(info.brokers)
     if info.kafka_brokers:
         say(note(info.kafka_brokers, "broker-level throttles are not cleared there", shows=False))
+    holders = [*targets.values(), *(part.replicas for part in newest_of(views))]
+    absent = sorted({broker_id for replicas in holders for broker_id in replicas} - info.live)
+    if absent:
+        say(plan.left_throttles(absent))
     if output != JSON:
         names = ",".join(map(str, brokers))
         click.echo(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
@@ -324,6 +307,7 @@ async def _clear_throttles(admin: Admin, topics: Collection[str], output: str) -
         click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
     for topic in sorted(topics):
         await admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS))
+    return not absent and not info.kafka_brokers
 
 
 def _entry(at: TopicPartition, state: plan.State) -> dict[str, Any]:

@@ -330,7 +330,8 @@ def held_line(held: dict[str, Any]) -> str:
 def group_line(group: dict[str, Any]) -> str:
     """Return what ``status`` says of a group; it comes from ``status_now``."""
     members = counted(len(group["members"]), "member")
-    lag = "" if group["lag"] is None else f", lag {group['lag']}"
+    at_least = "at least " if group["lagIsPart"] else ""
+    lag = "" if group["lag"] is None else f", lag {at_least}{group['lag']}"
     return (
         f"Group {group['group']}  {group['state']}, generation {group['generation']}, {members}{lag}, "
         f"coordinator: broker {group['coordinator']}"
