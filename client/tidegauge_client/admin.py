@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import metadata_pb2, offsets_pb2, topics_pb2
-from tidegauge_client.admin_base import raise_for
+from tidegauge.v1 import metadata_pb2, offsets_pb2
 from tidegauge_client.admin_configs import ConfigAdmin
 from tidegauge_client.admin_reassignments import ReassignmentAdmin
 from tidegauge_client.admin_records import RecordAdmin
@@ -123,22 +122,8 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
         """
-        request = topics_pb2.DescribeConfigsRequest(
-            resource_type=topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC, resource_name=topic
-        )
-        problem: TidegaugeError | None = None
-        for address in self._cluster.addresses():
-            stub = self._cluster.channels.admin(address)
-            try:
-                response = await call(stub.DescribeConfigs, request, timeout_ms=PROBE_TIMEOUT_MS, address=address)
-            except TidegaugeError as error:
-                self._cluster.note_failure(address)
-                problem = error
-                continue
-            raise_for(response.status)
-            return sorted(TopicConfig(e.name, e.value, e.is_default, e.source) for e in response.entries)
-        assert problem is not None, "there is always an address to ask"
-        raise problem
+        entries = await self.describe_topic_settings(topic)
+        return [TopicConfig(one.name, one.value or "", one.is_default, one.source) for one in entries]
 
     # Offsets ------------------------------------------------------------------------------------------------
 

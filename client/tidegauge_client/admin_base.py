@@ -26,10 +26,12 @@ from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import LateError
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
 from tidegauge_client.kafka_controller import KafkaController
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, newest_view
 
 RESPONSE_MARGIN_MS = 1_000
 """The controller responds at its own timeout; this margin lets that response arrive."""
+NO_ID = -1
+"""The place of a view among others by broker id, where it is not known which broker gave it."""
 
 Result = TypeVar("Result")
 
@@ -101,6 +103,22 @@ class AdminBase:
             for broker, response in zip(brokers, responses, strict=True)
             if isinstance(response, ClusterInfo)
         }
+
+    async def metadata_of_all(self, topics: Collection[str] | None = None) -> dict[int, ClusterInfo]:
+        """Return the views of all live brokers that respond, by broker id; at least one.
+
+        The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
+        none responds when it is asked by its address, the first view stands under ``NO_ID``.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
+        """
+        first = await self.metadata(topics)
+        views = await self.metadata_of_each(list(first.brokers.values()), topics)
+        if not views:
+            return {NO_ID: first}
+        others = [broker for broker in newest_view(views).brokers.values() if broker.id not in first.brokers]
+        return views | await self.metadata_of_each(others, topics)
 
     async def at_controller(
         self,

@@ -4,6 +4,8 @@ Rules:
     1. Any broker describes topics and the settings of all brokers; only a broker itself describes its own settings.
     2. An alteration that was sent twice, because a response was lost, is the same alteration.
     3. ``wait_for_change`` asks every live broker which change it has applied last; changes are applied in order.
+    4. A broker that the controller can't reach may not have heard of a topic: it is unknown where no broker
+       knows it.
 Source: KafkaAdminClient.describeConfigs and incrementalAlterConfigs, ConfigCommand.
 """
 
@@ -128,17 +130,29 @@ class ConfigAdmin(AdminBase):
         self, address: str | None, kind: topics_pb2.ConfigResourceType.ValueType, name: str
     ) -> topics_pb2.DescribeConfigsResponse:
         request = topics_pb2.DescribeConfigsRequest(resource_type=kind, resource_name=name)
-        response: topics_pb2.DescribeConfigsResponse = await self._first_response(
-            address,
-            lambda asked: call(
-                self._cluster.channels.admin(asked).DescribeConfigs,
-                request,
-                timeout_ms=PROBE_TIMEOUT_MS,
-                address=asked,
-            ),
-        )
+
+        async def ask(asked: str) -> topics_pb2.DescribeConfigsResponse:
+            stub = self._cluster.channels.admin(asked)
+            return await call(stub.DescribeConfigs, request, timeout_ms=PROBE_TIMEOUT_MS, address=asked)
+
+        response = await self._first_response(address, ask)
+        if address is None and ErrorCode.of(response.status.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            response = await self._where_known(ask) or response
         raise_for(response.status)
         return response
+
+    async def _where_known(
+        self, ask: Callable[[str], Awaitable[topics_pb2.DescribeConfigsResponse]]
+    ) -> topics_pb2.DescribeConfigsResponse | None:
+        """Return the settings from the first broker that knows the topic; None: none does (rule 4)."""
+        for broker in (await self.metadata([])).brokers.values():
+            try:
+                response = await ask(broker.address)
+            except TidegaugeError:
+                continue
+            if ErrorCode.of(response.status.error) is ErrorCode.NONE:
+                return response
+        return None
 
     async def _alter(
         self,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from tidegauge.cli import BOOTSTRAP_VARIABLE, JAAS_VARIABLE
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.security import PLAIN, Security, TokenProvider, security_of, security_of_files
 from tidegauge.settings import read_properties
@@ -134,6 +135,6 @@ def resolve_bootstrap(
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no cluster is known: there is none in {directory}, and neither --bootstrap-server nor "
-            f"{BOOTSTRAP_VARIABLE} says where one is; start one with `tidegauge up -d`",
+            f"{BOOTSTRAP_VARIABLE} says where one is; start one with {command_for(directory, 'up -d')}",
         )
     return parse_bootstrap(load_cluster_file(directory).bootstrap_servers, security)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
@@ -176,7 +177,7 @@ def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> Cl
     except FileNotFoundError:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"there is no cluster in {directory}; start one with `tidegauge up -d`, or {otherwise}",
+            f"there is no cluster in {directory}; start one with {command_for(directory, 'up -d')}, or {otherwise}",
         ) from None
     except (ValueError, TypeError, KeyError) as problem:
         raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path} is damaged: {problem}") from problem

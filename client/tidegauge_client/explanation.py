@@ -99,7 +99,8 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(
             "leader",
             f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not respond: it is paused, "
-            "partitioned or has just died. No other leader is elected while its session lasts.",
+            "partitioned or has just died. While its session lasts the controller counts it as alive, and only a "
+            "preferred election or a reassignment makes another one the leader.",
             RULE_SESSION,
             f"start, resume or heal broker {facts.leader}, or wait until its session expires",
             facts.leader,
@@ -177,7 +178,9 @@ def _health(facts: Facts) -> Iterator[Sentence]:
     if facts.settings_problem:
         yield Sentence(
             "health",
-            "While ZooKeeper does not respond no session ends, no leader is elected and no ISR changes.",
+            "No broker that responds could read in ZooKeeper in time. As long as ZooKeeper does not respond no session "
+            "ends, no leader is elected and no ISR changes; if it runs, and only these brokers can't reach it, their "
+            "sessions end there.",
             RULE_ZOOKEEPER,
             "a ZooKeeper that responds",
         )

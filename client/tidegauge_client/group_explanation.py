@@ -7,8 +7,8 @@ Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tidegauge.counted import counted
@@ -55,10 +55,24 @@ RULE_STABLE = (
     "subscription (GroupCoordinator.prepareRebalance)"
 )
 RULE_IDLE = "a partition has one reader in a group, so members beyond the number of partitions read nothing"
-RULE_LAG = "consumers read from the leader, below the high watermark"
-RULE_UNREAD = (
-    "the lag of a partition that no member reads grows with every record; only a commit from outside the members, as "
-    "of a consumer that assigns its partitions itself, lowers it"
+RULE_LAG = (
+    "the lag is the high watermark minus the committed offset, so that markers of transactions count, and offsets that "
+    "compaction has left empty (ConsumerGroupCommand)"
+)
+RULE_LEADERLESS = "consumers read from the leader, and the high watermark is the leader's"
+RULE_UNREAD = "members read the partitions that are assigned to them; the lag of another one grows with its records"
+RULE_DELETED = (
+    "the deletion of a topic removes the offsets that groups have committed of it "
+    "(GroupCoordinator.handleDeletedPartitions); members rejoin when their metadata shows it "
+    "(ConsumerCoordinator.rejoinNeededOrPending)"
+)
+RULE_BEYOND = (
+    "a log may lose what was read, by an unclean election or with its topic, and any offset can be committed; a fetch "
+    "beyond the log end offset gets OFFSET_OUT_OF_RANGE, after which auto.offset.reset says where a consumer reads on"
+)
+RULE_DELETED_RECORDS = (
+    "retention and DeleteRecords move the log start whether or not a group has read; a fetch before it gets "
+    "OFFSET_OUT_OF_RANGE, after which auto.offset.reset says where a consumer reads on (UnifiedLog)"
 )
 
 
@@ -82,6 +96,13 @@ class OffsetsPartition:
     def is_below_min_isr(self) -> bool:
         """Return whether nothing can be committed to it."""
         return len(self.isr) < effective_min_isr(self.min_isr, len(self.replicas))
+
+    @property
+    def shortage(self) -> str:
+        """Say why nothing can be committed to it; empty where it can."""
+        if not self.is_below_min_isr:
+            return ""
+        return f"the ISR of {self.at} is {_ids(self.isr)}, fewer than min.insync.replicas={self.min_isr}"
 
     def living(self, live: Collection[int]) -> str:
         """Say which of its replicas are on brokers that are registered."""
@@ -107,6 +128,8 @@ class GroupFacts:
         problem: the error of the coordinator, or that it does not respond.
         rows: the partitions that the group reads or has offsets of.
         leaderless: those of them that have no leader.
+        deleted: those of them that do not exist.
+        starts: log start offsets, of those whose leader has reported one.
     """
 
     group_id: str
@@ -116,6 +139,8 @@ class GroupFacts:
     problem: ErrorCode = ErrorCode.NONE
     rows: Sequence[OffsetRow] = ()
     leaderless: frozenset[TopicPartition] = frozenset()
+    deleted: frozenset[TopicPartition] = frozenset()
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +221,20 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
             f"session has ended: `tidegauge explain {held.at}`",
         )
+    elif facts.group.coordinator != held.leader:
+        yield GroupSentence(
+            "coordinator",
+            f"{where}. What follows is from broker {facts.group.coordinator}, which takes itself for the coordinator, "
+            "and may be old.",
+            RULE_COORDINATOR,
+            f"a response of broker {held.leader}",
+        )
     else:
         yield GroupSentence("coordinator", f"{where}: it is the coordinator.", RULE_COORDINATOR)
-    if held.is_below_min_isr:
+    if held.shortage:
         yield GroupSentence(
             "offsets-topic",
-            f"The ISR of {held.at} is {_ids(held.isr)}, fewer than min.insync.replicas={held.min_isr}: no offset can "
-            "be committed, and no rebalance can end.",
+            f"No offset can be committed, and no rebalance can end: {held.shortage}.",
             RULE_MIN_ISR,
             f"more replicas in sync: `tidegauge explain {held.at}`",
         )
@@ -340,34 +372,60 @@ def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
 def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
     if facts.group is None:
         return
-    leaderless = sorted(facts.leaderless)
+    leaderless, deleted = sorted(facts.leaderless), sorted(facts.deleted)
     if leaderless:
         yield GroupSentence(
             "lag",
-            f"{_named(leaderless)} {_have(leaderless)} no leader: nothing can be read there, and the lag cannot "
-            "shrink.",
-            RULE_LAG,
+            f"{_named(leaderless)} {_have(leaderless)} no leader: nothing can be read there, and the lag is not known.",
+            RULE_LEADERLESS,
             f"a leader: `tidegauge explain {leaderless[0]}`",
         )
-    known = [row for row in facts.rows if row.lag is not None]
-    unread = sorted(
-        at
-        for row in known
-        if row.lag and row.member is None and (at := row.topic_partition) is not None and at not in facts.leaderless
-    )
-    if unread and facts.group.state == "Stable":
+    if deleted:
         yield GroupSentence(
             "lag",
-            f"{_named(unread)} {_have(unread)} records to read, and no member reads {_them(unread)}.",
+            f"{_named(deleted)} {'does' if len(deleted) == 1 else 'do'} not exist, though the group has "
+            f"{_them(deleted)} assigned or committed.",
+            RULE_DELETED,
+            "the next rebalance, or a topic of that name",
+        )
+    known = {row.topic_partition: row for row in facts.rows if row.lag is not None and row.topic_partition is not None}
+    for at, row in sorted(known.items()):
+        yield from _out_of_range(at, row.current_offset or 0, facts.starts.get(at, 0), row.end_offset or 0)
+    unread = [at for at, row in sorted(known.items()) if row.unread and row.member is None]
+    if unread and facts.group.state == "Stable":
+        each = ", ".join(f"{at} at {known[at].current_offset} of {known[at].end_offset}" for at in unread)
+        yield GroupSentence(
+            "lag",
+            f"No member reads {_named(unread)}; committed is {each}.",
             RULE_UNREAD,
             "a member that is subscribed to the topic",
         )
     if known:
-        most = max(known, key=lambda row: row.lag or 0)
-        total = sum(row.lag or 0 for row in known)
-        where = f", most of it in {most.topic_partition} ({most.lag})" if total and len(known) > 1 else ""
+        unread_of = {at: row.unread or 0 for at, row in known.items()}
+        total, most = sum(unread_of.values()), max(unread_of, key=lambda at: unread_of[at])
+        where = f", the largest in {most} ({unread_of[most]})" if total and len(known) > 1 else ""
         yield GroupSentence(
-            "lag", f"The lag is {counted(total, 'record')} over {counted(len(known), 'partition')}{where}.", RULE_LAG
+            "lag", f"The lag is {counted(total, 'offset')} over {counted(len(known), 'partition')}{where}.", RULE_LAG
+        )
+
+
+def _out_of_range(at: TopicPartition, committed: int, start: int, end: int) -> Iterator[GroupSentence]:
+    """Say where the log no longer has the committed offset: at neither end does the lag count what can be read."""
+    if committed > end:
+        yield GroupSentence(
+            "lag",
+            f"The committed offset {committed} of {at} is {committed - end} beyond its end {end}: there is nothing to "
+            "read from there.",
+            RULE_BEYOND,
+            "a log that reaches that offset again, or a reset of the offset",
+        )
+    elif committed < start:
+        yield GroupSentence(
+            "lag",
+            f"{at} begins at {start}, so that {start - committed} of the {end - committed} offsets from the committed "
+            f"one, {committed}, to its end {end} can't be read any more.",
+            RULE_DELETED_RECORDS,
+            "a commit at or after the log start",
         )
 
 

@@ -33,10 +33,21 @@ class OffsetRow:
 
     @property
     def lag(self) -> int | None:
-        """Return how many records the group has not read; None where an offset is unknown."""
+        """Return the end offset minus the committed one, as Kafka's tool does; None where one of them is unknown.
+
+        It is negative where the committed offset is beyond the end, as after an unclean election.
+        """
         if self.current_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.current_offset
+
+    @property
+    def unread(self) -> int | None:
+        """Return how many offsets the group has not read: the lag, and 0 instead of a negative one; None: unknown.
+
+        Sums are made of it: a committed offset beyond one partition's end makes up for no record of another one.
+        """
+        return None if self.lag is None else max(0, self.lag)
 
 
 def offset_rows(

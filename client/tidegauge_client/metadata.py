@@ -9,12 +9,14 @@ Rules:
     3. A leader whose address is not known is treated as no leader.
     4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
        stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
+    5. Of several brokers' views of the highest controller epoch the controller's own counts: it reaches itself in any
+       case.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -57,6 +59,11 @@ class PartitionInfo:
     def topic_partition(self) -> TopicPartition:
         """Return the partition's topic and number."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Return what orders the states of a partition of one topic id: leader epoch, then partition epoch."""
+        return self.leader_epoch, self.partition_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,48 +173,99 @@ def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
     return TopicInfo(topic.name, topic.topic_id, partitions, ErrorCode.of(topic.error), topic.error_message)
 
 
-def newest_of(views: Iterable[ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
+def newest_view(views: Mapping[int, ClusterInfo]) -> ClusterInfo:
+    """Return the view that counts for live brokers and the controller (rule 5).
+
+    A broker that the controller can't reach shows the brokers and the controller of before, for as long as that lasts;
+    one without a session with ZooKeeper names no controller.
+
+    Args:
+        views: what brokers say, by the broker that says it; not empty.
+    """
+
+    def rank(broker: int) -> tuple[int, bool, bool]:
+        view = views[broker]
+        return view.controller_epoch, view.controller_id == broker, view.controller_id is not None
+
+    return views[max(views, key=rank)]
+
+
+def newest_of(views: Mapping[int, ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
     """Return the newest state of a partition in some brokers' views, by leader epoch and partition epoch.
 
     A topic that was deleted and created again begins at epoch 0, and a broker that the controller can't reach may still
-    show the deleted one: only states of the topic id that counts are compared. It is the one that most views of the
-    highest controller epoch show; where most of them know no such topic, it has no state.
+    show the deleted one: only states of the topic id that counts are compared. It is the controller's own one, or,
+    where the controller does not respond, the one that most views of the highest controller epoch show; where that is
+    none, the partition has no state.
 
     Args:
-        views: what brokers say.
+        views: what brokers say, by the broker that says it.
         topic_partition: whose state; None: of every partition in the views.
     """
-    views = list(views)
-    topic_ids = _topic_ids_in(views)
+    topic_ids = {
+        name: max(shown, key=lambda one: (shown[one], one is not None, one or "")) for name, shown in _shown_ids(views)
+    }
     newest: dict[TopicPartition, PartitionInfo] = {}
-    for view in views:
+    for view in views.values():
         for topic in view.topics.values():
             if topic.topic_id != topic_ids[topic.name]:
                 continue
             for part in topic.partitions.values():
                 at = part.topic_partition
                 known = newest.get(at)
-                age = (part.leader_epoch, part.partition_epoch)
-                if topic_partition in {None, at} and (
-                    known is None or age > (known.leader_epoch, known.partition_epoch)
-                ):
+                if topic_partition in {None, at} and (known is None or part.age > known.age):
                     newest[at] = part
     return list(newest.values())
 
 
-def _topic_ids_in(views: Iterable[ClusterInfo]) -> dict[str, str | None]:
-    """Return the id of each topic that counts; None: most views know no such topic."""
-    votes: dict[str, Counter[tuple[int, str | None]]] = {}
-    for view in views:
+def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
+    """Return the brokers whose view is older than that of others.
+
+    It shows an older state of a partition, by leader epoch and partition epoch; or a topic that was deleted meanwhile,
+    alone or created again with its name; or it lacks a topic. Where half of the views show one topic id and half of
+    them another one, and the controller does not respond, neither is called old.
+
+    Args:
+        views: what brokers say, by the broker that says it.
+    """
+    topic_ids: dict[str, str | None] = {}
+    for name, shown in _shown_ids(views):
+        (most, count), *others = shown.most_common(2)
+        if not others or count > others[0][1]:
+            topic_ids[name] = most
+    newest: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+    for view in views.values():
         for topic in view.topics.values():
-            shown = None if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic.topic_id
-            votes.setdefault(topic.name, Counter())[view.controller_epoch, shown] += 1
-    chosen: dict[str, str | None] = {}
-    for name, counts in votes.items():
-        latest = max(epoch for epoch, _ in counts)
-        of_latest = [(count, shown is not None, shown) for (epoch, shown), count in counts.items() if epoch == latest]
-        chosen[name] = max(of_latest, key=lambda one: one[:2])[2]
-    return chosen
+            for part in topic.partitions.values():
+                place = topic.topic_id, part.topic_partition
+                newest[place] = max(newest.get(place, part.age), part.age)
+    return {
+        broker
+        for broker, view in views.items()
+        if any(_shown_id(view, name) != topic_id for name, topic_id in topic_ids.items())
+        or any(
+            part.age < newest[topic.topic_id, part.topic_partition]
+            for topic in view.topics.values()
+            for part in topic.partitions.values()
+        )
+    }
+
+
+def _shown_ids(views: Mapping[int, ClusterInfo]) -> Iterator[tuple[str, Counter[str | None]]]:
+    """Yield each topic in the views with the number of views that show each id of it; None: that know no such topic.
+
+    Counted are those of the highest controller epoch, or, where it is among them, the controller's own alone.
+    """
+    latest = max((view.controller_epoch for view in views.values()), default=0)
+    current = {broker: view for broker, view in views.items() if view.controller_epoch == latest}
+    counted = [view for broker, view in current.items() if view.controller_id == broker] or list(current.values())
+    for name in {name: None for view in views.values() for name in view.topics}:
+        yield name, Counter(_shown_id(view, name) for view in counted)
+
+
+def _shown_id(view: ClusterInfo, name: str) -> str | None:
+    topic = view.topics.get(name)
+    return None if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic.topic_id
 
 
 def merge(known: ClusterInfo, response: ClusterInfo) -> ClusterInfo:

@@ -35,12 +35,14 @@ class OpenAtPartition:
         transaction: what the coordinator has of that producer; None: nothing, or ``problem`` says why it is unknown.
         problem: why coordinators could not be asked; empty if they were.
         interval_ms: between two looks of the coordinator for timed-out transactions.
+        obstacle: why the coordinator can write no abort now; empty where nothing is known to hinder it.
     """
 
     producer: ProducerDescription
     transaction: TransactionDescription | None = None
     problem: str = ""
     interval_ms: int = DEFAULT_ABORT_INTERVAL_MS
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +139,5 @@ def _open(
             RULE_LAST_STABLE_OFFSET,
             "a commit or abort of its producer, or a new producer of the id, which aborts it",
         )
-        text, wait_ms = timeout_words(transaction, now_ms, one.interval_ms)
+        text, wait_ms = timeout_words(transaction, now_ms, one.interval_ms, one.obstacle)
         yield TransactionSentence(text, RULE_TIMEOUT, "that time", wait_ms)

@@ -485,3 +485,14 @@ class SyncAdmin(Facade[Admin]):
     ) -> dict[int, ClusterInfo]:
         """Return the views of some brokers by broker id; those that do not respond are left out."""
         return self._loop.run(self._inner.metadata_of_each(brokers, topics))
+
+    def metadata_of_all(self, topics: Collection[str] | None = None) -> dict[int, ClusterInfo]:
+        """Return the views of all live brokers that respond, by broker id; at least one.
+
+        The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
+        none responds when it is asked by its address, the first view stands under ``NO_ID``.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
+        """
+        return self._loop.run(self._inner.metadata_of_all(topics))

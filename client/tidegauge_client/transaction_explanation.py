@@ -164,14 +164,19 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
             f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
             f"session has ended: `tidegauge explain {held.at}`"
         )
+    elif facts.transaction is not None and facts.transaction.coordinator != held.leader:
+        text = (
+            f"{where}. What follows is from broker {facts.transaction.coordinator}, which takes itself for the "
+            "coordinator, and may be old."
+        )
+        rule, change = RULE_COORDINATOR, f"a response of broker {held.leader}"
     else:
         text, rule, change = f"{where}: it is the coordinator.", RULE_COORDINATOR, ""
     yield Statement("coordinator", text, rule, change)
-    if held.is_below_min_isr:
+    if held.shortage:
         yield Statement(
             "state-topic",
-            f"The ISR of {held.at} is {_ids(held.isr)}, fewer than min.insync.replicas={held.min_isr}: no transaction "
-            "can begin or end.",
+            f"No transaction can begin or end: {held.shortage}.",
             RULE_MIN_ISR,
             f"more replicas in sync: `tidegauge explain {held.at}`",
         )
@@ -211,7 +216,8 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
         RULE_ONGOING,
         "a commit or abort of its producer, or a new producer of the id, which aborts it",
     )
-    text, wait_ms = timeout_words(found, facts.now_ms, facts.interval_ms)
+    obstacle = "" if facts.partition is None else facts.partition.shortage
+    text, wait_ms = timeout_words(found, facts.now_ms, facts.interval_ms, obstacle)
     yield Statement("transaction", text, RULE_TIMEOUT, "that time", wait_ms=wait_ms)
     for place in facts.places:
         if place.start_offset is not None:
@@ -221,6 +227,14 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
                 "begins.",
                 RULE_LAST_STABLE_OFFSET,
                 "the end of the transaction",
+                str(place.at),
+            )
+        elif place.leader is None:
+            yield Statement(
+                "partition",
+                f"{place.at} is in the transaction, and has no leader: whether it has a record of it is not known.",
+                RULE_ONGOING,
+                f"a leader: `tidegauge explain {place.at}`",
                 str(place.at),
             )
         elif place.problem:
@@ -274,10 +288,6 @@ def _unknown(place: Place) -> Statement:
         f"`tidegauge explain {place.at}` says more",
         str(place.at),
     )
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers)) or "none"
 
 
 def _have(count: int) -> str:

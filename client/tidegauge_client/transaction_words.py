@@ -56,22 +56,25 @@ def ago(time_ms: int, now_ms: int) -> str:
     return f"{clock(time_ms)}, {span(max(0, now_ms - time_ms))} ago"
 
 
-def timeout_words(transaction: TransactionDescription, now_ms: int, interval_ms: int) -> tuple[str, int]:
+def timeout_words(
+    transaction: TransactionDescription, now_ms: int, interval_ms: int, obstacle: str = ""
+) -> tuple[str, int | None]:
     """Say when an open transaction is aborted unless its producer ends it.
 
     Args:
         transaction: that is Ongoing.
         now_ms: in ms since 1970.
         interval_ms: between two looks of the coordinator.
+        obstacle: why the coordinator can write no abort now; empty where nothing is known to hinder it.
 
     Returns:
-        The sentence, and the upper bound in ms from now.
+        The sentence, and the upper bound in ms from now; None: there is none, for the obstacle.
     """
     due_ms = transaction.start_time_ms + transaction.timeout_ms
     latest_ms = max(0, due_ms - now_ms) + interval_ms
     when = "is over" if due_ms < now_ms else f"ends at {clock(due_ms)}, in {span(due_ms - now_ms)}"
-    sentence = (
-        f"Its timeout of {span(transaction.timeout_ms)} {when}; the coordinator, broker {transaction.coordinator}, "
-        f"then aborts it with its next look, within {span(latest_ms)} from now."
-    )
-    return sentence, latest_ms
+    ends = f"Its timeout of {span(transaction.timeout_ms)} {when}"
+    begun = f"{ends}; the coordinator, broker {transaction.coordinator}, then"
+    if obstacle:
+        return f"{begun} aborts it with the first look at which it can, and now it can't: {obstacle}.", None
+    return f"{begun} aborts it with its next look, within {span(latest_ms)} from now.", latest_ms

@@ -23,8 +23,8 @@ class GroupCondition:
         state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator).
         members: how many.
         generation: this one or a later one.
-        lag: at most so many records over all partitions that the group reads or has offsets of; a partition without a
-            committed offset counts as not read.
+        lag: at most so many offsets over all partitions that the group reads or has offsets of (``OffsetRow.unread``);
+            a partition without a committed offset counts as not read.
         assignment: the partitions of members, by client.id or group.instance.id; other members are not looked at.
         committed: offsets by partition; other partitions are not looked at.
         is_exact: the generation and the lag are these, not at least and at most.
@@ -83,9 +83,9 @@ class GroupCondition:
         if unknown is not None:
             yield f"{name} has no known lag in {unknown}"
             return
-        lag = sum(row.lag or 0 for row in by_partition.values())
+        lag = sum(row.unread or 0 for row in by_partition.values())
         if lag > self.lag or (self.is_exact and lag != self.lag):
-            yield f"{name} lags by {counted(lag, 'record')}"
+            yield f"{name} lags by {counted(lag, 'offset')}"
 
     @property
     def text(self) -> str:

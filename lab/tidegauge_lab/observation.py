@@ -3,10 +3,12 @@
 Brokers' metadata caches differ for a while, and that of a broker which is partitioned from the controller stays behind.
 
 Rules:
-    1. Of several brokers' metadata the newest counts: the highest controller epoch, then the controller's own. Of
-       several states of one partition it is the highest leader epoch, then the highest partition epoch.
+    1. Of several brokers' metadata the newest counts: the highest controller epoch, then the controller's own, then one
+       that names a controller, as a broker without a ZooKeeper session does not. Of several states of one partition it
+       is the highest leader epoch, then the highest partition epoch.
     2. A topic that was deleted and created again begins at epoch 0. So states are compared within one topic id only,
-       and that id counts which the responses of the highest controller epoch have, of several the more frequent one.
+       and that id counts which the controller's own response has, or, without one, most of those of the highest
+       controller epoch. Where these show no such topic, there is none: a broker with old metadata does not revive it.
     3. The controller is the one of the highest controller epoch in the responses, if its process lives.
     4. A broker with a Lab service is asked for its replicas through it, since no fault affects it; another one, and one
        without ``lab.enable=true``, by DescribeReplicas. A broker that does not respond costs the deadline, no more.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -24,7 +26,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
@@ -49,21 +51,22 @@ def age_of(state: metadata_pb2.PartitionMetadata) -> Age:
 
 def newest_metadata(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> metadata_pb2.MetadataResponse | None:
     """Return the response that counts for brokers, topics and the controller (rule 1); None where there is none."""
-    return max(
-        responses.items(),
-        key=lambda one: (one[1].controller_epoch, one[1].HasField("controller_id") and one[1].controller_id == one[0]),
-        default=(None, None),
-    )[1]
+
+    def rank(broker: int) -> tuple[int, bool, bool]:
+        response = responses[broker]
+        names_one = response.HasField("controller_id")
+        return response.controller_epoch, names_one and response.controller_id == broker, names_one
+
+    return responses[max(responses, key=rank)] if responses else None
 
 
 def newest_states(
-    responses: Iterable[metadata_pb2.MetadataResponse],
+    responses: Mapping[int, metadata_pb2.MetadataResponse],
 ) -> dict[TopicPartition, metadata_pb2.PartitionMetadata]:
-    """Return the newest state of each partition in these responses (rules 1 and 2)."""
-    known = list(responses)
-    wanted = _topic_ids(known)
+    """Return the newest state of each partition in these responses, by the broker that gave each (rules 1 and 2)."""
+    wanted = _topic_ids(responses)
     found: dict[TopicPartition, metadata_pb2.PartitionMetadata] = {}
-    for response in known:
+    for response in responses.values():
         for topic in response.topics:
             if topic.topic_id != wanted[topic.name]:
                 continue
@@ -74,17 +77,22 @@ def newest_states(
     return found
 
 
-def _topic_ids(responses: Sequence[metadata_pb2.MetadataResponse]) -> dict[str, str]:
-    """Return the id of each topic that counts (rule 2)."""
-    votes: dict[str, Counter[tuple[int, str]]] = {}
-    for response in responses:
-        for topic in response.topics:
-            votes.setdefault(topic.name, Counter())[response.controller_epoch, topic.topic_id] += 1
-    chosen: dict[str, str] = {}
-    for name, ids in votes.items():
-        latest = max(epoch for epoch, _ in ids)
-        chosen[name] = max((one for one in ids if one[0] == latest), key=lambda one: ids[one])[1]
-    return chosen
+def _topic_ids(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> dict[str, str | None]:
+    """Return the id of each topic that counts (rule 2); None: that there is no such topic."""
+    latest = max((response.controller_epoch for response in responses.values()), default=0)
+    current = {broker: one for broker, one in responses.items() if one.controller_epoch == latest}
+    own = [one for broker, one in current.items() if one.HasField("controller_id") and one.controller_id == broker]
+    shown = [{topic.name: _shown_id(topic) for topic in one.topics} for one in own or current.values()]
+    names = {topic.name for response in responses.values() for topic in response.topics}
+    votes = {name: Counter(ids.get(name) for ids in shown) for name in names}
+    return {
+        name: max(counted, key=lambda one: (counted[one], one is not None, one or ""))
+        for name, counted in votes.items()
+    }
+
+
+def _shown_id(topic: metadata_pb2.TopicMetadata) -> str | None:
+    return None if ErrorCode.of(topic.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic.topic_id
 
 
 def leader_in(state: metadata_pb2.PartitionMetadata) -> int | None:
@@ -320,7 +328,7 @@ class Observer:
     async def _groups(
         self, broker_id: int, metadata: metadata_pb2.MetadataResponse
     ) -> Sequence[lab_pb2.ObservedGroup] | None:
-        partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states([metadata]))
+        partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states({broker_id: metadata}))
         return await observed_groups(self._channels, self.addresses[broker_id], partitions)
 
 

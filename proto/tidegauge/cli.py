@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
+from tidegauge.cluster_directory import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, found_directory
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 EXIT_OK = 0
@@ -35,13 +36,11 @@ EXIT_TIME_LIMIT = 124
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
-DIRECTORY_VARIABLE = "TIDEGAUGE_DIR"
 BOOTSTRAP_VARIABLE = "TIDEGAUGE_BOOTSTRAP_SERVER"
 COMMAND_CONFIG_VARIABLE = "TIDEGAUGE_COMMAND_CONFIG"
 JAAS_VARIABLE = "TIDEGAUGE_SASL_JAAS_CONFIG"
 """Holds ``sasl.jaas.config`` where the file of ``--command-config`` does not: a secret that is in no file."""
 _COMMAND_CONFIG = "tidegauge.command-config"
-DEFAULT_DIRECTORY = "./tidegauge-data"
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -106,7 +105,7 @@ def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallab
         shown="--dir DIR",
         hidden=hidden,
         type=DirectoryType(path_type=Path, file_okay=False),
-        default=lambda: Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY),
+        default=found_directory,
         help=f"Else ${DIRECTORY_VARIABLE}, {DEFAULT_DIRECTORY}.",
     )(command)
 

@@ -76,7 +76,7 @@ def test_the_next_up_finishes_or_undoes_a_restore_that_was_killed(make_cluster: 
         refused = verb(cluster, "start", "--zookeeper", "0")
         assert refused.returncode == 1
         assert "a restore of snapshot one was interrupted" in refused.stderr
-        assert "`tidegauge up` finishes or undoes it" in refused.stderr
+        assert f"`tidegauge up --dir {cluster.directory}` finishes or undoes it" in refused.stderr
         up = verb(cluster, "up", "--detach")
         assert up.returncode == 0, up.stderr
         assert f"A restore of snapshot one {sentence}" in up.stderr

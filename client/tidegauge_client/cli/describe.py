@@ -28,7 +28,7 @@ from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.kafka_brokers import note
 from tidegauge_client.live_view import screen, view
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_view
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, describe
 
 WATCH_INTERVAL_SECONDS = 0.5
@@ -338,13 +338,17 @@ def _echo(text: str) -> None:
 @verb_options
 @reports_errors
 def describe_cluster(bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """Show the cluster's id, its active controller, and its brokers with what they lead and hold."""
+    """Show the cluster's id, its active controller, and its brokers with what they lead and hold.
+
+    Every broker is asked, and the newest metadata counts: that of a broker which the controller can't reach is old.
+    """
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> tuple[ClusterInfo, set[int]]:
         async with Admin(bootstrap) as admin:
-            info = await admin.metadata(None)
-            return info, await silent_brokers(admin, info)
+            views = await admin.metadata_of_all()
+            info = newest_view(views)
+            return info, info.brokers.keys() - views.keys()
 
     info, silent = run(work())
     rows = broker_rows(info, silent)
@@ -404,18 +408,3 @@ def broker_rows(info: ClusterInfo, silent: Collection[int]) -> list[BrokerRow]:
         address, rack = (None, None) if known is None else (known.address, known.rack)
         rows.append(BrokerRow(broker, address, rack, state, led[broker], held[broker]))
     return rows
-
-
-async def silent_brokers(admin: Admin, info: ClusterInfo) -> set[int]:
-    """Return the registered brokers that do not respond within a second."""
-
-    async def is_silent(broker: BrokerInfo) -> bool:
-        try:
-            await admin.metadata_of(broker.address, [])
-        except TidegaugeError:
-            return True
-        return False
-
-    brokers = list(info.brokers.values())
-    responses = await asyncio.gather(*map(is_silent, brokers))
-    return {broker.id for broker, silent in zip(brokers, responses, strict=True) if silent}

@@ -18,6 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import INDEX, JSON, run, servers
+from tidegauge_client.metadata import newest_of
 
 ELECTION_TIMEOUT_MS = 30_000
 Outcomes = dict[TopicPartition, TidegaugeError | None]
@@ -84,16 +85,8 @@ async def _until_known(admin: Admin, elected: Sequence[TopicPartition]) -> None:
     if not elected:
         return
     topics = {at.topic for at in elected}
-    brokers = (await admin.metadata([])).brokers.values()
-    epochs: dict[TopicPartition, int] = dict.fromkeys(elected, 0)
-    for broker in brokers:
-        try:
-            view = await admin.metadata_of(broker.address, topics)
-        except TidegaugeError:
-            continue  # it is waited for below, as long as it counts as live
-        for at in elected:
-            info = view.partition(at)
-            epochs[at] = max(epochs[at], -1 if info is None else info.leader_epoch)
+    newest = newest_of(await admin.metadata_of_all(topics))
+    epochs = {part.topic_partition: part.leader_epoch for part in newest if part.topic_partition in elected}
     await admin.wait_for_epochs(epochs, timeout_ms=ELECTION_TIMEOUT_MS)
 
 

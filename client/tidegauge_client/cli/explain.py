@@ -33,7 +33,7 @@ from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
 from tidegauge_client.group_explanation import explain_group
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 from tidegauge_client.transaction_explanation import explain_transaction
 
@@ -65,17 +65,17 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
     """Gather what the cluster knows of a partition.
 
     The newest of all brokers' metadata counts: a broker that is partitioned from the controller may show a leader of an
-    earlier epoch, which, partitioned as well, would report that it leads.
+    earlier epoch, which, partitioned as well, would report that it leads; and brokers as live that are dead, or the
+    reverse.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
     """
-    cluster = await admin.metadata([at.topic])
-    await admin.topics_in(cluster, [at.topic])
-    views = list((await admin.metadata_of_each(list(cluster.brokers.values()), [at.topic])).values()) or [cluster]
-    cluster = max(views, key=lambda view: view.controller_epoch)
+    views = await admin.metadata_of_all([at.topic])
+    cluster = newest_view(views)
     parts = {part.partition: part for part in newest_of(views)}
-    if not parts:  # the first broker asked still shows a topic that was deleted
+    if not parts:
+        await admin.topics_in(cluster, [at.topic])  # raises, unless only an old view shows the topic
         raise await admin.unknown_topic(at.topic)
     part = parts.get(at.partition)
     if part is None:

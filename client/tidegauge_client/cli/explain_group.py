@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin import LATEST, Admin
+from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition
-from tidegauge_client.group_tables import OffsetRow, offset_rows
-from tidegauge_client.kafka_brokers import on_kafka_brokers
-from tidegauge_client.metadata import ClusterInfo, newest_of
+from tidegauge_client.group_tables import offset_rows
+from tidegauge_client.metadata import ClusterInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
 TITLES = {
@@ -39,34 +38,38 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     Raises:
         TidegaugeError: no broker responds.
     """
-    topics = set(await admin.list_topics())
-    if OFFSETS_TOPIC not in topics:
-        return GroupFacts(group_id, None, (await admin.metadata([])).live)
-    cluster = await admin.metadata([OFFSETS_TOPIC])
-    held = await internal_partition(admin, cluster, OFFSETS_TOPIC, group_id)
-    live = cluster.live
+    views = await admin.metadata_of_all([OFFSETS_TOPIC])
+    live = newest_view(views).live
+    held = await internal_partition(admin, views, OFFSETS_TOPIC, group_id)
+    if held is None:
+        return GroupFacts(group_id, None, live)
     try:
         group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
         return GroupFacts(group_id, held, live, problem=refusal(held, problem))
+    known = GroupFacts(group_id, held, live, group)
     try:
-        rows, leaderless = await _rows(admin, group, topics)
+        return await _with_lag(admin, known, group)
     except TidegaugeError as problem:
-        return GroupFacts(group_id, held, live, group, problem.code)
-    return GroupFacts(group_id, held, live, group, rows=rows, leaderless=leaderless)
+        return replace(known, problem=problem.code)
 
 
-async def internal_partition(admin: Admin, cluster: ClusterInfo, topic: str, key: str) -> OffsetsPartition | None:
-    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata, or None."""
-    count = len(cluster.topics[topic].partitions) if topic in cluster.topics else 0
-    if not count:
+async def internal_partition(
+    admin: Admin, views: Mapping[int, ClusterInfo], topic: str, key: str
+) -> OffsetsPartition | None:
+    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata, or None.
+
+    Args:
+        admin: the client.
+        views: what brokers say of the topic, by the broker that says it.
+        topic: __consumer_offsets or __transaction_state.
+        key: the id.
+    """
+    parts = {part.topic_partition: part for part in newest_of(views) if part.topic == topic}
+    if not parts:
         return None
-    at = TopicPartition(topic, partition_of(key, count))
-    views = await admin.metadata_of_each(list(cluster.brokers.values()), [topic])
-    found = newest_of(list(views.values()) or [cluster], at)
-    if not found:
-        return None
-    (part,) = found
+    at = TopicPartition(topic, partition_of(key, len(parts)))
+    part = parts[at]
     settings, _ = await settings_of(admin, topic)
     configs = {config.name: config.value for config in settings}
     return OffsetsPartition(
@@ -83,27 +86,45 @@ def refusal(held: OffsetsPartition | None, problem: TidegaugeError) -> ErrorCode
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_leaderless else problem.code
 
 
-async def _rows(
-    admin: Admin, group: GroupDescription, topics: Collection[str]
-) -> tuple[list[OffsetRow], frozenset[TopicPartition]]:
-    """Return the partitions of a group with their lag, and those without a leader, whose end is unknown."""
+async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
+    """Return the facts with the partitions of a group: their lag, and those that have no leader or do not exist."""
     committed = await admin.committed_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
     partitions = sorted({*committed, *(at for member in group.members for at in member.assignment)})
-    known = await admin.metadata(sorted({at.topic for at in partitions if at.topic in topics}))
-    unknown = {at for at in partitions if known.leader(at) is None}
-    leaderless = frozenset(unknown - on_kafka_brokers(known).keys())
+    views = await admin.metadata_of_all(sorted({at.topic for at in partitions}))
+    newest = newest_view(views)
+    leaders = {part.topic_partition: part.leader_id for part in newest_of(views)}
 
-    async def end_of(at: TopicPartition) -> dict[TopicPartition, int]:
+    async def offset_at(at: TopicPartition, place: int) -> dict[TopicPartition, int]:
         try:
-            found = await admin.list_offsets({at: LATEST}, timeout_ms=_ATTEMPT_MS)
+            found = await admin.list_offsets({at: place}, timeout_ms=_ATTEMPT_MS)
         except TidegaugeError:
             return {}
-        return {one: place.offset for one, place in found.items()}
+        return {one: found_at.offset for one, found_at in found.items()}
 
-    ends: dict[TopicPartition, int] = {}
-    for found in await asyncio.gather(*(end_of(at) for at in partitions if at not in unknown)):
-        ends |= found
-    return offset_rows(group, committed, ends), leaderless
+    async def offsets_at(places: Collection[TopicPartition], place: int) -> dict[TopicPartition, int]:
+        found = await asyncio.gather(*(offset_at(at, place) for at in places))
+        return {at: offset for one in found for at, offset in one.items()}
+
+    led = [at for at in partitions if leaders.get(at) in newest.brokers]
+    starts = await offsets_at([at for at in led if at in committed], EARLIEST)
+    ends = await offsets_at(led, LATEST)
+    return replace(
+        facts,
+        rows=offset_rows(group, committed, ends),
+        leaderless=frozenset(at for at in partitions if at in leaders and leaders[at] not in newest.live),
+        deleted=frozenset(at for at in partitions if at not in leaders and _is_unknown(newest, at)),
+        starts=starts,
+    )
+
+
+def _is_unknown(view: ClusterInfo, at: TopicPartition) -> bool:
+    """Return whether a view says that there is no such partition, and not that it may not be shown."""
+    topic = view.topics.get(at.topic)
+    return (
+        topic is None
+        or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        or (topic.error is ErrorCode.NONE and at.partition not in topic.partitions)
+    )
 
 
 def headline(facts: GroupFacts) -> str:

@@ -19,7 +19,8 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.explain_group import internal_partition, refusal, titled_lines
 from tidegauge_client.cli.open_transactions import abort_intervals_ms
-from tidegauge_client.kafka_brokers import named, on_kafka_brokers
+from tidegauge_client.kafka_brokers import named
+from tidegauge_client.metadata import newest_of, newest_view
 from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
 
 TITLES = {
@@ -37,11 +38,11 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
     Raises:
         TidegaugeError: no broker responds.
     """
-    if TRANSACTION_TOPIC not in await admin.list_topics():
-        return TransactionFacts(transactional_id, None, (await admin.metadata([])).live)
-    cluster = await admin.metadata([TRANSACTION_TOPIC])
-    held = await internal_partition(admin, cluster, TRANSACTION_TOPIC, transactional_id)
-    live = cluster.live
+    views = await admin.metadata_of_all([TRANSACTION_TOPIC])
+    live = newest_view(views).live
+    held = await internal_partition(admin, views, TRANSACTION_TOPIC, transactional_id)
+    if held is None:
+        return TransactionFacts(transactional_id, None, live)
     try:
         found = await admin.describe_transaction(transactional_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
@@ -58,19 +59,22 @@ async def _places(admin: Admin, found: TransactionDescription) -> list[Place]:
     """Return the partitions of the transaction, each as its leader sees it."""
     if not found.partitions:
         return []
-    cluster = await admin.metadata(sorted({at.topic for at in found.partitions}))
+    views = await admin.metadata_of_all(sorted({at.topic for at in found.partitions}))
+    kafkas = newest_view(views).kafka_brokers
+    leaders = {part.topic_partition: part.leader_id for part in newest_of(views)}
 
     async def place(at: TopicPartition) -> Place:
-        leader = cluster.leader(at)
+        leader = leaders.get(at)
         if leader is None:
-            elsewhere = on_kafka_brokers(cluster).get(at)
-            return Place(at, None) if elsewhere is None else Place(at, elsewhere.id, problem=named(elsewhere))
+            return Place(at, None)
+        if leader in kafkas:
+            return Place(at, leader, problem=named(kafkas[leader]))
         try:
             producers = await admin.describe_producers(at, timeout_ms=_ATTEMPT_MS)
         except TidegaugeError as problem:
-            return Place(at, leader.broker_id, problem=str(problem))
+            return Place(at, leader, problem=str(problem))
         mine = (one.transaction_start_offset for one in producers if one.producer_id == found.producer_id)
-        return Place(at, leader.broker_id, next(mine, None))
+        return Place(at, leader, next(mine, None))
 
     return list(await asyncio.gather(*map(place, sorted(found.partitions))))
 

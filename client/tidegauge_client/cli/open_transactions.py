@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import TransactionDescription
+from tidegauge_client.cli.explain_group import internal_partition
 from tidegauge_client.hanging_transactions import OpenTransaction, coordinated, open_transactions_at
 from tidegauge_client.open_transaction_explanation import OpenAtPartition, PartitionTransactions
 from tidegauge_client.transaction_words import ABORT_INTERVAL, DEFAULT_ABORT_INTERVAL_MS
@@ -23,6 +26,7 @@ async def gather_open_transactions(admin: Admin, at: TopicPartition) -> Partitio
     except TidegaugeError as error:
         return PartitionTransactions(_now_ms(), problem=str(error))
     intervals = await abort_intervals_ms(admin, {one.coordinator for one in known.values()})
+    obstacles = await _obstacles(admin, known)
     still = {(one.producer.producer_id, one.start_offset) for one in after}
     found = []
     for one in before:
@@ -30,7 +34,8 @@ async def gather_open_transactions(admin: Admin, at: TopicPartition) -> Partitio
             continue
         transaction = known.get(one.producer.producer_id)
         interval_ms = DEFAULT_ABORT_INTERVAL_MS if transaction is None else intervals[transaction.coordinator]
-        found.append(OpenAtPartition(one.producer, transaction, problem, interval_ms))
+        obstacle = obstacles.get(one.producer.producer_id, "")
+        found.append(OpenAtPartition(one.producer, transaction, problem, interval_ms, obstacle))
     return PartitionTransactions(_now_ms(), found)
 
 
@@ -55,6 +60,21 @@ async def abort_intervals_ms(admin: Admin, coordinators: Collection[int]) -> dic
         return next(found, DEFAULT_ABORT_INTERVAL_MS)
 
     return {broker_id: await interval_ms(broker_id) for broker_id in coordinators}
+
+
+async def _obstacles(admin: Admin, known: Mapping[int, TransactionDescription]) -> dict[int, str]:
+    """Return why coordinators of open transactions can write no abort now, by producer id."""
+    ongoing = {producer_id: one.transactional_id for producer_id, one in known.items() if one.state == "Ongoing"}
+    if not ongoing:
+        return {}
+    found = {}
+    with contextlib.suppress(TidegaugeError):  # an obstacle that is not known is not named
+        views = await admin.metadata_of_all([TRANSACTION_TOPIC])
+        for producer_id, transactional_id in ongoing.items():
+            held = await internal_partition(admin, views, TRANSACTION_TOPIC, transactional_id)
+            if held is not None and held.shortage:
+                found[producer_id] = held.shortage
+    return found
 
 
 def _now_ms() -> int:

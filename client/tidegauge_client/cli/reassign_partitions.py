@@ -18,7 +18,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -29,13 +29,28 @@ from tidegauge_client import reassignment_plan as plan
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.common import JSON, run, servers, usage
 from tidegauge_client.kafka_brokers import note, own_words
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
 
 Text = TypeVar("Text")
 Parsed = TypeVar("Parsed")
 SETTLE_SECONDS = 2.0
 """How long ``--verify`` waits for metadata that lags behind the controller."""
+
+
+class Cleared(NamedTuple):
+    """What was done about throttles.
+
+    Attributes:
+        left: why some could not be cleared.
+        is_complete: whether none is left.
+    """
+
+    left: Sequence[TidegaugeError]
+    is_complete: bool
+
+
+NOT_CLEARED = Cleared((), is_complete=False)
 
 _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "generate": (("topics_to_move_json_file", "broker_list"), ("disable_rack_aware",)),
@@ -192,10 +207,10 @@ async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None
             click.echo(plan.state_line(at, state))
         click.echo()
     clears = not ongoing and not options["preserve_throttles"]
-    left = await _clear_throttles(admin, targets, output) if clears else []
+    cleared = await _clear_throttles(admin, targets, output) if clears else NOT_CLEARED
     if output == JSON:
-        cleared = clears and not left
-        print_json({"partitions": [_entry(*item) for item in states.items()], "throttles_cleared": cleared})
+        entries = [_entry(*item) for item in states.items()]
+        print_json({"partitions": entries, "throttles_cleared": cleared.is_complete})
     others = sorted(ongoing.keys() - targets.keys())
     if others and all(state.done for state in states.values()) and not options["preserve_throttles"]:
         are = "is" if len(others) == 1 else "are"
@@ -203,7 +218,7 @@ async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None
             f"Throttles stay: {', '.join(map(str, others))} {are} being reassigned, and brokers have one rate for all. "
             "Run --verify again when --list shows none"
         )
-    _raise_for_left(left)
+    _raise_for_left(cleared.left)
 
 
 async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -220,10 +235,10 @@ async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None
         else:
             click.echo("None of the specified partition reassignments are active.")
     clears = not options["preserve_throttles"]
-    left = await _clear_throttles(admin, targets, output) if clears else []
+    cleared = await _clear_throttles(admin, targets, output) if clears else NOT_CLEARED
     if output == JSON:
-        print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": clears and not left})
-    _raise_for_left(left)
+        print_json({"cancelled": [str(at) for at in ended], "throttles_cleared": cleared.is_complete})
+    _raise_for_left(cleared.left)
 
 
 async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -281,9 +296,10 @@ async def _states(
     """Return the state of each partition; a reassignment that has just ended may take a moment to reach the
     metadata.
     """
+    topics = {at.topic for at in targets}
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while True:
-        newest = await _newest(admin, targets)
+        newest = {part.topic_partition: part.replicas for part in newest_of(await admin.metadata_of_all(topics))}
         states: dict[TopicPartition, plan.State] = {}
         for at, target in sorted(targets.items()):
             runs = ongoing.get(at)
@@ -293,30 +309,6 @@ async def _states(
         if settled or asyncio.get_running_loop().time() >= deadline:
             return states
         await asyncio.sleep(0.1)
-
-
-async def _newest(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas in the newest of all live brokers' metadata."""
-    topics = {at.topic for at in partitions}
-    brokers = (await admin.metadata([])).brokers.values()
-    views = await asyncio.gather(
-        *(admin.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
-    )
-    newest: dict[TopicPartition, PartitionInfo] = {}
-    for view in views:
-        if isinstance(view, TidegaugeError):
-            continue  # a broker that does not respond has no newer metadata
-        if isinstance(view, BaseException):
-            raise view
-        for at in partitions:
-            seen, known = view.partition(at), newest.get(at)
-            if seen is not None and (known is None or _age(seen) > _age(known)):
-                newest[at] = seen
-    return {at: part.replicas for at, part in newest.items()}
-
-
-def _age(part: PartitionInfo) -> tuple[int, int]:
-    return part.leader_epoch, part.partition_epoch
 
 
 async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rate: int, brokers: Sequence[int]) -> None:
@@ -330,18 +322,19 @@ async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rat
     await admin.wait_for_change(last)
 
 
-async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) -> list[TidegaugeError]:
-    """Clear the throttles of all brokers, since it is not recorded which of them took part, and of the topics.
+async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) -> Cleared:
+    """Clear the throttles of all brokers, since which took part is not recorded, and of the topics; return what was.
 
-    Returns:
-        Why some could not be cleared.
+    Of the brokers that are not registered only those that hold the topics, or are to, are known here.
     """
-    info = await admin.metadata([])
-    named = {broker_id for target in targets.values() for broker_id in target}
+    topics = {at.topic for at in targets}
+    views = await admin.metadata_of_all(topics)
+    info = newest_view(views)
+    holders = [*targets.values(), *(part.replicas for part in newest_of(views))]
+    named = {broker_id for replicas in holders for broker_id in replicas}
     brokers = sorted({*info.brokers, *named} - info.kafka_brokers.keys())
     if info.kafka_brokers:
         say(note(info.kafka_brokers, "broker-level throttles are not cleared there", shows=False))
-    topics = sorted({at.topic for at in targets})
     left: list[TidegaugeError] = []
     if output != JSON:
         names = ",".join(map(str, brokers))
@@ -349,10 +342,11 @@ async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) ->
     for broker_id in brokers:
         await _or_note(admin.alter_broker_settings(broker_id, {}, plan.BROKER_THROTTLES), left)
     if output != JSON:
-        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {','.join(topics)}")
-    for topic in topics:
+        names = ",".join(sorted(topics))
+        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
+    for topic in sorted(topics):
         await _or_note(admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS)), left)
-    return left
+    return Cleared(left, is_complete=not left and not info.kafka_brokers)
 
 
 async def _or_note(alteration: Awaitable[int], problems: list[TidegaugeError]) -> None:

@@ -30,7 +30,15 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import marked_for_deletion
 from tidegauge_client.cli.common import JSON, run, servers
-from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_of
+from tidegauge_client.metadata import (
+    BrokerInfo,
+    ClusterInfo,
+    PartitionInfo,
+    TopicInfo,
+    behind,
+    newest_of,
+    newest_view,
+)
 
 POLL_SECONDS = 0.1
 BEHIND_SECONDS = 2.0
@@ -260,23 +268,6 @@ def read_in_sync(text: str) -> Condition:
     return in_sync_condition(None if text == ALL_TOPICS else text)
 
 
-def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
-    """Return the brokers whose view of some partition is older than another's, by leader epoch and partition epoch."""
-    newest: dict[tuple[str, str, int], tuple[int, int]] = {}
-    for view in views.values():
-        for topic in view.topics.values():
-            for part in topic.partitions.values():
-                place = (topic.name, topic.topic_id, part.partition)
-                newest[place] = max(newest.get(place, (-1, -1)), (part.leader_epoch, part.partition_epoch))
-    return {
-        broker
-        for broker, view in views.items()
-        for topic in view.topics.values()
-        for part in topic.partitions.values()
-        if (part.leader_epoch, part.partition_epoch) < newest[topic.name, topic.topic_id, part.partition]
-    }
-
-
 class Looker:
     """Checks a condition, as often as it is asked; it remembers which brokers are behind."""
 
@@ -293,20 +284,21 @@ class Looker:
         """
         condition, admin = self._condition, self._admin
         topics = None if condition.topic is None else [condition.topic]
-        first = await admin.metadata(topics)
-        brokers = list(first.brokers.values())
-        counting = self._counting(await admin.metadata_of_each(brokers, topics)) or [first]
-        for view in counting:
+        counting = self._counting(await admin.metadata_of_all(topics))
+        for view in counting.values():
             problem = condition.problem(view)
             if problem is not None:
                 return problem
-        return await self._contradiction(newest_of(counting, condition.partition), brokers, first.kafka_brokers)
+        newest = newest_view(counting)
+        brokers = list(newest.brokers.values())
+        return await self._contradiction(newest_of(counting, condition.partition), brokers, newest.kafka_brokers)
 
-    def _counting(self, views: Mapping[int, ClusterInfo]) -> list[ClusterInfo]:
-        """Return the views without those that have been behind for long."""
+    def _counting(self, views: Mapping[int, ClusterInfo]) -> Mapping[int, ClusterInfo]:
+        """Return the views without those that have been behind for long (rule 1)."""
         now = time.monotonic()
         self._behind_since = {broker: self._behind_since.get(broker, now) for broker in behind(views)}
-        return [view for broker, view in views.items() if now - self._behind_since.get(broker, now) < BEHIND_SECONDS]
+        late = {broker for broker, since in self._behind_since.items() if now - since >= BEHIND_SECONDS}
+        return {broker: view for broker, view in views.items() if broker not in late} or views
 
     async def _contradiction(
         self, parts: Sequence[PartitionInfo], brokers: Sequence[BrokerInfo], kafka_brokers: Collection[int]

@@ -25,11 +25,12 @@ from tidegauge.cli import (
     print_json,
     say,
 )
+from tidegauge.cluster_directory import command_for, directory_argument
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab.cli.common import ZooKeeperAddressType, directory_argument, lab_verb
+from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, ListenAddressType, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -166,10 +167,9 @@ def _what_stays(
 ) -> list[str]:
     """Return what a second ``up`` did not touch."""
     brokers = status_now["brokers"]
+    paused = [broker["id"] for broker in brokers if broker["state"] == "paused"]
     notes = [
-        f"Broker {broker['id']} is paused; `tidegauge resume {broker['id']}` lets it run on"
-        for broker in brokers
-        if broker["state"] == "paused"
+        f"Broker {one} is paused; {command_for(cluster.directory, f'resume {one}')} lets it run on" for one in paused
     ]
     old = [str(broker["id"]) for broker in brokers if f"broker-{broker['id']}" not in started]
     if old and has_new_settings:
@@ -335,7 +335,8 @@ def held_line(held: dict[str, Any]) -> str:
 def group_line(group: dict[str, Any]) -> str:
     """Return what ``status`` says of a group; it comes from ``status_now``."""
     members = counted(len(group["members"]), "member")
-    lag = "" if group["lag"] is None else f", lag {group['lag']}"
+    at_least = "at least " if group["lagIsPart"] else ""
+    lag = "" if group["lag"] is None else f", lag {at_least}{group['lag']}"
     return (
         f"Group {group['group']}  {group['state']}, generation {group['generation']}, {members}{lag}, "
         f"coordinator: broker {group['coordinator']}"

@@ -1,17 +1,14 @@
-"""What the lab's verbs share: broker ids, addresses of ZooKeeper, the exit code of a time limit, the directory."""
+"""What the lab's verbs share: broker ids, addresses of ZooKeeper, the exit code of a time limit."""
 
 from __future__ import annotations
 
 import functools
-import os
-import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from tidegauge.cli import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, EXIT_TIME_LIMIT, fail, reports_errors
+from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.cli.common import INT32_MAX
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
@@ -76,9 +73,3 @@ def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
             fail(error.message, str(options.get("output", "text")), code=error.code, exit_code=EXIT_TIME_LIMIT)
 
     return reports_errors(limited)
-
-
-def directory_argument(directory: Path) -> str:
-    """``--dir`` where the verbs would not find the directory by themselves; empty otherwise."""
-    found = Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY).absolute()
-    return "" if found == directory.absolute() else f" --dir {shlex.quote(str(directory))}"

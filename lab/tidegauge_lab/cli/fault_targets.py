@@ -80,9 +80,9 @@ def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataRespon
         TidegaugeError: none has it.
     """
     if role.of is not None:
-        return roles.coordinator_of(said.values(), role.of)
+        return roles.coordinator_of(said, role.of)
     if role.partition is not None:
-        return roles.leader_of(roles.partition_view(said.values(), role.partition), role.partition)
+        return roles.leader_of(roles.partition_view(said, role.partition), role.partition)
     named = [one for one in said.values() if one.HasField("controller_id")]
     newest = max(named, key=lambda one: one.controller_epoch, default=None)
     return roles.require_controller(None if newest is None else newest.controller_id)

@@ -14,11 +14,12 @@ from typing import Any
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cluster_directory import directory_argument
 from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType, directory_argument, lab_verb
+from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType, lab_verb
 from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import DIRECTORY_VARIABLE, directory_option, fail, offline_verb_options, output_option, print_json
-from tidegauge_lab.cli.common import directory_argument, lab_verb
+from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
+from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
+from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 import click
 
 from tidegauge.cli import directory_option, output_option, pause, print_json
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import BROKER_IDS
 from tidegauge_client.cluster_file import load_cluster_file
@@ -154,7 +155,6 @@ def json_of(path: str, znode: Znode, owners: Mapping[int, str]) -> dict[str, Any
     return {"path": path, "data": data, "version": znode.version, "czxid": znode.czxid, "owner": owner}
 
 
-_OF_CLUSTER = "see `tidegauge status`, and start it with `tidegauge start --zookeeper`"
 _GIVEN = "check the address that --zookeeper gives, and that it runs"
 
 
@@ -162,7 +162,14 @@ def _client(zookeeper: str | None, directory: Path) -> _Client:
     """Return a client of the ZooKeeper that was given, else of the one of the cluster in the directory."""
     if zookeeper is not None:
         return _Client(zookeeper, _GIVEN)
-    return _Client(load_cluster_file(directory).zookeeper_address, _OF_CLUSTER)
+    return _Client(load_cluster_file(directory).zookeeper_address, _start_of(directory))
+
+
+def _start_of(directory: Path) -> str:
+    """Return how the ZooKeeper of the cluster in a directory is started."""
+    if not load_cluster_file(directory).zookeeper_managed:
+        return "it was not started by `tidegauge up`: start it where it runs"
+    return f"see {command_for(directory, 'status')}, and start it with {command_for(directory, 'start --zookeeper')}"
 
 
 @click.command("zk-tree")

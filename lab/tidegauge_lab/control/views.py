@@ -48,7 +48,7 @@ def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str
 
 def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict[str, Any] | None:
     """Return a partition as the brokers that respond see it; None if none of them knows it."""
-    state = newest_states(metadata_in(views).values()).get(at)
+    state = newest_states(metadata_in(views)).get(at)
     if state is None:
         return None
     leader = leader_in(state)

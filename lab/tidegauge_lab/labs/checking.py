@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.labs.gathering import gather
 from tidegauge_lab.labs.model import Finding, Lab, judged, passes
@@ -55,11 +56,13 @@ def check(directory: Path, wanted: Lab | None = None) -> Checked:
         name = "NAME" if wanted is None else wanted.name
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"there is no lab's cluster in {directory.absolute()}; `tidegauge lab start {name}` starts one",
+            f"there is no lab's cluster in {directory.absolute()}; "
+            f"{command_for(directory, f'lab start {name}')} starts one",
         )
     if wanted is not None and wanted is not running:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"the cluster in {directory.absolute()} is that of lab {running.name}; `tidegauge lab stop` ends it",
+            f"the cluster in {directory.absolute()} is that of lab {running.name}; "
+            f"{command_for(directory, 'lab stop')} ends it",
         )
     return Checked(running, judged(running, gather(directory)))

@@ -74,7 +74,7 @@ async def _ask(file: ClusterFile, up: list[int]) -> dict[int, Observation]:
 
 
 def _partitions(seen: Mapping[int, Observation]) -> Iterable[tuple[TopicPartition, Facts]]:
-    for at, state in newest_states(metadata_in(seen).values()).items():
+    for at, state in newest_states(metadata_in(seen)).items():
         said = {broker: one.replica(at) for broker, one in seen.items()}
         leader = leader_in(state)
         yield (

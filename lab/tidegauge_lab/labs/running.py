@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import FILE_NAME
 from tidegauge_client.sync_admin import SyncAdmin
@@ -68,10 +69,10 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
 def _occupied(directory: Path) -> str:
     running = _noted(directory)
     if running is not None:
-        return f"lab {running} is in {directory}; `tidegauge lab stop` ends it and deletes its data"
+        return f"lab {running} is in {directory}; {command_for(directory, 'lab stop')} ends it and deletes its data"
     return (
-        f"there is a cluster in {directory}, and a lab begins on one of its own; `tidegauge down --purge` deletes it, "
-        "or use another directory (--dir)"
+        f"there is a cluster in {directory}, and a lab begins on one of its own; "
+        f"{command_for(directory, 'down --purge')} deletes it, or use another directory (--dir)"
     )
 
 
@@ -108,7 +109,8 @@ def end(directory: Path) -> Lab | None:
         if (directory / FILE_NAME).exists():
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"the cluster in {directory.absolute()} was not started by a lab; `tidegauge down` stops it",
+                f"the cluster in {directory.absolute()} was not started by a lab; "
+                f"{command_for(directory, 'down')} stops it",
             )
         return None
     _remove(LocalCluster(directory))

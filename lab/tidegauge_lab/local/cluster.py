@@ -346,7 +346,7 @@ class LocalCluster:
             TimeLimitError: they do not end in time; they may still end.
         """
         with self._together(targets) as processes:
-            return faults.stop(processes, self.logs, limit_seconds)
+            return faults.stop(self.directory, processes, limit_seconds)
 
     def pause(self, *targets: Target) -> list[Outcome]:
         """SIGSTOP; returns when every thread stands still.
@@ -420,13 +420,13 @@ class LocalCluster:
     def _resolved(self, role: Role, fits: ProcessState | None, views: Mapping[int, Observation]) -> int:
         partition = role.partition
         if role.of is not None:
-            return roles.coordinator_of((one.metadata for one in views.values() if one.metadata is not None), role.of)
+            return roles.coordinator_of(metadata_in(views), role.of)
         if role.kind is RoleKind.CONTROLLER or partition is None:
             alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
             return roles.require_controller(
                 controller_of(views, alive, kafkas=kafka_brokers(metadata_in(views))).broker
             )
-        view = roles.partition_view((view.metadata for view in views.values() if view.metadata is not None), partition)
+        view = roles.partition_view(metadata_in(views), partition)
         if role.kind is RoleKind.LEADER:
             return roles.leader_of(view, partition)
         return roles.follower_of(view, partition, lambda broker_id: self._state_if_known(broker_id) is fits)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
@@ -237,5 +238,5 @@ def _contradiction(directory: Path, fact: str) -> TidegaugeError:
     return TidegaugeError(
         ErrorCode.INVALID_REQUEST,
         f"the cluster in {directory} {fact}; that can't be changed: use another directory (--dir), or remove this "
-        "cluster with `tidegauge down --purge`",
+        f"cluster with {command_for(directory, 'down --purge')}",
     )

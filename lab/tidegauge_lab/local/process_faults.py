@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
@@ -82,7 +83,7 @@ def kill(processes: Processes, logs: Path) -> list[Outcome]:
     ]
 
 
-def stop(processes: Processes, logs: Path, limit_seconds: float) -> list[Outcome]:
+def stop(directory: Path, processes: Processes, limit_seconds: float) -> list[Outcome]:
     """SIGTERM to all, then wait until all have ended; brokers move their leaders away first.
 
     Raises:
@@ -91,19 +92,22 @@ def stop(processes: Processes, logs: Path, limit_seconds: float) -> list[Outcome
     pids = {target: process.pid for target, process in processes.items()}
     for target, process in processes.items():
         if pids[target] is not None:
-            _note(logs, "stop", target, process)
+            _note(directory / LOGS, "stop", target, process)
             process.send(signal.SIGTERM)
             process.send(signal.SIGCONT)  # a paused process takes SIGTERM only when it runs again
-    left: list[str] = []
+    left: list[Target] = []
 
     def all_gone() -> bool:
-        left[:] = [process.name for process in processes.values() if process.pid is not None]
+        left[:] = [target for target, process in processes.items() if process.pid is not None]
         return not left
 
     if not holds_within(all_gone, limit_seconds):
+        names = ", ".join(processes[target].name for target in left)
+        logs = command_for(directory, "logs")
+        kill_them = command_for(directory, " ".join(["kill", *map(_argument, left)]))
         raise TimeLimitError(
-            f"{', '.join(left)} did not end within {limit_seconds:g} s after SIGTERM; `tidegauge logs` shows what it "
-            "waits for, `tidegauge kill` ends it"
+            f"{names} did not end within {limit_seconds:g} s after SIGTERM; {logs} shows what it waits for, "
+            f"{kill_them} ends it"
         )
     return [
         Outcome(process.name, target, pids[target] is not None, pids[target], ProcessState.DOWN)
@@ -170,10 +174,11 @@ def start(
         if state is ProcessState.PAUSED:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"{_called(target)} is paused, not down: use `tidegauge resume {_argument(target)}`; nothing was done",
+                f"{_called(target)} is paused, not down: use {command_for(directory, f'resume {_argument(target)}')}; "
+                "nothing was done",
             )
         if state is ProcessState.UP and isinstance(target, int):
-            _refuse_for_running(target, start_with)
+            _refuse_for_running(directory, target, start_with)
     down = [target for target, state in states.items() if state is ProcessState.DOWN]
     broker_ids = [target for target in down if isinstance(target, int)]
     startup.require_ports(file, broker_ids, with_zookeeper=ZOOKEEPER in down)
@@ -216,18 +221,17 @@ def cut_power(directory: Path, broker_id: int) -> int:
     return lost_bytes
 
 
-def _refuse_for_running(broker_id: int, start_with: StartWith) -> None:
+def _refuse_for_running(directory: Path, broker_id: int, start_with: StartWith) -> None:
     if start_with.after_power_cut:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {broker_id} is up, and a power loss ends its process first: `tidegauge kill {broker_id}`; "
-            "nothing was done",
+            f"broker {broker_id} is up, and a power loss ends its process first: "
+            f"{command_for(directory, f'kill {broker_id}')}; nothing was done",
         )
     if start_with.held:
+        hold = command_for(directory, f"hold-fetch {start_with.held[0]} --broker {broker_id}")
         raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"broker {broker_id} is up already: `tidegauge hold-fetch {start_with.held[0]} --broker {broker_id}` "
-            "holds it; nothing was done",
+            ErrorCode.INVALID_REQUEST, f"broker {broker_id} is up already: {hold} holds it; nothing was done"
         )
 
 

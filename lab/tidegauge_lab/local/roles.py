@@ -11,7 +11,7 @@ The functions are pure: metadata comes in, a broker id goes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -96,19 +96,18 @@ class PartitionView(NamedTuple):
     replicas: tuple[int, ...]
 
 
-def partition_view(responses: Iterable[metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
-    """Return the newest state of the partition in these responses.
+def partition_view(responses: Mapping[int, metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
+    """Return the newest state of the partition in these responses, by the broker that gave each.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, there are no responses; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
     """
-    known = list(responses)
-    if not known:
+    if not responses:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no broker responds, so the leader of {wanted} is unknown; nothing was done",
         )
-    newest = newest_states(known).get(wanted)
+    newest = newest_states(responses).get(wanted)
     if newest is None:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -126,7 +125,7 @@ def leader_of(view: PartitionView, partition: TopicPartition) -> int:
     if view.leader is None:
         raise TidegaugeError(
             ErrorCode.LEADER_NOT_AVAILABLE,
-            f"{partition} has no leader at the moment: none of its in-sync replicas lives; nothing was done",
+            f"{partition} has no leader at the moment; `tidegauge explain {partition}` says why; nothing was done",
         )
     return view.leader
 
@@ -145,23 +144,22 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
     return next((replica for replica in followers if fits(replica)), followers[0])
 
 
-def coordinator_of(responses: Iterable[metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
+def coordinator_of(responses: Mapping[int, metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
     """Return the broker that coordinates a group or transactional id: the leader of its partition of the kind's topic.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
     """
-    known = list(responses)
     kind, key = coordinated
-    states = [at for at in newest_states(known) if at.topic == kind.topic]
-    if known and not states:
+    states = [at for at in newest_states(responses) if at.topic == kind.topic]
+    if responses and not states:
         raise TidegaugeError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             f"no broker coordinates {kind.meaning} {key}: there is no {kind.topic} yet, which the first "
             f"{kind.creator} creates; nothing was done",
         )
     at = TopicPartition(kind.topic, partition_of(key, len(states)) if states else 0)
-    return leader_of(partition_view(known, at), at)
+    return leader_of(partition_view(responses, at), at)
 
 
 def read_coordinated(text: str) -> Coordinated:

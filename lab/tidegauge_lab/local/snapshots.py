@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
@@ -112,9 +113,8 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
     path = directory_of(directory, name) / _ABOUT
     if not path.exists():
         known = ", ".join(names(directory))
-        there = (
-            f"; there is {known}" if known else ": none was taken of this cluster; `tidegauge snapshot NAME` takes one"
-        )
+        take = command_for(directory, "snapshot NAME")
+        there = f"; there is {known}" if known else f": none was taken of this cluster; {take} takes one"
         raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}{there}")
     brokers = json.loads(path.read_text(encoding="utf-8"))["brokers"]
     if brokers != [broker.id for broker in file.brokers]:
@@ -180,8 +180,8 @@ def require_settled(directory: Path) -> None:
     if name is not None:
         raise TidegaugeError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"a restore of snapshot {name} was interrupted, so that the data may be those of two moments; `tidegauge "
-            "up` finishes or undoes it and starts everything; nothing was done",
+            f"a restore of snapshot {name} was interrupted, so that the data may be those of two moments; "
+            f"{command_for(directory, 'up')} finishes or undoes it and starts everything; nothing was done",
         )
 
 
@@ -201,7 +201,7 @@ def settle(directory: Path) -> str:
         _undo(directory, found)
         return (
             f"A restore of snapshot {found.snapshot} was interrupted before it replaced anything: the data are as they "
-            f"were; `tidegauge restore {found.snapshot}` restores it"
+            f"were; {command_for(directory, f'restore {found.snapshot}')} restores it"
         )
     try:
         _replace_data(directory, found)
@@ -210,7 +210,7 @@ def settle(directory: Path) -> str:
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"the restore of snapshot {found.snapshot} has copied its data and can't put them in place: "
             f"{problem.filename or directory}: {problem.strerror or problem}; the cluster stays down, and once that is "
-            "mended `tidegauge up` finishes the restore",
+            f"mended {command_for(directory, 'up')} finishes the restore",
         ) from None
     return f"A restore of snapshot {found.snapshot} was interrupted while it replaced the data; it has been finished"
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
@@ -86,7 +87,8 @@ def require_zookeeper(directory: Path, file: ClusterFile) -> None:
             verb = "resume" if state == "paused" else "start"
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"ZooKeeper is {state}, and a broker can't register without it: `tidegauge {verb} --zookeeper` first",
+                f"ZooKeeper is {state}, and a broker can't register without it: "
+                f"{command_for(directory, f'{verb} --zookeeper')} first",
             )
     elif not zookeeper.is_reachable(file.zookeeper_address):
         raise TidegaugeError(
@@ -171,7 +173,8 @@ def wait_brokers(
 
         if not holds_within(complete, limit_seconds):
             raise TimeLimitError(
-                f"after {limit_seconds:g} s {lacking}; logs are in {directory / layout.LOGS} (`tidegauge logs`)"
+                f"after {limit_seconds:g} s {lacking}; logs are in {directory / layout.LOGS} "
+                f"({command_for(directory, 'logs')})"
             )
 
 

@@ -140,7 +140,7 @@ class Hands:
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
         """Return what is true of a partition now."""
         seen = self._run(self._observer.ask(self._running(), [at.topic], with_switches=False))
-        part = newest_states(metadata_in(seen).values()).get(at)
+        part = newest_states(metadata_in(seen)).get(at)
         said = {broker_id: one.replica(at) for broker_id, one in seen.items()}
         leader = None if part is None else leader_in(part)
         return Facts(

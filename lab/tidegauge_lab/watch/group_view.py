@@ -6,7 +6,9 @@ Rules:
     2. A group of a broker that does not respond is shown as it was seen last, marked ``old``, until another broker
        reports it.
     3. The lag of a partition is its leader's high watermark minus the committed offset, and unknown (null) where
-       either is: without a leader that responds it cannot shrink.
+       either is: without a leader that responds, or before the first commit. A group's lag is the sum of those that are
+       known; with ``lagIsPart`` it has a committed offset in a partition whose lag is not, and lags by that much at
+       least.
     4. Nothing that changes with time alone is shown: the page is sent what changed.
 """
 
@@ -65,6 +67,7 @@ def _group(broker: BrokerFacts, group: lab_pb2.ObservedGroup, partitions: Mappin
         "members": [_member(member, said, readers) for member in said.members],
         "partitions": rows,
         "lag": sum(lags) if lags else None,
+        "lagIsPart": any(row["lag"] is None and row["committed"] is not None for row in rows),
     }
 
 
@@ -95,5 +98,5 @@ def _row(at: TopicPartition, committed: int | None, reader: str | None, partitio
         "end": end,
         "lag": None if committed is None or end is None else max(0, end - committed),
         "member": reader,
-        "leaderless": leader is None,
+        "leaderless": bool(known) and leader is None,
     }

@@ -45,7 +45,7 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
     return {
         "name": facts.name,
         "problem": facts.problem,
-        "waiting": waiting_for_sessions(facts),
+        "waiting": waiting_for_sessions(facts, controller),
         "switchable": facts.switchable,
         "controller": controller,
         "controllerEpoch": None if newest is None or newest.controller_epoch < 0 else newest.controller_epoch,
@@ -142,10 +142,11 @@ def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
     return f"session 0x{broker.session:x}{doubt}"
 
 
-def waiting_for_sessions(facts: Facts) -> str:
+def waiting_for_sessions(facts: Facts, controller: int | None = None) -> str:
     """Return what the cluster waits for after a broker stopped responding; empty where nothing is waited for.
 
-    A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else.
+    A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else. A leader may
+    be replaced before by an election on demand, and a follower leaves the ISR before if it has lagged for long enough.
     """
     waited = _with_sessions_to_end(facts)
     if not waited:
@@ -153,7 +154,10 @@ def waiting_for_sessions(facts: Facts) -> str:
     each = "; ".join(
         f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
     )
-    return f"{each[0].upper()}{each[1:]}. Until then the controller does not notice, and elects no leader in its place."
+    begun = f"{each[0].upper()}{each[1:]}. Until then"
+    if any(broker.id == controller for broker in waited):
+        return f"{begun} no other broker becomes the controller: no leader is elected, and no ISR changes."
+    return f"{begun} the controller counts {'it' if len(waited) == 1 else 'them'} as alive."
 
 
 def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
@@ -164,10 +168,11 @@ def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
         waited: the silent brokers whose sessions have not ended, by id.
     """
     if (leader := waited.get(partition["leader"])) is not None:
-        return f"the session of broker {leader.id} {_left(leader)}; until then no other leader is elected"
+        return f"the session of broker {leader.id} {_left(leader)}; until then the controller counts it as alive"
     silent = [waited[broker] for broker in partition["isr"] if broker in waited]
     each = ", ".join(f"the session of broker {broker.id} {_left(broker)}" for broker in silent)
-    return f"{each}; until then the ISR keeps it" if each else ""
+    them = "it" if len(silent) == 1 else "them"
+    return f"{each}; the ISR keeps {them} until then, or until a lag of replica.lag.time.max.ms" if each else ""
 
 
 def _with_sessions_to_end(facts: Facts) -> list[BrokerFacts]:
@@ -191,7 +196,7 @@ def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataRes
         for broker in brokers
         for one in broker.replicas or ()
     }
-    states = newest_states(_metadata(brokers).values())
+    states = newest_states(_metadata(brokers))
     by_id = {broker.id: broker for broker in brokers}
     found: dict[str, Json] = {}
     for at in _wanted(newest, said):

@@ -174,10 +174,12 @@ def _state(world: World) -> dict[str, Any]:
     """Return what the file expects; the leader only if it leads, as it does not while the controller can't reach it."""
     state = world.state_now
     live = {b: p for b in world.replicas if (p := world.brokers[b].partition) is not None}
-    is_led = state.leader in world.leaders() and live[state.leader].leader_epoch == state.leader_epoch
-    leader = {"leader": state.leader} if is_led else {"leader": "none"} if state.leader == NO_LEADER else {}
-    return {
-        **leader,
+    expected: dict[str, Any] = {}
+    if state.leader == NO_LEADER:
+        expected["leader"] = "none"
+    elif state.leader in world.leaders() and live[state.leader].leader_epoch == state.leader_epoch:
+        expected["leader"] = state.leader
+    return expected | {
         "epoch": state.leader_epoch,
         "isr": list(state.isr),
         "leo": {b: p.log_end_offset for b, p in live.items()},

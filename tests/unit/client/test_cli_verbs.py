@@ -22,7 +22,7 @@ from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, newest_of
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
 PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
@@ -417,58 +417,9 @@ def test_wait_does_not_report_what_it_saw_before_the_brokers_fell_silent_as_the_
     )
 
 
-def test_the_newest_metadata_says_whom_to_ask() -> None:
-    views = [
-        ClusterInfo(topics={"t": TopicInfo("t", "", {0: replace(LED, leader_epoch=epoch)})}) for epoch in (2, 4, 3)
-    ]
-    assert [part.leader_epoch for part in newest_of(views, T0)] == [4]
-    assert newest_of(views, T1) == []
-    assert newest_of(views) == newest_of(views, T0)
-
-
-def shows(topic_id: str, leader_epoch: int, *, controller_epoch: int = 1) -> ClusterInfo:
-    """A broker's view of topic t; without an id it knows no such topic."""
-    if not topic_id:
-        unknown = TopicInfo("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ClusterInfo(controller_epoch=controller_epoch, topics={"t": unknown})
-    info = TopicInfo("t", topic_id, {0: replace(LED, leader_epoch=leader_epoch)})
-    return ClusterInfo(controller_epoch=controller_epoch, topics={"t": info})
-
-
-@pytest.mark.parametrize(
-    ("views", "epochs"),
-    [
-        ([shows("old", 7), shows("new", 0), shows("new", 1)], [1]),
-        ([shows("old", 7), shows("new", 0, controller_epoch=2)], [0]),
-        ([shows("old", 7), shows("", 0), shows("", 0)], []),
-        ([shows("old", 7), shows("", 0, controller_epoch=2)], []),
-        ([shows("new", 3), shows("", 0)], [3]),
-    ],
-)
-def test_a_broker_with_old_metadata_does_not_revive_a_deleted_topic(
-    views: list[ClusterInfo], epochs: list[int]
-) -> None:
-    """A topic that is made again begins at epoch 0: the deleted one's higher epoch is not the newer one."""
-    assert [part.leader_epoch for part in newest_of(views, T0)] == epochs
-    assert [part.leader_epoch for part in newest_of(list(reversed(views)), T0)] == epochs
-
-
 @pytest.mark.parametrize("text", ["t-0", "t-0=1", "t-0!=2"])
 def test_a_leader_is_waited_for_by_partition_by_id_or_by_another_id(text: str) -> None:
     assert wait.read_leader(text).text == f"leader {text}"
-
-
-def test_a_partitioned_broker_is_behind_and_one_that_knows_another_topic_of_the_name_is_not() -> None:
-    """``wait`` must not wait for a broker that the controller can't reach (`isolate --from brokers`)."""
-
-    def view(leader_epoch: int, partition_epoch: int, topic_id: str = "A") -> ClusterInfo:
-        part = replace(PART, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
-        return ClusterInfo(topics={"t": TopicInfo("t", topic_id, {0: part})})
-
-    assert wait.behind({0: view(3, 1), 1: view(3, 1)}) == set()
-    assert wait.behind({0: view(3, 1), 1: view(3, 2), 2: view(2, 9)}) == {0, 2}
-    assert wait.behind({0: view(3, 1), 1: view(0, 0, topic_id="B")}) == set()
-    assert wait.behind({0: view(3, 1), 1: ClusterInfo()}) == set()
 
 
 def test_in_sync_means_all_replicas_of_all_partitions() -> None:

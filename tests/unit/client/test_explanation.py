@@ -110,7 +110,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         (replace(WELL, silent=frozenset({2})), "Broker 2 is the controller and does not respond", RULE_CONTROLLER),
         (
             replace(WELL, settings_problem="no broker could read them"),
-            "While ZooKeeper does not respond no session ends, no leader is elected",
+            "As long as ZooKeeper does not respond no session ends, no leader is elected",
             RULE_ZOOKEEPER,
         ),
         (replace(WELL, controller=None), "There is no active controller now", RULE_CONTROLLER),

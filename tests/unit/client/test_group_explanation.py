@@ -88,6 +88,14 @@ def test_a_coordinator_that_loads_or_is_silent(problem: ErrorCode, words: str) -
     assert headline(facts(problem=problem)) == f"Group g: state unknown, coordinator 1: {problem.name}"
 
 
+def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:
+    """The broker asked first forwards to whom its own metadata names: to itself."""
+    [sentence] = said(facts(group("Stable", coordinator=0)), "coordinator")
+    assert sentence.text.endswith("from broker 0, which takes itself for the coordinator, and may be old.")
+    assert sentence.change == "a response of broker 1"
+    assert said(facts(group("Stable")), "coordinator")[0].text.endswith("in epoch 7: it is the coordinator.")
+
+
 def test_below_min_isr_nothing_is_committed() -> None:
     below = replace(HELD, isr=(1,), min_isr=2)
     [sentence] = said(facts(group("Stable"), partition=below), "offsets-topic")
@@ -150,10 +158,47 @@ def test_stable_empty_and_unknown_groups() -> None:
     ), "no partition holds a group that nothing was written of"
 
 
-def test_a_lag_that_cannot_shrink() -> None:
-    described = group("Stable", member("a", T0))
-    rows = offset_rows(described, {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, {T1: 9})
-    leaderless, unread, total = said(facts(described, rows=rows, leaderless=frozenset({T0})), "lag")
-    assert leaderless.text == "t-0 has no leader: nothing can be read there, and the lag cannot shrink."
-    assert unread.text == "t-1 has records to read, and no member reads it."
-    assert total.text == "The lag is 7 records over 1 partition."
+def lag_of(
+    committed: dict[TopicPartition, int], ends: dict[TopicPartition, int], *members: MemberDescription, **more: object
+) -> list[str]:
+    described = group("Stable", *members)
+    rows = offset_rows(described, {at: OffsetAndMetadata(offset) for at, offset in committed.items()}, ends)
+    return [sentence.text for sentence in said(facts(described, rows=rows, **more), "lag")]
+
+
+def test_a_lag_that_nothing_reads() -> None:
+    """A member may still commit what it has read: without a leader the lag is not known, and may shrink nonetheless."""
+    assert lag_of({T0: 1, T1: 2}, {T1: 9}, member("a", T0), leaderless=frozenset({T0})) == [
+        "t-0 has no leader: nothing can be read there, and the lag is not known.",
+        "No member reads t-1; committed is t-1 at 2 of 9.",
+        "The lag is 7 offsets over 1 partition.",
+    ]
+
+
+def test_a_committed_offset_beyond_the_end_makes_up_for_no_other_partitions_lag() -> None:
+    """After an unclean election: 7 and -7 were called a lag of 0, and the partition one with records to read."""
+    assert lag_of({T0: 10, T1: 2}, {T0: 3, T1: 9}, member("a", T1)) == [
+        "The committed offset 10 of t-0 is 7 beyond its end 3: there is nothing to read from there.",
+        "The lag is 7 offsets over 2 partitions, the largest in t-1 (7).",
+    ]
+
+
+def test_records_that_were_deleted_before_they_were_read_are_in_no_reach_of_the_group() -> None:
+    """Retention and DeleteRecords do not look at groups; the lag of Kafka's tools counts on."""
+    found = lag_of({T0: 2, T1: 4}, {T0: 9, T1: 9}, member("a", T0, T1), starts={T0: 5, T1: 4})
+    assert found == [
+        "t-0 begins at 5, so that 3 of the 7 offsets from the committed one, 2, to its end 9 can't be read any more.",
+        "The lag is 12 offsets over 2 partitions, the largest in t-0 (7).",
+    ]
+    emptied = lag_of({T0: 2}, {T0: 9}, member("a", T0), starts={T0: 9})
+    assert "so that 7 of the 7 offsets" in emptied[0]
+
+
+def test_a_deleted_partition_is_not_one_without_a_leader() -> None:
+    gone = frozenset({T0, T1})
+    assert lag_of({}, {}, member("a", T0, T1), deleted=gone) == [
+        "t-0, t-1 do not exist, though the group has them assigned or committed."
+    ]
+    assert lag_of({}, {}, member("a", T0), deleted=frozenset({T0})) == [
+        "t-0 does not exist, though the group has it assigned or committed."
+    ]

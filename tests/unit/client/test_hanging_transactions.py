@@ -44,6 +44,7 @@ class FakeAdmin:
         self.problem: TidegaugeError | None = None
         self.when_asked: Any = None
         self.state_leader = 1
+        self.state_isr: tuple[int, ...] = (1, 2)
 
     async def describe_producers(self, at: TopicPartition, **_: object) -> list[ProducerDescription]:
         return self.producers[at]
@@ -60,12 +61,18 @@ class FakeAdmin:
         return self.ids[transactional_id]
 
     async def metadata(self, topics: list[str]) -> ClusterInfo:
-        part = PartitionInfo(topics[0], 0, self.state_leader, 0, (1, 2), (1, 2))
+        part = PartitionInfo(topics[0], 0, self.state_leader, 0, (1, 2), self.state_isr)
         brokers = {1: BrokerInfo(1, "127.0.0.1", 19093)}
         kafkas = {2: BrokerInfo(2, "127.0.0.1", 9094)}
         return ClusterInfo(
             brokers=brokers, topics={topics[0]: TopicInfo(topics[0], "id", {0: part})}, kafka_brokers=kafkas
         )
+
+    async def metadata_of_all(self, topics: list[str]) -> dict[int, ClusterInfo]:
+        return {1: await self.metadata(topics)}
+
+    async def describe_topic_config(self, _: str) -> list[Any]:
+        return [SimpleNamespace(name="min.insync.replicas", value="2")]
 
     async def describe_broker_settings(self, _: int) -> list[Any]:
         return [SimpleNamespace(name="transaction.abort.timed.out.transaction.cleanup.interval.ms", value="500")]
@@ -138,6 +145,15 @@ async def test_what_ended_while_its_coordinator_was_asked_is_not_open() -> None:
     assert [(one.producer.producer_id, one.transaction, one.interval_ms) for one in found.open] == [
         (2, known(2, A), 500)
     ]
+
+
+async def test_a_coordinator_below_its_min_isr_can_abort_nothing_in_time() -> None:
+    admin = FakeAdmin({A: [producer(1)]}, known(1, A))
+    [one] = (await gather_open_transactions(admin.as_admin(), A)).open
+    assert one.obstacle == ""
+    admin.state_isr = (1,)
+    [one] = (await gather_open_transactions(admin.as_admin(), A)).open
+    assert one.obstacle == "the ISR of __transaction_state-0 is 1, fewer than min.insync.replicas=2"
 
 
 async def test_coordinators_that_do_not_respond_are_a_problem_and_no_hanging() -> None:

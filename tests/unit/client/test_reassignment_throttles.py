@@ -53,8 +53,8 @@ class Cluster:
         }
         return ClusterInfo(brokers={at: BrokerInfo(at, "h", at, None) for at in sorted(self.live)}, topics=known)
 
-    async def metadata_of(self, _address: str, topics: Collection[str]) -> ClusterInfo:
-        return await self.metadata(topics)
+    async def metadata_of_all(self, topics: Collection[str]) -> dict[int, ClusterInfo]:
+        return {at: await self.metadata(topics) for at in self.live}
 
     async def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None, **_: Any

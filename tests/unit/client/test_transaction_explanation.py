@@ -157,8 +157,25 @@ def test_an_ongoing_transaction_has_its_age_its_timeout_and_its_partitions() -> 
     assert [text for text, _ in found[3:]] == [
         "read_committed readers of orders-0 get nothing from 40 on, where the transaction begins.",
         "orders-1 is in the transaction, and has no record of it.",
-        "orders-2 is in the transaction, and has no record of it.",
+        "orders-2 is in the transaction, and has no leader: whether it has a record of it is not known.",
     ]
+
+
+def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:
+    (text, _), *_ = said_of(replace(FACTS, transaction=replace(ONGOING, coordinator=1)))
+    assert text.endswith("from broker 1, which takes itself for the coordinator, and may be old.")
+
+
+def test_a_timeout_aborts_nothing_while_the_coordinator_can_commit_nothing() -> None:
+    """Beside the sentence that no transaction can end stood the time within which this one is aborted."""
+    facts = replace(FACTS, partition=replace(STATE, isr=(2,)))
+    shortage = "the ISR of __transaction_state-4 is 2, fewer than min.insync.replicas=2"
+    assert f"No transaction can begin or end: {shortage}." in [text for text, _ in said_of(facts)]
+    [timeout] = [one for one in explain_transaction(facts) if one.rule == RULE_TIMEOUT]
+    assert timeout.text.endswith(f"then aborts it with the first look at which it can, and now it can't: {shortage}.")
+    assert timeout.wait_ms is None
+    (_, (at_the_partition, _, _)) = said_at(replace(OPEN, obstacle=shortage))
+    assert at_the_partition.endswith(f"and now it can't: {shortage}.")
 
 
 def test_a_decided_transaction_names_the_partitions_that_its_markers_wait_for() -> None:
@@ -188,7 +205,7 @@ def test_a_decided_transaction_names_the_partitions_that_its_markers_wait_for() 
         ({"problem": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, "still loads the ids", RULE_LOAD),
         ({"problem": ErrorCode.REQUEST_TIMED_OUT}, "does not coordinate it at the moment: REQUEST_TIMED_OUT", ""),
         ({"problem": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}, "does not know transactional id copier", RULE_UNKNOWN),
-        ({"partition": replace(STATE, isr=(2,))}, "no transaction can begin or end", RULE_MIN_ISR),
+        ({"partition": replace(STATE, isr=(2,))}, "No transaction can begin or end", RULE_MIN_ISR),
     ],
 )
 def test_a_coordinator_that_says_nothing_is_explained(changes: dict[str, object], words: str, rule: str) -> None:

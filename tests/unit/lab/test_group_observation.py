@@ -96,7 +96,10 @@ async def test_a_broker_that_does_not_respond_is_unknown_not_without_groups(meth
 
 
 def test_a_group_is_a_line_of_the_status() -> None:
-    group = {"group": "app", "state": "Stable", "generation": 2, "members": [{}], "lag": 12, "coordinator": 1}
+    known = {"group": "app", "state": "Stable", "generation": 2, "members": [{}], "lag": 12, "coordinator": 1}
+    group = known | {"lagIsPart": False}
     assert group_line(group) == "Group app  Stable, generation 2, 1 member, lag 12, coordinator: broker 1"
+    part = "Group app  Stable, generation 2, 1 member, lag at least 12, coordinator: broker 1"
+    assert group_line(group | {"lagIsPart": True}) == part, "of a partition without a leader it is not known"
     unknown = group | {"members": [], "lag": None}
     assert group_line(unknown) == "Group app  Stable, generation 2, 0 members, coordinator: broker 1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.partition import TopicPartition
+from tidegauge.v1.common_pb2 import ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION
 from tidegauge.v1.metadata_pb2 import MetadataResponse, PartitionMetadata, ReplicaDescription, TopicMetadata
 from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_metadata, newest_states
 
@@ -18,8 +19,9 @@ def response(
 
 
 def leader_of(*responses: MetadataResponse) -> int | None:
-    assert newest_states(responses) == newest_states(reversed(responses)), "whatever the order of the responses"
-    return leader_in(newest_states(responses)[AT])
+    found, reverse = (newest_states(dict(enumerate(some))) for some in (responses, reversed(responses)))
+    assert found == reverse, "whatever the order of the responses"
+    return leader_in(found[AT])
 
 
 def test_the_newest_state_of_a_partition_counts() -> None:
@@ -33,6 +35,26 @@ def test_a_topic_created_again_begins_at_epoch_0_and_is_the_newer_one_all_the_sa
     old = response(0, 17, 40, topic_id="A")
     assert leader_of(old, response(1, 0, topic_id="B", controller_epoch=2)) == 1
     assert leader_of(old, response(1, 0, topic_id="B"), response(1, 0, topic_id="B")) == 1
+
+
+def test_the_controllers_own_response_says_which_topics_there_are() -> None:
+    """Two of three brokers may be partitioned from it, and the topic may be deleted."""
+    old = response(0, 17, 40, topic_id="A")
+    new = response(1, 0, topic_id="B")
+    new.controller_id = 2
+    assert leader_in(newest_states({0: old, 1: old, 2: new})[AT]) == 1
+    without = MetadataResponse(controller_epoch=1, controller_id=2)
+    assert newest_states({0: old, 1: old, 2: without}) == {}
+    unknown = TopicMetadata(name="orders", error=ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION)
+    asked = MetadataResponse(controller_epoch=1, topics=[unknown])
+    assert newest_states({0: old, 1: asked, 2: asked}) == {}, "most know no such topic"
+
+
+def test_a_broker_without_a_zookeeper_session_names_no_controller_and_others_do() -> None:
+    """Its session has expired; the controller does not respond."""
+    mute, naming = MetadataResponse(controller_epoch=2), MetadataResponse(controller_epoch=2, controller_id=2)
+    assert newest_metadata({0: mute, 1: naming}) is naming
+    assert newest_metadata({0: naming, 1: mute}) is naming
 
 
 def test_the_highest_controller_epoch_counts_and_of_several_the_controllers_own() -> None:

@@ -40,26 +40,28 @@ def response(leader: int | None, leader_epoch: int, partition_epoch: int = 0) ->
 
 def test_the_response_with_the_highest_leader_epoch_counts() -> None:
     responses = [response(2, 4), response(0, 5), response(2, 4)]
-    assert partition_view(responses, PARTITION) == PartitionView(0, (2, 0, 1))
-    assert partition_view(reversed(responses), PARTITION).leader == 0
+    assert partition_view(dict(enumerate(responses)), PARTITION) == PartitionView(0, (2, 0, 1))
+    assert partition_view(dict(enumerate(reversed(responses))), PARTITION).leader == 0
 
 
 def test_within_an_epoch_the_newer_state_counts() -> None:
-    assert partition_view([response(0, 5, 7), response(None, 5, 8)], PARTITION).leader is None
+    assert partition_view({0: response(0, 5, 7), 1: response(None, 5, 8)}, PARTITION).leader is None
 
 
 def test_an_unknown_topic_or_partition_is_reported() -> None:
     for wanted in (TopicPartition("orders", 7), TopicPartition("nothing", 1)):
         with pytest.raises(TidegaugeError) as caught:
-            partition_view([response(0, 1)], wanted)
+            partition_view({0: response(0, 1)}, wanted)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(TidegaugeError, match="no broker responds"):
-        partition_view([], PARTITION)
+        partition_view({}, PARTITION)
 
 
 def test_without_a_leader_nothing_is_done() -> None:
     assert leader_of(PartitionView(2, (2, 0)), PARTITION) == 2
-    with pytest.raises(TidegaugeError, match=r"orders-1 has no leader.*nothing was done"):
+    with pytest.raises(
+        TidegaugeError, match=r"orders-1 has no leader.*`tidegauge explain orders-1` says why; nothing was done"
+    ):
         leader_of(PartitionView(None, (2, 0)), PARTITION)
     with pytest.raises(TidegaugeError, match="no active controller"):
         require_controller(None)
@@ -123,10 +125,10 @@ def test_the_coordinator_of_a_group_leads_the_partition_of_its_hash() -> None:
     leaders: list[int | None] = [0] * 10
     leaders[3] = 2
     group = Coordinated(GROUP, "g")
-    assert coordinator_of([led_by(*leaders)], group) == 2
+    assert coordinator_of({0: led_by(*leaders)}, group) == 2
     leaders[3] = None
     with pytest.raises(TidegaugeError, match="__consumer_offsets-3 has no leader"):
-        coordinator_of([led_by(*leaders)], group)
+        coordinator_of({0: led_by(*leaders)}, group)
 
 
 def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash() -> None:
@@ -135,18 +137,18 @@ def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash()
     leaders[3] = 2
     both = led_by(*[1] * 10)
     both.topics.extend(led_by(*leaders, topic_name="__transaction_state").topics)
-    assert coordinator_of([both], Coordinated(TRANSACTION, "g")) == 2
-    assert coordinator_of([both], Coordinated(GROUP, "g")) == 1
+    assert coordinator_of({0: both}, Coordinated(TRANSACTION, "g")) == 2
+    assert coordinator_of({0: both}, Coordinated(GROUP, "g")) == 1
     with pytest.raises(TidegaugeError, match="no __transaction_state yet, which the first transactional producer"):
-        coordinator_of([led_by(0)], Coordinated(TRANSACTION, "g"))
+        coordinator_of({0: led_by(0)}, Coordinated(TRANSACTION, "g"))
 
 
 def test_a_cluster_that_had_no_group_yet_has_no_coordinator() -> None:
     with pytest.raises(TidegaugeError, match="no broker coordinates group g") as caught:
-        coordinator_of([response(0, 1)], Coordinated(GROUP, "g"))
+        coordinator_of({0: response(0, 1)}, Coordinated(GROUP, "g"))
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(TidegaugeError, match="no broker responds"):
-        coordinator_of([], Coordinated(GROUP, "g"))
+        coordinator_of({}, Coordinated(GROUP, "g"))
 
 
 @pytest.mark.parametrize("text", ["g", "group:", "transaction:", "transactional:t", ""])

@@ -30,8 +30,8 @@ def test_a_group_that_is_so_has_no_problem() -> None:
         (GroupCondition(state="Empty"), "group g is Stable: a member left"),
         (GroupCondition(members=2), "group g has 1 member"),
         (GroupCondition(generation=5), "group g is in generation 4"),
-        (GroupCondition(lag=2), "group g lags by 3 records"),
-        (GroupCondition(lag=4, is_exact=True), "group g lags by 3 records"),
+        (GroupCondition(lag=2), "group g lags by 3 offsets"),
+        (GroupCondition(lag=4, is_exact=True), "group g lags by 3 offsets"),
         (GroupCondition(generation=3, is_exact=True), "group g is in generation 4"),
         (GroupCondition(assignment={"app": [AT, OTHER]}), "app reads orders-0"),
         (GroupCondition(assignment={"other": []}), "group g has no member other"),
@@ -55,3 +55,10 @@ def test_a_member_that_reads_nothing_does_not_lag() -> None:
 def test_a_state_that_kafka_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="'stable' is no state of a group"):
         GroupCondition(state="stable")
+
+
+def test_a_committed_offset_beyond_the_end_makes_up_for_no_unread_record() -> None:
+    """After an unclean election: 3 unread in one partition, and -3 in the other one, were a lag of 0 together."""
+    beyond = OffsetRow(OTHER, 9, 6, MEMBER)
+    assert GroupCondition(lag=0).problem(GROUP, [READ_TO_5, beyond]) == "group g lags by 3 offsets"
+    assert GroupCondition(lag=0).problem(GROUP, [beyond]) is None, "nothing is unread there"

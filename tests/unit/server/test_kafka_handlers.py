@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -457,6 +458,17 @@ async def test_no_topic_has_the_empty_name() -> None:
         assert (found.error_code, found.error_message) == (42, "Default topic resources are not allowed.")
 
 
+async def cancelled_once_begun(request: Coroutine[Any, Any, Any], begun: asyncio.Event, goes_on: asyncio.Event) -> None:
+    """Cancel a request that has begun, as the end of its connection does; let what it began go on until it rests."""
+    task = asyncio.get_running_loop().create_task(request)
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    goes_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs", "AlterClientQuotas", "DeleteGroups"])
 async def test_an_alteration_that_has_begun_ends_also_where_its_connection_closes(name: str) -> None:
     """Kafka's handler thread knows nothing of the connection; the rest of the request would be left undone."""
@@ -480,13 +492,7 @@ async def test_an_alteration_that_has_begun_ends_also_where_its_connection_close
     fields = {"AlterClientQuotas": {"entries": entries}, "DeleteGroups": {"groups_names": ["t", "u"]}}.get(
         name, {"resources": resources}
     )
-    request = asyncio.get_running_loop().create_task(ask(service, name, 1, message(name, **fields)))
-    await begun.wait()
-    request.cancel()
-    await asyncio.wait([request])
-    goes_on.set()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await cancelled_once_begun(ask(service, name, 1, message(name, **fields)), begun, goes_on)
     assert len(altered_ones) == 2
 
 
@@ -502,13 +508,7 @@ async def test_what_principals_may_do_is_altered_to_the_end_also_where_the_conne
 
     store = SimpleNamespace(create=alter, delete=alter, alter=alter)
     service = FakeService(configs=SimpleNamespace(acls=store, users=store), is_controller=True)
-    request = asyncio.get_running_loop().create_task(ask(service, name, 0, message(name)))
-    await begun.wait()
-    request.cancel()
-    await asyncio.wait([request])
-    goes_on.set()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await cancelled_once_begun(ask(service, name, 0, message(name)), begun, goes_on)
     assert ended.is_set()
 
 

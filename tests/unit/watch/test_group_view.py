@@ -64,6 +64,21 @@ def test_the_lag_is_unknown_without_a_leader_that_responds() -> None:
     assert (silent["leaderless"], silent["lag"]) == (False, None)
 
 
+def test_a_sum_without_a_partition_whose_lag_is_unknown_is_a_part_of_the_lag() -> None:
+    """Where the leader of one partition was silent the lag of the others stood there as that of the group."""
+    whole = groups_of([broker(0, observed())], partitions())["g"]
+    assert (whole["lag"], whole["lagIsPart"]) == (6, False)
+    part = groups_of([broker(0, observed())], partitions(old=True))["g"]
+    assert (part["lag"], part["lagIsPart"]) == (0, True)
+
+
+def test_a_partition_that_does_not_exist_is_not_one_without_a_leader() -> None:
+    known = partitions()
+    del known["t-0"]
+    deleted = groups_of([broker(0, observed())], known)["g"]["partitions"][0]
+    assert (deleted["partition"], deleted["leaderless"], deleted["lag"]) == ("t-0", False, None)
+
+
 def test_a_rebalance_names_who_is_awaited() -> None:
     waiting = groups_of([broker(0, observed("PreparingRebalance"))], partitions())["g"]
     assert [(one["awaited"], one["parked"]) for one in waiting["members"]] == [("JoinGroup", ""), ("", "JoinGroup")]

@@ -145,6 +145,11 @@ class GroupService:
         others = [one.broker_id for one in self._metadata.endpoints() if one.broker_id != broker_id]
         return [endpoint for one in others if (endpoint := self._metadata.grpc_endpoint(one)) is not None]
 
+    def leaderless(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of an internal topic that have no live leader: what they hold has no coordinator."""
+        known = [TopicPartition(topic, index) for index in self._metadata.partitions(topic)]
+        return [at for at in known if self._metadata.leader_of(at) is None]
+
     def address_of(self, broker_id: int) -> str:
         """Return where other brokers reach a broker over gRPC; empty if it is not alive, or not reached so."""
         return self._metadata.grpc_address(broker_id) or ""

@@ -16,7 +16,7 @@ function makeGroupCard(name) {
   return card;
 }
 
-// "7 behind" is the lag; without a leader it is not known, and can't shrink.
+// Without a leader the lag is not known.
 function lagText(row) {
   if (row.leaderless) return "no leader";
   if (row.committed === null) return "nothing committed";
@@ -48,18 +48,19 @@ function drawGroup(group) {
   card.node.classList.toggle("old", group.old);
   const count = group.memberCount ?? group.members.length;
   const protocol = group.protocol ? `, ${group.protocol}` : "";
-  const lag = group.lag === null ? "" : `, lag ${group.lag}`;
+  const lag = group.lag === null ? "" : `, lag ${group.lagIsPart ? "at least " : ""}${group.lag}`;
   const seen = group.old ? "; its coordinator does not respond: as last seen" : "";
   write(card.facts, `generation ${group.generation}, ${counted(count, "member")}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsTopicPartition === null ? "" : ` (${group.offsetsTopicPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
   const rebalances = group.state === "PreparingRebalance" || group.state === "CompletingRebalance";
   show(card.reason, rebalances && group.reason !== "");
   write(card.reason, `rebalances because: ${group.reason}`);
-  const drawn = JSON.stringify([group.members, group.partitions]);
+  const drawn = JSON.stringify([group.members, group.partitions, rebalances]);
   if (drawn === card.drawn) return;
   card.drawn = drawn;
   const unread = group.partitions.filter((row) => row.member === null);
+  const unreadText = rebalances ? "assigned to no member yet " : "no reader ";
   const lines = group.members.map((member) => memberLine(member, group.partitions));
-  if (unread.length) lines.push(make("li", {}, make("span", { class: "member" }, "no reader "), ...unread.map(lagChip)));
+  if (unread.length) lines.push(make("li", {}, make("span", { class: "member" }, unreadText), ...unread.map(lagChip)));
   card.members.replaceChildren(...lines);
 }
 

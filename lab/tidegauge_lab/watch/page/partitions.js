@@ -198,7 +198,7 @@ function drawCount() {
   const partitions = Object.values(view.partitions);
   const under = partitions.filter((partition) => partition.osr.length).length;
   const leaderless = partitions.filter((partition) => partition.leader === null).length;
-  const parts = [`${shown === all ? all : `${shown} of ${all}`} partitions`];
+  const parts = [`${shown === all ? "" : `${shown} of `}${counted(all, "partition")}`];
   if (under) parts.push(`${under} under-replicated`);
   if (leaderless) parts.push(`${leaderless} without leader`);
   write(byId("count"), parts.join(", "));

@@ -291,6 +291,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
             own_only,
             context,
             "groups",
+            self._groups.leaderless(groups.OFFSETS_TOPIC),
         )
         listed = [one for part in parts for one in part.groups]
         return groups_pb2.ListGroupsResponse(status=status, groups=sorted(listed, key=lambda one: one.group_id))

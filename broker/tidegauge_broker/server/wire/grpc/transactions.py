@@ -234,7 +234,8 @@ class TransactionServicer(transaction_service_pb2_grpc.TransactionServiceService
             lambda address: self._peers.transactions(address).ListTransactions,
             own_only,
             context,
-            "transactions",
+            "transactional ids",
+            self._service.groups.leaderless(transactions.TRANSACTION_TOPIC),
         )
         listed = [one for part in parts for one in part.transactions]
         return transactions_pb2.ListTransactionsResponse(
