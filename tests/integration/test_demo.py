@@ -64,6 +64,7 @@ def test_ctrl_c_leaves_nothing_running_however_often_it_is_pressed(tmp_path):
     assert "Traceback" not in story.read_text()
 
 
+@pytest.mark.long
 def test_a_killed_demo_leaves_nothing_running(tmp_path):
     """kill -9 while brokers, ZooKeeper and the Spark job run: a guard ends them all."""
     story = tmp_path / "story"
