@@ -102,7 +102,7 @@ async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, 
     from tidegauge_lab.local import control_server, layout, ports  # noqa: PLC0415 - the same
 
     steering = Control(directory)
-    ports.Reservations().require_no_clusters(port)
+    ports.Reservations().require_no_clusters(port, "--listen")
     listener = server.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"

@@ -96,7 +96,7 @@ async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] |
     from tidegauge_lab.watch.teaching import Teaching  # noqa: PLC0415 - the same
 
     source: Source = LabSource(directory) if bootstrap is None else RemoteSource(bootstrap)
-    ports.Reservations().require_no_clusters(port)
+    ports.Reservations().require_no_clusters(port, "--port")
     listener = server.listen(port)
     taken: int = listener.getsockname()[1]
     hub = Hub(source)

@@ -249,8 +249,12 @@ class Reservations:
         with self.choosing(Path()) as reserved:
             return reserved.others
 
-    def require_no_clusters(self, port: int) -> None:
+    def require_no_clusters(self, port: int, option: str) -> None:
         """Refuse a port that belongs to a cluster, for a server that is none of its processes.
+
+        Args:
+            port: which.
+            option: of the verb, that moves it.
 
         Raises:
             TidegaugeError: INVALID_REQUEST; the port may be free at the moment, while its process is down.
@@ -258,7 +262,8 @@ class Reservations:
         if port in self.owned():
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"port {port} belongs to a cluster, whose process needs it when it comes back; give another port",
+                f"port {port} belongs to a cluster, whose process listens there or comes back to it; give another with "
+                f"{option}",
             )
 
     def hold(self, directory: Path, ports: Collection[int]) -> None:
