@@ -28,6 +28,9 @@ def fail(chaos: Chaos, apis: Sequence[str], error: str = "", *, after_effect: bo
     chaos.switched_for_a_while(BROKERS, begin)
 
 
+LATE_COMMITS = "commits of members come late"
+
+
 def come_late(chaos: Chaos, apis: Sequence[str]) -> None:
     """Hold one request of each API at every broker, close all clients' connections, and let the requests go on later.
 
@@ -94,7 +97,7 @@ KAFKA_FAULTS: dict[str, Callable[[Chaos], None]] = {
     "responses to records get lost": lambda chaos: fail(chaos, OF_RECORDS, after_effect=True),
     "requests of records come late": lambda chaos: come_late(chaos, ("Produce",)),
     "requests of transactions come late": lambda chaos: come_late(chaos, OF_TRANSACTIONS),
-    "commits of members come late": lambda chaos: come_late(chaos, ("OffsetCommit",)),
+    LATE_COMMITS: lambda chaos: come_late(chaos, ("OffsetCommit",)),
 }
 ALL_FAULTS = FAULTS | KAFKA_FAULTS
 """For a cluster on which Kafka clients are at work."""

@@ -22,6 +22,7 @@ from tests.waiting import until
 
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.transactions import TRANSACTION_TOPIC
+from tidegauge_lab.accountant.transactions.findings import Anomaly
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, CoordinatedKind
 
@@ -47,6 +48,7 @@ WORKLOADS: Mapping[str, Workload] = {
 }
 MEMBERS = "members"
 """The workload beside the copiers: a group that reads the first source."""
+LOST_OFFSETS = Anomaly.OFFSETS_LOST.value
 
 
 def prepare(workloads: Mapping[str, Workload] = WORKLOADS) -> None:
@@ -213,12 +215,22 @@ class KafkaLoad:
         finally:
             consumer.close()
 
-    def wrong(self, kind: str) -> dict[str, int]:
-        """Return what is found of a workload that must not be; AssertionError where a copy is not the original."""
+    def wrong(self, kind: str, late_commits: int = 0) -> dict[str, int]:
+        """Return what is found of a workload that must not be; AssertionError where a copy is not the original.
+
+        Args:
+            kind: the workload.
+            late_commits: how many commits of members may have taken effect after their repeat. A coordinator knows no
+                order among the commits of one generation (GroupCoordinator.validateOffsetCommit), so each of them can
+                take a group's position back behind commits that were acknowledged after the repeat.
+        """
         if kind == MEMBERS:
             first = next(iter(self.copiers))
             histories = (self._members_history, self._directory / f"{first}.jsonl")
-            return self._counted(self._source, *histories)
+            found = self._counted(self._source, *histories)
+            if found.get(LOST_OFFSETS, 0) <= late_commits:
+                found.pop(LOST_OFFSETS, None)
+            return found
         self.copiers[kind].check()
         return self._counted(self.copiers[kind].target, self._directory / f"{kind}.jsonl")
 

@@ -17,8 +17,8 @@ pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it
 
 from tests.chaos_runs import known_runs, times_run
 from tests.clients.programs import Unavailable
-from tests.integration.chaos import DAMAGE, Chaos, with_two_directories
-from tests.integration.chaos_coordinators import ALL_FAULTS
+from tests.integration.chaos import BROKERS, DAMAGE, Chaos, with_two_directories
+from tests.integration.chaos_coordinators import ALL_FAULTS, LATE_COMMITS
 from tests.integration.chaos_kafka import LIBRDKAFKA, MEMBERS, SETTINGS, WORKLOADS, KafkaLoad, Workload, prepare
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -51,13 +51,13 @@ class Stage:
         self._directory, self._base_port, self._workloads = directory, base_port, workloads
         self._stack = contextlib.ExitStack()
         self._now: tuple[LocalCluster, KafkaLoad] | None = None
-        self._has_failed, self._faults = False, 0
+        self._has_failed = False
+        self._faults: list[str] = []
 
     def now(self) -> tuple[LocalCluster, KafkaLoad]:
         """Return the cluster and its load for one more fault."""
-        if self._has_failed or self._faults >= FAULTS_OF_A_STAGE:
+        if self._has_failed or len(self._faults) >= FAULTS_OF_A_STAGE:
             self.end()
-        self._faults += 1
         if self._now is None:
             where = self._directory("chaos") / "cluster"
             cluster = LocalCluster.create(where, 3, base_port=self._base_port(), settings=SETTINGS)
@@ -72,6 +72,7 @@ class Stage:
         """Let a fault happen while sources are written; return when everything is copied."""
         with self._noting_a_failure():
             cluster, load = self.now()
+            self._faults.append(name)
             chaos = Chaos(
                 cluster,
                 load.topics,
@@ -91,7 +92,8 @@ class Stage:
         """Judge a workload's history."""
         assert self._now is not None
         with self._noting_a_failure():
-            assert self._now[1].wrong(workload) == {}
+            late_commits = self._faults.count(LATE_COMMITS) * len(BROKERS)
+            assert self._now[1].wrong(workload, late_commits) == {}
 
     @contextlib.contextmanager
     def _noting_a_failure(self) -> Iterator[None]:
@@ -104,7 +106,7 @@ class Stage:
 
     def end(self) -> None:
         """Kill the clients and stop the cluster."""
-        self._now, self._has_failed, self._faults = None, False, 0
+        self._now, self._has_failed, self._faults = None, False, []
         self._stack.close()
 
 
