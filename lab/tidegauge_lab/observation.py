@@ -3,12 +3,12 @@
 Brokers' metadata caches differ for a while, and that of a broker which is partitioned from the controller stays behind.
 
 Rules:
-    1. Of several brokers' metadata the newest counts: the highest controller epoch, then the controller's own, then one
-       that names a controller, as a broker without a ZooKeeper session does not. Of several states of one partition it
-       is the highest leader epoch, then the highest partition epoch.
-    2. A topic that was deleted and created again begins at epoch 0. So states are compared within one topic id only,
-       and that id counts which the controller's own response has, or, without one, most of those of the highest
-       controller epoch. Where these show no such topic, there is none: a broker with old metadata does not revive it.
+    1. Of several brokers' metadata the newest counts, by the client's rules (``tidegauge_client.metadata``:
+       ``newest_view``, ``newest_of``): the highest controller epoch, then the controller's own, then one that names a
+       controller, as a broker without a ZooKeeper session does not. Of several states of one partition it is the
+       highest leader epoch, then the highest partition epoch.
+    2. States are compared within one topic id only. Where the views that count show no such topic, there is none: a
+       broker with old metadata does not revive it.
     3. The controller is the one of the highest controller epoch in the responses, if its process lives.
     4. A broker with a Lab service is asked for its replicas through it, since no fault affects it; another one, and one
        without ``lab.enable=true``, by DescribeReplicas. A broker that does not respond costs the deadline, no more.
@@ -17,7 +17,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -26,85 +25,32 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.channels import Channels
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, from_response, newest_of, newest_view
 from tidegauge_client.sync_base import LoopThread, made_on
 from tidegauge_lab.group_observation import observed_groups
 from tidegauge_lab.switches import BrokerSwitches, Switches
 
 READY_SERVICE = "tidegauge.ready"
 DEADLINE_SECONDS = 1.0
-Age = tuple[int, int]
-"""Leader epoch and partition epoch."""
 
 # Which response counts
 
 
-def age_of(state: metadata_pb2.PartitionMetadata) -> Age:
-    """Return what orders the states of one partition (rule 1)."""
-    return state.leader_epoch, state.partition_epoch
+def newest_states(views: Mapping[int, ClusterInfo]) -> dict[TopicPartition, PartitionInfo]:
+    """Return the newest state of each partition in these views, by the broker that gave each (rules 1 and 2)."""
+    return {part.topic_partition: part for part in newest_of(views)}
 
 
-def newest_metadata(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> metadata_pb2.MetadataResponse | None:
-    """Return the response that counts for brokers, topics and the controller (rule 1); None where there is none."""
-
-    def rank(broker: int) -> tuple[int, bool, bool]:
-        response = responses[broker]
-        names_one = response.HasField("controller_id")
-        return response.controller_epoch, names_one and response.controller_id == broker, names_one
-
-    return responses[max(responses, key=rank)] if responses else None
-
-
-def newest_states(
-    responses: Mapping[int, metadata_pb2.MetadataResponse],
-) -> dict[TopicPartition, metadata_pb2.PartitionMetadata]:
-    """Return the newest state of each partition in these responses, by the broker that gave each (rules 1 and 2)."""
-    wanted = _topic_ids(responses)
-    found: dict[TopicPartition, metadata_pb2.PartitionMetadata] = {}
-    for response in responses.values():
-        for topic in response.topics:
-            if topic.topic_id != wanted[topic.name]:
-                continue
-            for state in topic.partitions:
-                at = TopicPartition(topic.name, state.partition)
-                if at not in found or age_of(found[at]) < age_of(state):
-                    found[at] = state
-    return found
-
-
-def _topic_ids(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> dict[str, str | None]:
-    """Return the id of each topic that counts (rule 2); None: that there is no such topic."""
-    latest = max((response.controller_epoch for response in responses.values()), default=0)
-    current = {broker: one for broker, one in responses.items() if one.controller_epoch == latest}
-    own = [one for broker, one in current.items() if one.HasField("controller_id") and one.controller_id == broker]
-    shown = [{topic.name: _shown_id(topic) for topic in one.topics} for one in own or current.values()]
-    names = {topic.name for response in responses.values() for topic in response.topics}
-    votes = {name: Counter(ids.get(name) for ids in shown) for name in names}
-    return {
-        name: max(counted, key=lambda one: (counted[one], one is not None, one or ""))
-        for name, counted in votes.items()
-    }
-
-
-def _shown_id(topic: metadata_pb2.TopicMetadata) -> str | None:
-    return None if ErrorCode.of(topic.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic.topic_id
-
-
-def leader_in(state: metadata_pb2.PartitionMetadata) -> int | None:
-    """Return the leader in a state; None while there is none."""
-    return state.leader_id if state.HasField("leader_id") else None
-
-
-def kafka_brokers(responses: Mapping[int, metadata_pb2.MetadataResponse]) -> dict[int, str]:
+def kafka_brokers(views: Mapping[int, ClusterInfo]) -> dict[int, str]:
     """Return the live brokers without a gRPC listener, which are Apache Kafka's: addresses for Kafka clients by id."""
-    newest = newest_metadata(responses)
-    found = () if newest is None else newest.brokers_without_listener
-    return {one.broker_id: f"{one.host}:{one.port}" for one in found}
+    found = newest_view(views).kafka_brokers if views else {}
+    return {broker_id: one.address for broker_id, one in found.items()}
 
 
 class ControllerView(NamedTuple):
@@ -154,7 +100,7 @@ class Observation:
         ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
     """
 
-    metadata: metadata_pb2.MetadataResponse | None = None
+    metadata: ClusterInfo | None = None
     replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
     switches: BrokerSwitches | None = None
     ready: bool = False
@@ -163,16 +109,12 @@ class Observation:
     @property
     def broker_ids(self) -> set[int]:
         """The live brokers in its metadata, Apache Kafka's among them."""
-        if self.metadata is None:
-            return set()
-        return {broker.broker_id for broker in (*self.metadata.brokers, *self.metadata.brokers_without_listener)}
+        return set() if self.metadata is None else set(self.metadata.live)
 
     @property
     def controller_id(self) -> int | None:
         """The active controller in its metadata."""
-        if self.metadata is None or not self.metadata.HasField("controller_id"):
-            return None
-        return self.metadata.controller_id
+        return None if self.metadata is None else self.metadata.controller_id
 
     @property
     def controller_epoch(self) -> int:
@@ -189,7 +131,7 @@ class Observation:
         return next((one for one in self.replicas or () if (one.topic, one.partition) == at), None)
 
 
-def metadata_in(observations: Mapping[int, Observation]) -> dict[int, metadata_pb2.MetadataResponse]:
+def metadata_in(observations: Mapping[int, Observation]) -> dict[int, ClusterInfo]:
     """Return the metadata of those that gave it, by broker id."""
     return {broker: one.metadata for broker, one in observations.items() if one.metadata is not None}
 
@@ -283,12 +225,12 @@ class Observer:
         groups = await self._groups(broker_id, metadata) if with_groups and metadata is not None else None
         return Observation(metadata, replicas, switches, groups=groups)
 
-    async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> metadata_pb2.MetadataResponse | None:
+    async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> ClusterInfo | None:
         """Return one broker's metadata of topics (None: all); None where it does not respond."""
         stub = self._channels.broker(self.addresses[broker_id])
         request = metadata_pb2.MetadataRequest(topics=topics or (), all_topics=topics is None)
         try:
-            return await stub.Metadata(request, timeout=DEADLINE_SECONDS)
+            return from_response(await stub.Metadata(request, timeout=DEADLINE_SECONDS))
         except grpc.aio.AioRpcError:
             return None
 
@@ -325,9 +267,7 @@ class Observer:
         except (TidegaugeError, TimeoutError):
             return None
 
-    async def _groups(
-        self, broker_id: int, metadata: metadata_pb2.MetadataResponse
-    ) -> Sequence[lab_pb2.ObservedGroup] | None:
+    async def _groups(self, broker_id: int, metadata: ClusterInfo) -> Sequence[lab_pb2.ObservedGroup] | None:
         partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states({broker_id: metadata}))
         return await observed_groups(self._channels, self.addresses[broker_id], partitions)
 

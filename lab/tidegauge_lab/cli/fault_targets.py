@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from tidegauge.v1 import metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import PartitionType
+from tidegauge_client.metadata import ClusterInfo, newest_view
 from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType
 from tidegauge_lab.local import roles
 from tidegauge_lab.observation import Observer
@@ -73,7 +73,7 @@ async def resolved(switches: Switches, target: Target) -> int:
     return broker_with(target, await _metadata(switches, target.topics))
 
 
-def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataResponse]) -> int:
+def broker_with(role: roles.Role, said: Mapping[int, ClusterInfo]) -> int:
     """Return the broker that has a role, by what brokers say.
 
     Raises:
@@ -83,12 +83,10 @@ def broker_with(role: roles.Role, said: Mapping[int, metadata_pb2.MetadataRespon
         return roles.coordinator_of(said, role.of)
     if role.partition is not None:
         return roles.leader_of(roles.partition_view(said, role.partition), role.partition)
-    named = [one for one in said.values() if one.HasField("controller_id")]
-    newest = max(named, key=lambda one: one.controller_epoch, default=None)
-    return roles.require_controller(None if newest is None else newest.controller_id)
+    return roles.require_controller(newest_view(said).controller_id if said else None)
 
 
-async def _metadata(switches: Switches, topics: list[str]) -> dict[int, metadata_pb2.MetadataResponse]:
+async def _metadata(switches: Switches, topics: list[str]) -> dict[int, ClusterInfo]:
     channels = Channels(switches.security)
     try:
         observer = Observer(switches.addresses, channels, switches)

@@ -11,7 +11,7 @@ from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.group_tables import OffsetRow
 from tidegauge_lab.local import readiness
-from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_states
+from tidegauge_lab.observation import Observation, metadata_in, newest_states
 
 
 def cluster_view(status: Mapping[str, Any], views: Mapping[int, Observation]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict
     state = newest_states(metadata_in(views)).get(at)
     if state is None:
         return None
-    leader = leader_in(state)
+    leader = state.leader_id
     said = {broker_id: view.replica(at) for broker_id, view in views.items()}
     own = said.get(-1 if leader is None else leader)
     return {

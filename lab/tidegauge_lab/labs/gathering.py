@@ -16,7 +16,7 @@ from tidegauge_lab.labs.evidence import Evidence, Group, Member, StoredRecord
 from tidegauge_lab.labs.kafka_addresses import Advertised, advertised
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.observation import Observation, Observer, controller_of, leader_in, metadata_in, newest_states
+from tidegauge_lab.observation import Observation, Observer, controller_of, metadata_in, newest_states
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import stored_records
 from tidegauge_lab.scenario.readers import NO_LEADER
@@ -76,16 +76,15 @@ async def _ask(file: ClusterFile, up: list[int]) -> dict[int, Observation]:
 def _partitions(seen: Mapping[int, Observation]) -> Iterable[tuple[TopicPartition, Facts]]:
     for at, state in newest_states(metadata_in(seen)).items():
         said = {broker: one.replica(at) for broker, one in seen.items()}
-        leader = leader_in(state)
         yield (
             at,
             Facts(
-                leader=NO_LEADER if leader is None else leader,
+                leader=NO_LEADER if state.leader_id is None else state.leader_id,
                 epoch=state.leader_epoch,
-                isr=tuple(state.isr),
+                isr=state.isr,
                 replicas={broker: replica_of(one) for broker, one in said.items() if one is not None},
                 logs={},
-                assigned=tuple(state.replicas),
+                assigned=state.replicas,
             ),
         )
 

@@ -19,8 +19,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TRANSACTION_TOPIC
-from tidegauge.v1 import metadata_pb2
-from tidegauge_lab.observation import leader_in, newest_states
+from tidegauge_client.metadata import ClusterInfo
+from tidegauge_lab.observation import newest_states
 
 
 class RoleKind(Enum):
@@ -96,24 +96,24 @@ class PartitionView(NamedTuple):
     replicas: tuple[int, ...]
 
 
-def partition_view(responses: Mapping[int, metadata_pb2.MetadataResponse], wanted: TopicPartition) -> PartitionView:
-    """Return the newest state of the partition in these responses, by the broker that gave each.
+def partition_view(views: Mapping[int, ClusterInfo], wanted: TopicPartition) -> PartitionView:
+    """Return the newest state of the partition in these views, by the broker that gave each.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, there are no responses; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
+        TidegaugeError: BROKER_NOT_AVAILABLE, there are no views; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
     """
-    if not responses:
+    if not views:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no broker responds, so the leader of {wanted} is unknown; nothing was done",
         )
-    newest = newest_states(responses).get(wanted)
+    newest = newest_states(views).get(wanted)
     if newest is None:
         raise TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"no broker knows {wanted}; `tidegauge list-topics` shows what there is; nothing was done",
         )
-    return PartitionView(leader_in(newest), tuple(newest.replicas))
+    return PartitionView(newest.leader_id, newest.replicas)
 
 
 def leader_of(view: PartitionView, partition: TopicPartition) -> int:
@@ -144,22 +144,22 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
     return next((replica for replica in followers if fits(replica)), followers[0])
 
 
-def coordinator_of(responses: Mapping[int, metadata_pb2.MetadataResponse], coordinated: Coordinated) -> int:
+def coordinator_of(views: Mapping[int, ClusterInfo], coordinated: Coordinated) -> int:
     """Return the broker that coordinates a group or transactional id: the leader of its partition of the kind's topic.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
     """
     kind, key = coordinated
-    states = [at for at in newest_states(responses) if at.topic == kind.topic]
-    if responses and not states:
+    states = [at for at in newest_states(views) if at.topic == kind.topic]
+    if views and not states:
         raise TidegaugeError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             f"no broker coordinates {kind.meaning} {key}: there is no {kind.topic} yet, which the first "
             f"{kind.creator} creates; nothing was done",
         )
     at = TopicPartition(kind.topic, partition_of(key, len(states)) if states else 0)
-    return leader_of(partition_view(responses, at), at)
+    return leader_of(partition_view(views, at), at)
 
 
 def read_coordinated(text: str) -> Coordinated:

@@ -24,14 +24,14 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
-from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
+from tidegauge.v1 import fetch_pb2, produce_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.hanging_transactions import coordinated, hanging, open_transactions_at
 from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
-from tidegauge_client.metadata import TopicIdentity
+from tidegauge_client.metadata import ClusterInfo, TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
 from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
@@ -40,7 +40,7 @@ from tidegauge_lab.group_conditions import GroupCondition, look_at_group
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError
-from tidegauge_lab.observation import Observer, leader_in, metadata_in, newest_states
+from tidegauge_lab.observation import Observer, metadata_in, newest_states
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NO_LEADER
@@ -142,11 +142,10 @@ class Hands:
         seen = self._run(self._observer.ask(self._running(), [at.topic], with_switches=False))
         part = newest_states(metadata_in(seen)).get(at)
         said = {broker_id: one.replica(at) for broker_id, one in seen.items()}
-        leader = None if part is None else leader_in(part)
         return Facts(
-            leader=NO_LEADER if leader is None else leader,
+            leader=NO_LEADER if part is None or part.leader_id is None else part.leader_id,
             epoch=-1 if part is None else part.leader_epoch,
-            isr=() if part is None else tuple(part.isr),
+            isr=() if part is None else part.isr,
             replicas={broker_id: replica_of(one) for broker_id, one in said.items() if one is not None},
             logs={broker_id: logged_records(self._cluster.directory, broker_id, at) for broker_id in assigned},
             assigned=tuple(assigned),
@@ -156,11 +155,11 @@ class Hands:
         """Return controller and controller epoch as each broker that runs and responds sees them."""
         running = self._running()
 
-        async def ask() -> list[metadata_pb2.MetadataResponse | None]:
+        async def ask() -> list[ClusterInfo | None]:
             return await asyncio.gather(*(self._observer.metadata(broker_id, []) for broker_id in running))
 
         return {
-            broker_id: (said.controller_id if said.HasField("controller_id") else NO_LEADER, said.controller_epoch)
+            broker_id: (NO_LEADER if said.controller_id is None else said.controller_id, said.controller_epoch)
             for broker_id, said in zip(running, self._run(ask()), strict=True)
             if said is not None
         }

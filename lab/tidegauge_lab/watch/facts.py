@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
+from tidegauge_client.metadata import ClusterInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class BrokerFacts:
     address: str
     state: str
     pid: int | None = None
-    metadata: metadata_pb2.MetadataResponse | None = None
+    metadata: ClusterInfo | None = None
     replicas: Sequence[metadata_pb2.ReplicaDescription] | None = None
     responded: bool = False
     faults: Sequence[str] = ()

@@ -19,7 +19,8 @@ from typing import Any
 
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_lab.observation import Age, age_of, leader_in, newest_metadata, newest_states
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_view
+from tidegauge_lab.observation import newest_states
 from tidegauge_lab.timeline.words import subject_of, whole_sentence
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.group_view import groups_of
@@ -36,8 +37,8 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
         facts: the cluster now.
         transactions: by transactional id, as the coordinators' event logs say; None where those can't be read.
     """
-    newest = newest_metadata(_metadata(facts.brokers))
-    controller = newest.controller_id if newest is not None and newest.HasField("controller_id") else None
+    newest = _newest(facts.brokers)
+    controller = None if newest is None else newest.controller_id
     partitions = _partitions(facts.brokers, newest)
     waited = {broker.id: broker for broker in _with_sessions_to_end(facts)}
     for partition in partitions.values():
@@ -68,7 +69,7 @@ def status_view(brokers: Sequence[BrokerFacts]) -> Json:
     ``held_readers`` has the partitions whose leader says that its last stable offset is below its high watermark:
     readers of committed records stand still there until a transaction ends.
     """
-    partitions = _partitions(brokers, newest_metadata(_metadata(brokers)))
+    partitions = _partitions(brokers, _newest(brokers))
     held = [one for partition in partitions.values() if (one := _held_readers(partition)) is not None]
     return {"groups": list(groups_of(brokers, partitions).values()), "held_readers": held}
 
@@ -83,7 +84,12 @@ def _held_readers(partition: Json) -> Json | None:
     return named | {"last_stable_offset": stable, "high_watermark": high_watermark}
 
 
-def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, metadata_pb2.MetadataResponse]:
+def _newest(brokers: Sequence[BrokerFacts]) -> ClusterInfo | None:
+    views = _metadata(brokers)
+    return newest_view(views) if views else None
+
+
+def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, ClusterInfo]:
     return {broker.id: broker.metadata for broker in brokers if broker.metadata is not None}
 
 
@@ -190,7 +196,7 @@ def _left(broker: BrokerFacts) -> str:
     return f"ends in {seconds} s at the latest" if seconds > 0 else "is about to end"
 
 
-def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataResponse | None) -> dict[str, Json]:
+def _partitions(brokers: Sequence[BrokerFacts], newest: ClusterInfo | None) -> dict[str, Json]:
     said = {
         (TopicPartition(one.topic, one.partition), broker.id): one
         for broker in brokers
@@ -224,29 +230,29 @@ def _partitions(brokers: Sequence[BrokerFacts], newest: metadata_pb2.MetadataRes
 
 
 def _wanted(
-    newest: metadata_pb2.MetadataResponse | None,
+    newest: ClusterInfo | None,
     said: Mapping[tuple[TopicPartition, int], metadata_pb2.ReplicaDescription],
 ) -> list[TopicPartition]:
     """Return all partitions; when no broker has metadata, those that were seen last."""
     if newest is None:
         names = {at for at, _ in said}
     else:
-        names = {TopicPartition(topic.name, one.partition) for topic in newest.topics for one in topic.partitions}
+        names = {one.topic_partition for topic in newest.topics.values() for one in topic.partitions.values()}
     return sorted(names, key=lambda at: (at.topic, at.partition))
 
 
 def _leadership(
-    state: metadata_pb2.PartitionMetadata | None,
+    state: PartitionInfo | None,
     assigned: Sequence[int],
     replicas: Sequence[metadata_pb2.ReplicaDescription | None],
     brokers: Mapping[int, BrokerFacts],
 ) -> tuple[int | None, int | None, list[int]]:
     """Leader, its epoch and the ISR (rule 2)."""
-    age: Age = (-1, -1)
+    age = (-1, -1)
     leader: int | None = None
     isr: list[int] = []
     if state is not None:
-        age, isr, leader = age_of(state), list(state.isr), leader_in(state)
+        age, isr, leader = state.age, list(state.isr), state.leader_id
     for broker_id, one in zip(assigned, replicas, strict=True):
         broker = brokers.get(broker_id)
         if one is None or one.role != "leader" or broker is None or not broker.responded:

@@ -110,6 +110,7 @@ def test_the_controllers_own_view_counts_against_most_others() -> None:
     assert behind(views) == {0, 1}
     mute = shows(NEW, 0)
     assert newest_view({0: mute, 1: views[2]}) is views[2], "a broker without a ZooKeeper session names no controller"
+    assert newest_view({0: views[2], 1: mute}) is views[2]
     later = {**views, 1: replace(old, controller_epoch=2, controller_id=1)}
     assert newest_view(later) is later[1], "a controller of a lower epoch is a former one"
 

@@ -10,6 +10,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
+from tidegauge_client.metadata import from_response
 from tidegauge_lab.control.transactions import start_offsets
 from tidegauge_lab.control.views import cluster_view, partition_view, transaction_view
 from tidegauge_lab.observation import Observation
@@ -26,7 +27,7 @@ def seen(role: str, stable: int | None) -> Observation:
     if stable is not None:
         said.last_stable_offset = stable
     topic = metadata_pb2.TopicMetadata(name="orders", partitions=[state])
-    return Observation(metadata=metadata_pb2.MetadataResponse(topics=[topic]), replicas=(said,))
+    return Observation(from_response(metadata_pb2.MetadataResponse(topics=[topic])), replicas=(said,))
 
 
 def test_each_replica_has_its_own_last_stable_offset_and_the_partition_its_leaders() -> None:
@@ -83,10 +84,10 @@ def test_a_kafka_broker_with_the_id_of_one_that_is_down_does_not_keep_a_cluster_
         "brokers": [{"id": one, "state": state} for one, state in states.items()],
         "kafka_brokers": [{"id": 2, "address": "127.0.0.1:9094"}],
     }  # fmt: skip
-    views = {one: Observation(response, ready=True) for one in (0, 1)}
+    views = {one: Observation(from_response(response), ready=True) for one in (0, 1)}
     view = cluster_view(status, views)
     assert (view["ready"], view["lacks"]) == (True, "")
     assert view["kafka_brokers"] == status["kafka_brokers"]
-    behind = cluster_view(status, views | {1: Observation(alone, ready=True)})
+    behind = cluster_view(status, views | {1: Observation(from_response(alone), ready=True)})
     assert behind["lacks"] == "broker 1 does not see broker 2 yet"
     assert cluster_view(status | {"kafka_brokers": []}, views)["lacks"] == "broker 2 is down"

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegauge.partition import TopicPartition
 from tidegauge.v1.common_pb2 import ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION
 from tidegauge.v1.metadata_pb2 import MetadataResponse, PartitionMetadata, ReplicaDescription, TopicMetadata
-from tidegauge_lab.observation import Observation, leader_in, metadata_in, newest_metadata, newest_states
+from tidegauge_client.metadata import ClusterInfo, from_response
+from tidegauge_lab.observation import Observation, kafka_brokers, metadata_in, newest_states
 
 AT = TopicPartition("orders", 0)
 
 
 def response(
     leader: int | None, leader_epoch: int, partition_epoch: int = 0, *, controller_epoch: int = 1, topic_id: str = "A"
-) -> MetadataResponse:
+) -> ClusterInfo:
     state = PartitionMetadata(partition=0, leader_id=leader, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
     topic = TopicMetadata(name="orders", topic_id=topic_id, partitions=[state])
-    return MetadataResponse(controller_epoch=controller_epoch, topics=[topic])
+    return from_response(MetadataResponse(controller_epoch=controller_epoch, topics=[topic]))
 
 
-def leader_of(*responses: MetadataResponse) -> int | None:
-    found, reverse = (newest_states(dict(enumerate(some))) for some in (responses, reversed(responses)))
-    assert found == reverse, "whatever the order of the responses"
-    return leader_in(found[AT])
+def leader_of(*views: ClusterInfo) -> int | None:
+    found, reverse = (newest_states(dict(enumerate(some))) for some in (views, reversed(views)))
+    assert found == reverse, "whatever the order of the views"
+    return found[AT].leader_id
 
 
 def test_the_newest_state_of_a_partition_counts() -> None:
@@ -40,33 +43,24 @@ def test_a_topic_created_again_begins_at_epoch_0_and_is_the_newer_one_all_the_sa
 def test_the_controllers_own_response_says_which_topics_there_are() -> None:
     """Two of three brokers may be partitioned from it, and the topic may be deleted."""
     old = response(0, 17, 40, topic_id="A")
-    new = response(1, 0, topic_id="B")
-    new.controller_id = 2
-    assert leader_in(newest_states({0: old, 1: old, 2: new})[AT]) == 1
-    without = MetadataResponse(controller_epoch=1, controller_id=2)
+    new = replace(response(1, 0, topic_id="B"), controller_id=2)
+    assert newest_states({0: old, 1: old, 2: new})[AT].leader_id == 1
+    without = ClusterInfo(controller_epoch=1, controller_id=2)
     assert newest_states({0: old, 1: old, 2: without}) == {}
     unknown = TopicMetadata(name="orders", error=ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION)
-    asked = MetadataResponse(controller_epoch=1, topics=[unknown])
+    asked = from_response(MetadataResponse(controller_epoch=1, topics=[unknown]))
     assert newest_states({0: old, 1: asked, 2: asked}) == {}, "most know no such topic"
 
 
-def test_a_broker_without_a_zookeeper_session_names_no_controller_and_others_do() -> None:
-    """Its session has expired; the controller does not respond."""
-    mute, naming = MetadataResponse(controller_epoch=2), MetadataResponse(controller_epoch=2, controller_id=2)
-    assert newest_metadata({0: mute, 1: naming}) is naming
-    assert newest_metadata({0: naming, 1: mute}) is naming
-
-
-def test_the_highest_controller_epoch_counts_and_of_several_the_controllers_own() -> None:
-    responses = {
-        0: MetadataResponse(controller_epoch=1, controller_id=0),
-        1: MetadataResponse(controller_epoch=2, controller_id=2, cluster_id="another's"),
-        2: MetadataResponse(controller_epoch=2, controller_id=2, cluster_id="its own"),
-    }
-    newest = newest_metadata(responses)
-    assert newest is not None
-    assert newest.cluster_id == "its own"
-    assert newest_metadata({}) is None
+def test_the_apache_kafka_brokers_are_those_of_the_newest_view() -> None:
+    """Rule 1; a view without one is no reason to show one that has left."""
+    old = MetadataResponse(controller_epoch=1, controller_id=0)
+    old.brokers_without_listener.add(broker_id=3, host="h", port=9094)
+    new = MetadataResponse(controller_epoch=2, controller_id=0)
+    new.brokers_without_listener.add(broker_id=4, host="h", port=9095)
+    views = {0: from_response(old), 1: from_response(new)}
+    assert kafka_brokers(views) == {4: "h:9095"}
+    assert kafka_brokers({}) == {}
 
 
 def test_a_broker_that_did_not_respond_says_nothing() -> None:

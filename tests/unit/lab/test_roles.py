@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_client.metadata import ClusterInfo, from_response
 from tidegauge_lab.cli import faults
 from tidegauge_lab.local.roles import (
     GROUP,
@@ -28,14 +29,14 @@ from tidegauge_lab.local.roles import (
 PARTITION = TopicPartition("orders", 1)
 
 
-def response(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> metadata_pb2.MetadataResponse:
+def response(leader: int | None, leader_epoch: int, partition_epoch: int = 0) -> ClusterInfo:
     state = metadata_pb2.PartitionMetadata(
         partition=1, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=[2, 0, 1]
     )
     if leader is not None:
         state.leader_id = leader
     topic = metadata_pb2.TopicMetadata(name="orders", partitions=[metadata_pb2.PartitionMetadata(partition=0), state])
-    return metadata_pb2.MetadataResponse(topics=[topic])
+    return from_response(metadata_pb2.MetadataResponse(topics=[topic]))
 
 
 def test_the_response_with_the_highest_leader_epoch_counts() -> None:
@@ -108,7 +109,7 @@ def test_without_a_cluster_a_fault_fails_with_1() -> None:
     assert "there is no cluster in /nonexistent" in result.stderr
 
 
-def led_by(*leaders: int | None, topic_name: str = "__consumer_offsets") -> metadata_pb2.MetadataResponse:
+def led_by(*leaders: int | None, topic_name: str = "__consumer_offsets") -> ClusterInfo:
     """Metadata in which these brokers lead the partitions of an internal topic."""
     states = []
     for index, leader in enumerate(leaders):
@@ -117,7 +118,7 @@ def led_by(*leaders: int | None, topic_name: str = "__consumer_offsets") -> meta
             state.leader_id = leader
         states.append(state)
     topic = metadata_pb2.TopicMetadata(name=topic_name, partitions=states)
-    return metadata_pb2.MetadataResponse(topics=[topic])
+    return from_response(metadata_pb2.MetadataResponse(topics=[topic]))
 
 
 def test_the_coordinator_of_a_group_leads_the_partition_of_its_hash() -> None:
@@ -135,8 +136,8 @@ def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash()
     """The same hash, of the transactional id, in __transaction_state (TransactionStateManager.partitionFor)."""
     leaders: list[int | None] = [0] * 10
     leaders[3] = 2
-    both = led_by(*[1] * 10)
-    both.topics.extend(led_by(*leaders, topic_name="__transaction_state").topics)
+    of_transactions = led_by(*leaders, topic_name="__transaction_state")
+    both = ClusterInfo(topics={**led_by(*[1] * 10).topics, **of_transactions.topics})
     assert coordinator_of({0: both}, Coordinated(TRANSACTION, "g")) == 2
     assert coordinator_of({0: both}, Coordinated(GROUP, "g")) == 1
     with pytest.raises(TidegaugeError, match="no __transaction_state yet, which the first transactional producer"):

@@ -11,6 +11,7 @@ import pytest
 
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
 from tidegauge_lab.cli.cluster import held_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file
@@ -23,12 +24,14 @@ ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, responds=True)
 
 def metadata(
     controller: int | None, controller_epoch: int, *, leader: int | None, epoch: int, isr: list[int], partition_epoch=0
-) -> metadata_pb2.MetadataResponse:
+) -> ClusterInfo:
     part = metadata_pb2.PartitionMetadata(
         partition=0, leader_id=leader, leader_epoch=epoch, replicas=[1, 2], isr=isr, partition_epoch=partition_epoch
     )
     topic = metadata_pb2.TopicMetadata(name="orders", partitions=[part])
-    return metadata_pb2.MetadataResponse(controller_id=controller, controller_epoch=controller_epoch, topics=[topic])
+    return from_response(
+        metadata_pb2.MetadataResponse(controller_id=controller, controller_epoch=controller_epoch, topics=[topic])
+    )
 
 
 def replica(role: str, leo: int, hw: int, **more: Any) -> metadata_pb2.ReplicaDescription:
@@ -114,7 +117,7 @@ def test_the_newest_state_counts_wherever_it_stands():
 
 def test_of_equally_new_metadata_the_controllers_own_names_the_topics():
     """Rule 1."""
-    without = metadata_pb2.MetadataResponse(controller_id=2, controller_epoch=4)
+    without = ClusterInfo(controller_id=2, controller_epoch=4)
     with_topic = metadata(2, 4, leader=2, epoch=1, isr=[2])
     for order in ([1, 2], [2, 1]):
         responses = {1: with_topic, 2: without}
@@ -284,8 +287,8 @@ def test_transactions_are_those_of_the_event_logs():
 @pytest.mark.parametrize("topic", ["orders", *sorted(INTERNAL_TOPICS)])
 def test_a_partition_says_whether_its_topic_is_internal(topic: str):
     """The page proposes no internal topic for records, and has this from here: the names stand in one place."""
-    part = metadata_pb2.PartitionMetadata(partition=0, leader_id=1, leader_epoch=0, replicas=[1], isr=[1])
-    known = metadata_pb2.MetadataResponse(topics=[metadata_pb2.TopicMetadata(name=topic, partitions=[part])])
+    part = PartitionInfo(topic, 0, leader_id=1, leader_epoch=0, replicas=(1,), isr=(1,))
+    known = ClusterInfo(topics={topic: TopicInfo(topic, partitions={0: part})})
     broker = BrokerFacts(1, "127.0.0.1:19093", "up", metadata=known)
     shown = view_of(Facts(name="", brokers=[broker], zookeeper=ZOOKEEPER))["partitions"][f"{topic}-0"]
     assert shown["internal"] is (topic in INTERNAL_TOPICS)
