@@ -30,8 +30,8 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
-from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
-from tidegauge_lab.cli.control import DEFAULT_CONTROL, ListenAddressType, control_options, require_control
+from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.cli.control import DEFAULT_CONTROL, LISTEN_ADDRESS, control_options, require_control
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
@@ -55,7 +55,7 @@ _EXAMPLE_TOPIC = "orders"
     help="A broker setting; N:K=V sets it for broker N alone; may be repeated.",
 )
 @click.option(
-    "--zookeeper", type=ZooKeeperAddressType(), metavar="H:P", help="Use this ZooKeeper instead of one of its own."
+    "--zookeeper", type=ZOOKEEPER_ADDRESS, metavar="H:P", help="Use this ZooKeeper instead of one of its own."
 )
 @click.option(
     "--zookeeper-port",
@@ -82,7 +82,7 @@ _EXAMPLE_TOPIC = "orders"
 )
 @click.option(
     "--control",
-    type=ListenAddressType(),
+    type=LISTEN_ADDRESS,
     is_flag=False,
     flag_value=DEFAULT_CONTROL,
     metavar="[HOST:PORT]",

@@ -33,18 +33,31 @@ class BrokerIdType(click.ParamType[int]):
         return int(text)
 
 
-class ZooKeeperAddressType(click.ParamType[str]):
-    """Addresses of ZooKeeper servers on the command line, as each verb's ``--zookeeper`` takes them."""
+class AddressType(click.ParamType[str]):
+    """An address on the command line, as text.
+
+    Args:
+        read: reads it, and raises TidegaugeError or ValueError where it is none.
+    """
 
     name = "HOST:PORT"
+
+    def __init__(self, read: Callable[[str], object]) -> None:
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text, or fail as a usage error, before anything is started or contacted."""
         try:
-            split_address(str(value))
+            self._read(str(value))
         except TidegaugeError as problem:
             self.fail(problem.message, param, ctx)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
         return str(value)
+
+
+ZOOKEEPER_ADDRESS = AddressType(split_address)
+"""Addresses of ZooKeeper servers, as each verb's ``--zookeeper`` takes them."""
 
 
 class CoordinatedType(click.ParamType[Coordinated]):

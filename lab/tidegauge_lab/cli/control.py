@@ -16,7 +16,7 @@ import click
 from tidegauge.cli import directory_option, output_option, print_json, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import AddressType, lab_verb
 
 DEFAULT_CONTROL = "127.0.0.1:19079"
 TOKEN_VARIABLE = "TIDEGAUGE_CONTROL_TOKEN"  # noqa: S105 - a variable's name
@@ -46,18 +46,8 @@ def read_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class ListenAddressType(click.ParamType[str]):
-    """Where the control interface listens, on the command line: ``HOST:PORT``, or ``PORT``."""
-
-    name = "HOST:PORT"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, or fail as a usage error, before anything is started."""
-        try:
-            read_address(str(value))
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
-        return str(value)
+LISTEN_ADDRESS = AddressType(read_address)
+"""Where the control interface listens: ``HOST:PORT``, or ``PORT``."""
 
 
 def require_control() -> None:
@@ -79,7 +69,7 @@ def require_control() -> None:
 @click.command()
 @click.option(
     "--listen",
-    type=ListenAddressType(),
+    type=LISTEN_ADDRESS,
     default=DEFAULT_CONTROL,
     show_default=True,
     metavar="HOST:PORT",

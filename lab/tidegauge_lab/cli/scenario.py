@@ -21,7 +21,7 @@ from typing import NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, say
-from tidegauge_lab.cli.common import ZooKeeperAddressType, lab_verb
+from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
 from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
@@ -72,7 +72,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
 @click.option(
     "--zookeeper",
-    type=ZooKeeperAddressType(),
+    type=ZOOKEEPER_ADDRESS,
     metavar="HOST:PORT",
     help="Use this ZooKeeper, under a chroot of its own, instead of starting one.",
 )
