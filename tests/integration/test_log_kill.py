@@ -92,7 +92,8 @@ def do(manager: LogManager, log: PartitionLog, number: int, step: tuple[str, int
             manager.flush_dirty()
         case "checkpoint":
             manager.write_recovery_points()
-            manager.write_high_watermarks({AT: end})
+            manager.note_high_watermarks({AT: end})
+            manager.write_high_watermarks()
         case "clean":
             cleaning = manager.compaction.next_to_clean({AT: end})
             for group in [] if cleaning is None else cleaning.map_keys():

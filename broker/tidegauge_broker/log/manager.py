@@ -291,16 +291,12 @@ class LogManager:
         """
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
 
-    def write_high_watermarks(self, values: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
-        """Write replication-offset-checkpoint, as of now. Blocks.
-
-        Args:
-            values: are noted first; logs that are not in it keep what they have.
+    def write_high_watermarks(self) -> None:
+        """Write replication-offset-checkpoint with what was noted; a log that was not noted keeps what it has. Blocks.
 
         Raises:
             StorageError: the disk of one log directory refused; the others were written.
         """
-        self.note_high_watermarks(values)
         self._each_online(self._write_high_watermarks)
 
     def _write_high_watermarks(self, log_directory: LogDirectory) -> None:
@@ -503,7 +499,7 @@ class LogManager:
         everything is left as it is.
         """
         if clean:
-            self._high_watermarks.update((tp, value) for tp, value in high_watermarks.items() if tp in self._logs)
+            self.note_high_watermarks(high_watermarks)
             for log_directory in self._log_directories:
                 if not log_directory.offline:
                     log_directory.close_logs(_of_logs(log_directory, self._high_watermarks))

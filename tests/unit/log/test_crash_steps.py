@@ -186,7 +186,8 @@ def write_checkpoints(scene: Scene) -> None:
         scene.append()
         manager.flush_dirty()
         manager.write_recovery_points()
-        manager.write_high_watermarks({scene.bench.name: scene.bench.log().log_end_offset})
+        manager.note_high_watermarks({scene.bench.name: scene.bench.log().log_end_offset})
+        manager.write_high_watermarks()
         manager.write_log_start_offsets()
         scene.flush()
 
@@ -334,7 +335,8 @@ def take(scene: Scene, step: tuple[str, int]) -> None:
             manager.flush_dirty()
         case ("checkpoints", _):
             manager.write_recovery_points()
-            manager.write_high_watermarks({scene.bench.name: scene.bench.log().log_end_offset})
+            manager.note_high_watermarks({scene.bench.name: scene.bench.log().log_end_offset})
+            manager.write_high_watermarks()
         case _:
             manager.close({})
             scene.flushed = len(scene.content)

@@ -248,7 +248,8 @@ def test_checkpoints_name_a_future_log_in_its_own_directory(two: Two, batch: Any
     two.append(batch, 4)
     two.begin()
     two.logs.futures.copy(two.logs.logs[AT], 1)
-    two.logs.write_high_watermarks({AT: 8})
+    two.logs.note_high_watermarks({AT: 8})
+    two.logs.write_high_watermarks()
     two.logs.futures.logs[AT].flush()
     two.logs.write_recovery_points()
 

@@ -201,7 +201,8 @@ def test_a_log_that_may_lie_in_an_offline_directory_is_not_made_elsewhere(tmp_pa
 
 def test_high_watermarks_come_back_clamped_to_the_log(bench, batch):
     bench.append(batch(5))
-    bench.manager.write_high_watermarks({bench.name: 4, OTHER: 9})
+    bench.manager.note_high_watermarks({bench.name: 4, OTHER: 9})
+    bench.manager.write_high_watermarks()
     assert (bench.directory / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
     bench.restart(clean=False)
     assert bench.manager.loaded(bench.name).high_watermark == 4
@@ -218,7 +219,8 @@ def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
     checkpoint = bench.directory / "replication-offset-checkpoint"
     bench.append(batch(5))
     bench.append(batch(5))
-    bench.manager.write_high_watermarks({bench.name: 9})
+    bench.manager.note_high_watermarks({bench.name: 9})
+    bench.manager.write_high_watermarks()
     bench.manager.lower_high_watermark(bench.name, 9)
     assert checkpoint.read_text() == "0\n1\norders 0 9\n"
     bench.manager.lower_high_watermark(bench.name, 5)
@@ -246,9 +248,11 @@ def test_high_watermarks_of_logs_that_are_not_named_are_kept(bench, batch):
     """A replica that got no leader yet since the start must not lose its entry."""
     bench.append(batch(5))
     bench.manager.get_or_create(OTHER, "", is_new=True)
-    bench.manager.write_high_watermarks({bench.name: 4})
+    bench.manager.note_high_watermarks({bench.name: 4})
+    bench.manager.write_high_watermarks()
     bench.restart(clean=False)
-    bench.manager.write_high_watermarks({OTHER: 0})
+    bench.manager.note_high_watermarks({OTHER: 0})
+    bench.manager.write_high_watermarks()
     text = (bench.directory / "replication-offset-checkpoint").read_text()
     assert sorted(text.splitlines()[2:]) == ["orders 0 4", "payments 1 0"]
 
@@ -268,7 +272,8 @@ def test_a_clean_close_leaves_the_mark_and_everything_on_disk(bench, batch):
 def test_a_deleted_log_is_renamed_at_once_and_removed_later(bench, batch):
     bench.settings["log.segment.delete.delay.ms"] = "1000"
     bench.append(batch(5))
-    bench.manager.write_high_watermarks({bench.name: 4})
+    bench.manager.note_high_watermarks({bench.name: 4})
+    bench.manager.write_high_watermarks()
     bench.manager.delete(bench.name)
     assert bench.manager.get(bench.name) is None
     (renamed,) = (path for path in bench.directory.iterdir() if path.is_dir())
@@ -296,7 +301,8 @@ def test_checkpoints_of_a_deleted_log_are_not_those_of_a_new_one_of_its_name(ben
     log.advance_log_start(7)
     log.flush()
     bench.manager.write_recovery_points()
-    bench.manager.write_high_watermarks({bench.name: 9})
+    bench.manager.note_high_watermarks({bench.name: 9})
+    bench.manager.write_high_watermarks()
     log.log_directory.note_cleaned(bench.name, 5)
     bench.stop(clean=False)
     bench.partition_directory.rename(bench.directory / "orders-0.0123456789abcdef0123456789abcdef-delete")

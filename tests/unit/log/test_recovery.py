@@ -150,7 +150,8 @@ def test_a_corrupt_checkpoint_counts_as_empty(bench, batch, name):
 def test_a_corrupt_high_watermark_checkpoint_counts_as_empty(bench, batch):
     bench.append(batch(4))
     assert bench.manager is not None
-    bench.manager.write_high_watermarks({bench.name: 3})
+    bench.manager.note_high_watermarks({bench.name: 3})
+    bench.manager.write_high_watermarks()
     assert bench.manager.loaded(bench.name).high_watermark == 3
     bench.stop()
     (bench.directory / "replication-offset-checkpoint").write_text("0\n7\n")
