@@ -23,6 +23,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_spark.marks import MARK_HEADER, Content, Mark, RunMemory, Seen, Written, decode_mark, look_back
 from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import Options, Subscription, parse_options
+from tidegauge_spark.planner import OffsetRange
+from tidegauge_spark.ranges import read_range
 from tidegauge_spark.write_options import WriteOptions
 
 BATCH_ID = "streaming.sql.batchId"
@@ -131,13 +133,10 @@ class ClusterView:
 
     def read(self, topic_partition: TopicPartition, from_offset: int, until_offset: int) -> Iterator[Seen]:
         """Yield all records of a range; wait until it is committed."""
-        from tidegauge_spark.planner import OffsetRange  # noqa: PLC0415  (with source, below)
-        from tidegauge_spark.source import RangePartition, read_range  # noqa: PLC0415  (source imports this module)
-
         leader = self._client.leader(topic_partition)
-        task = RangePartition(OffsetRange(topic_partition, from_offset, until_offset), *leader)
+        offsets = OffsetRange(topic_partition, from_offset, until_offset)
         options = self._read_options._replace(columns=self._read_options.columns._replace(headers=True))
-        for arrow in read_range(options, self._client, task):
+        for arrow in read_range(options, self._client, offsets, leader):
             columns = arrow.to_pydict()
             for key, value, pairs in zip(columns["key"], columns["value"], columns["headers"], strict=True):
                 headers = tuple((pair["key"], pair["value"]) for pair in pairs or ())

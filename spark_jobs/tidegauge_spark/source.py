@@ -69,17 +69,13 @@ from tidegauge_spark.planner import (
     split_ranges,
     without,
 )
+from tidegauge_spark.ranges import read_range, report_losses
 from tidegauge_spark.resolve import ask, ask_latest, resolve
 from tidegauge_spark.setup import missing
 from tidegauge_spark.shipping import Shipped
 from tidegauge_spark.write_options import WriteOptions, check_columns, parse_write_options
 
 log = logging.getLogger(__name__)
-
-LOSS_HINT = (
-    "Some data may have been lost because they are not available any more. If you don't want your query to fail on "
-    'such cases, set the source option "failOnDataLoss" to "false"'
-)
 
 
 def spark_schema(columns: Columns) -> Any:
@@ -117,6 +113,13 @@ class RangePartition(InputPartition):  # type: ignore[misc]  # pyspark ships no 
         self.topic_id = topic_id
         self.last_epoch = last_epoch
 
+    def read(self, options: Options, client: Any) -> Iterator[Any]:
+        """Yield Arrow batches of the range; to be called in the worker."""
+        from tidegauge_spark.cluster_metadata import PartitionLeader  # noqa: PLC0415  (protobuf only in the worker)
+
+        leader = PartitionLeader(self.leader_id, self.leader_epoch, self.topic_id)
+        return read_range(options, client, self.offsets, leader, self.last_epoch)
+
 
 class GroupPartition(InputPartition):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
     """Several small ranges that one task reads one after the other."""
@@ -148,72 +151,12 @@ def _input_partitions(
     return tasks
 
 
-def _report_losses(options: Options, losses: list[str]) -> None:
-    if losses and options.fail_on_data_loss:
-        raise TidegaugeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{'; '.join(losses)}. {LOSS_HINT}")
-    for loss in losses:
-        log.warning("%s (failOnDataLoss is false)", loss)
-
-
 def _sentences(truncations: Mapping[TopicPartition, int], read: Mapping[TopicPartition, int]) -> list[str]:
     return [
         f"Log truncation detected for partition {one}: it was read up to offset {read[one]}, and the leader's log "
         f"differs from offset {diverges_at} on (an unclean election, or the topic was created again)"
         for one, diverges_at in sorted(truncations.items())
     ]
-
-
-def read_range(options: Options, client: Any, partition: RangePartition) -> Iterator[Any]:
-    """Yield Arrow batches of one range, each record once and in order.
-
-    Raises:
-        TidegaugeError: records of the range are lost and failOnDataLoss is true; no progress for
-            kafkaConsumer.pollTimeoutMs; a corrupt batch.
-    """
-    try:
-        from tidegauge_spark.decode import ArrowDecoder  # noqa: PLC0415  (pyarrow only in the worker)
-    except ModuleNotFoundError as error:
-        raise missing(error) from None
-    from tidegauge_spark.cluster_metadata import PartitionLeader  # noqa: PLC0415  (protobuf only in the worker)
-    from tidegauge_spark.transport import LogTruncatedError  # noqa: PLC0415  (gRPC only in the worker)
-
-    topic_partition, from_offset, until_offset = partition.offsets
-    planned = PartitionLeader(partition.leader_id, partition.leader_epoch, partition.topic_id)
-    last_epoch = partition.last_epoch
-    decoder = ArrowDecoder(topic_partition, from_offset, until_offset, options.columns, last_epoch=last_epoch)
-    while not decoder.done:
-        try:
-            for fetched in client.fetch(
-                topic_partition, planned, lambda: decoder.next_offset, lambda: decoder.last_epoch, until_offset
-            ):
-                yield from decoder.decode(fetched.records, fetched.high_watermark, fetched.aborted)
-                if decoder.done:
-                    break
-        except LogTruncatedError as error:
-            _report_losses(options, [error.message])
-            decoder.skip_to(decoder.next_offset)
-        except TidegaugeError as error:
-            decoder.skip_to(_after_loss(options, client, topic_partition, decoder.next_offset, until_offset, error))
-    yield from decoder.rest()
-
-
-def _after_loss(
-    options: Options,
-    client: Any,
-    topic_partition: TopicPartition,
-    offset: int,
-    until_offset: int,
-    error: TidegaugeError,
-) -> int:
-    """Return where to continue when the leader no longer has an offset: its log start, else the range's end."""
-    if error.code not in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_TOPIC_ID}:
-        raise error
-    _report_losses(options, [f"Cannot read {topic_partition} at offset {offset} of {until_offset}: {error.message}"])
-    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        earliest = ask(client, [topic_partition], EARLIEST)[topic_partition]
-        if earliest > offset:
-            return earliest
-    return until_offset
 
 
 class _Reads(Shipped):
@@ -225,11 +168,11 @@ class _Reads(Shipped):
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield Arrow batches of one task; Spark passes a bare InputPartition when a batch query has no tasks."""
         if isinstance(partition, RangePartition):
-            return read_range(self.options, _client(self.options), partition)
+            return partition.read(self.options, _client(self.options))
         if not isinstance(partition, GroupPartition):
             return iter(())
         client = _client(self.options)
-        return itertools.chain.from_iterable(read_range(self.options, client, piece) for piece in partition.pieces)
+        return itertools.chain.from_iterable(piece.read(self.options, client) for piece in partition.pieces)
 
 
 class TidegaugeReader(_Reads, DataSourceReader):  # type: ignore[misc]  # pyspark ships no types that mypy may follow
@@ -341,7 +284,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Return the partitions of topics that were created again since they were read: lost data."""
         recreated = recreated_partitions(offsets, before, after)
         self._epochs.forget(recreated)
-        _report_losses(self.options, losses_by_deletion(recreated, offsets))
+        report_losses(self.options, losses_by_deletion(recreated, offsets))
         return recreated
 
     def _latest_after(
@@ -355,7 +298,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         latest = dict(self._frozen) if self._frozen is not None else self._ask_latest(client, found, begin)
         known = {one: offset for one, offset in begin.items() if one in latest}
         truncations = self._epochs.truncations(client, known, epochs)
-        _report_losses(self.options, _sentences(truncations, known))
+        report_losses(self.options, _sentences(truncations, known))
         behind = {one: offset for one, offset in known.items() if latest[one] < offset and one not in truncations}
         for one in self._epochs.lagging(client, behind):
             latest[one] = behind[one]
@@ -397,11 +340,11 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         # A batch that a restarted query runs again may end where the log has been truncated since.
         truncations = self._epochs.truncations(client, until, without(epochs_from_json(end), recreated))
         if truncations:
-            _report_losses(self.options, _sentences(truncations, until))
+            report_losses(self.options, _sentences(truncations, until))
             latest = ask(client, truncations, LATEST)
             until |= {one: max(begin.get(one, 0), min(until[one], latest[one])) for one in truncations}
         plan = plan_batch(begin, until, ask(client, until.keys() - begin.keys(), EARLIEST))
-        _report_losses(self.options, plan.losses)
+        report_losses(self.options, plan.losses)
         # A topic that was created again has no record before its first.
         epochs = {one: epoch for one, epoch in epochs_from_json(start).items() if one in begin}
         return _input_partitions(self.options, client, plan.ranges, epochs)

@@ -31,7 +31,6 @@ from tidegauge_spark.source import (
     RangePartition,
     TidegaugeDataSource,
     TidegaugeStreamReader,
-    read_range,
 )
 from tidegauge_spark.transport import ClusterClient
 
@@ -221,7 +220,7 @@ def read(cluster: Cluster, from_offset: int, until_offset: int, options: Options
     options = options or cluster.options()
     partition = RangePartition(OffsetRange(ZERO, from_offset, until_offset), 0, 0, TOPIC_ID)
     client = cluster.client(options.connection)
-    return [row for arrow in read_range(options, client, partition) for row in arrow.column("offset").to_pylist()]
+    return [row for arrow in partition.read(options, client) for row in arrow.column("offset").to_pylist()]
 
 
 def test_partitions_and_offsets(cluster: Cluster) -> None:
