@@ -20,13 +20,12 @@ Source: CachedPartition.maybeUpdateResponseData and Partition.fetchRecords, whic
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidegauge.partition import TopicPartition
-    from tidegauge_broker.replica.delayed_fetch import DelayedFetch
     from tidegauge_broker.replica.messages import FetchPartition, FetchResult
     from tidegauge_broker.replica.remote_replica import RemoteReplica
     from tidegauge_broker.waiting.purgatory import Purgatory
@@ -54,7 +53,7 @@ class StandingFetch:
         self._covered: dict[TopicPartition, tuple[RemoteReplica, int, int]] = {}
         """What a fetch covers: the follower as the leader knows it; high watermark and log start offset."""
         self._sender = _NO_FOLLOWER
-        self._parked: Purgatory[DelayedFetch] | None = None
+        self._parked: Purgatory[Any] | None = None
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -139,6 +138,6 @@ class StandingFetch:
         if self._parked is not None:
             self._parked.watch_also(self, at)
 
-    def park_in(self, purgatory: Purgatory[DelayedFetch]) -> None:
+    def park_in(self, purgatory: Purgatory[Any]) -> None:
         """Let fetches that are parked in a purgatory wait for what comes to be in question, too."""
         self._parked = purgatory
