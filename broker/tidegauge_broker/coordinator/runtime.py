@@ -10,7 +10,7 @@ from tidegauge.transactions import TransactionResult
 from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, Respond
 from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
 from tidegauge_broker.coordinator.timers import Timers
-from tidegauge_broker.coordinator.views import Counters, TransactionCounters
+from tidegauge_broker.coordinator.views import Counters
 
 ALL_REPLICAS = -1
 """The acks of an append whose outcome is that of its commit."""
@@ -106,4 +106,3 @@ class TransactionRuntime(Runtime):
     def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
         super().__init__(now_ms)
         self.settings = settings
-        self.counters = TransactionCounters()

@@ -129,18 +129,6 @@ class TransactionView:
     is_given_up: bool
 
 
-@dataclass(slots=True)
-class TransactionCounters:
-    """Totals since the broker started."""
-
-    commits: int = 0
-    aborts: int = 0
-    timeouts: int = 0
-    expirations: int = 0
-    markers_written: int = 0
-    marker_retries: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionGauges:
     """What is there now; the last two are Kafka's metrics of TransactionMarkerChannelManager.

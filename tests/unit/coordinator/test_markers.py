@@ -10,7 +10,6 @@ from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.effects import FindLeaders, WriteMarkers
 from tidegauge_broker.coordinator.events import NO_BROKER, LeadersFound, MarkersWritten
 from tidegauge_broker.coordinator.transaction.markers import RETRY_BACKOFF_MS
-from tidegauge_broker.coordinator.views import TransactionCounters
 
 E = ErrorCode
 S = TransactionState
@@ -258,13 +257,3 @@ def test_markers_bear_the_epoch_of_the_coordinator_and_of_the_producer():
     harness.end(epoch=1)
     assert harness.markers_sent() == [(1, COMMIT, 1, 4, (T0,))]
     harness.end(epoch=1)
-
-
-def test_markers_are_counted_when_they_are_written():
-    harness = decided(T0, T1)
-    assert harness.coordinator.counters == TransactionCounters()
-    harness.write_markers(t_1=E.NOT_LEADER_OR_FOLLOWER)
-    assert harness.coordinator.counters == TransactionCounters(markers_written=1, marker_retries=1)
-    harness.after(RETRY_BACKOFF_MS)
-    harness.write_markers()
-    assert harness.coordinator.counters == TransactionCounters(commits=1, markers_written=2, marker_retries=1)

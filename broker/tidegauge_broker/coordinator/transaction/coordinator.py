@@ -43,7 +43,7 @@ from tidegauge_broker.coordinator.transaction.markers import Markers
 from tidegauge_broker.coordinator.transaction.resuming import Resuming
 from tidegauge_broker.coordinator.transaction.shard import TransactionShard
 from tidegauge_broker.coordinator.transaction.storing import Owned, Store
-from tidegauge_broker.coordinator.views import TransactionCounters, TransactionGauges, TransactionView
+from tidegauge_broker.coordinator.views import TransactionGauges, TransactionView
 
 
 class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
@@ -83,11 +83,6 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
             self._schedule(now_ms + interval_ms, interval_ms, cause, action)
 
     # What the shell calls
-
-    @property
-    def counters(self) -> TransactionCounters:
-        """Totals since the start, for the metrics."""
-        return self._runtime.counters
 
     def gauges(self) -> TransactionGauges:
         """Return what is there now, for the metrics."""

@@ -82,7 +82,6 @@ class Ending:
 
         def ended(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self._runtime.counters.timeouts += 1
                 self._runtime.log(
                     f"Completed rollback of ongoing transaction for transactionalId {transactional_id} due to timeout"
                 )

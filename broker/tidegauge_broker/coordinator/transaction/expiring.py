@@ -70,7 +70,6 @@ class Expiring:
 
     def _forget(self, shard: TransactionShard, transaction: Transaction) -> None:
         del shard.transactions[transaction.transactional_id]
-        self._runtime.counters.expirations += 1
         self._runtime.note(
             "transaction",
             transaction.transactional_id,

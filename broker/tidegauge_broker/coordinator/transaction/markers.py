@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.transaction_marker import Outcome, TransactionMarker
+from tidegauge.transaction_marker import TransactionMarker
 from tidegauge_broker.coordinator.effects import FindLeaders, MarkersOfTransaction, WriteMarkers
 from tidegauge_broker.coordinator.events import NO_BROKER, LeadersFound, MarkersWritten
 from tidegauge_broker.coordinator.runtime import TransactionRuntime
@@ -226,7 +226,6 @@ class Markers:
             error = errors.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if error in _WRITTEN:
                 completion.owned.transaction.remove_partition(topic_partition)
-                self._runtime.counters.markers_written += 1
             elif error in _OVERTAKEN:
                 is_overtaken = True
                 self._give_up(completion, topic_partition, error)
@@ -266,7 +265,6 @@ class Markers:
     def _repeat(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
         if completion.owned.is_valid:
             self._failed.append(_Entry(completion, tuple(partitions)))
-            self._runtime.counters.marker_retries += 1
             self._start_retry_timer()
 
     def _start_retry_timer(self) -> None:
@@ -292,13 +290,9 @@ class Markers:
 
     def _write_completion(self, completion: Completion) -> None:
         def stored(error: ErrorCode) -> None:
-            counters = self._runtime.counters
             if error is ErrorCode.NONE:
-                if completion.marker.outcome is Outcome.COMMIT:
-                    counters.commits += 1
-                else:
-                    counters.aborts += 1
-            elif error in _MOVED_ON:
+                return
+            if error in _MOVED_ON:
                 self._runtime.log(
                     f"No longer the coordinator for transactionalId: {completion.transactional_id} while trying to "
                     "append to transaction log, skip writing to transaction log"
