@@ -19,7 +19,7 @@ Rules (KafkaProducer: RecordAccumulator, TransactionManager, ProducerBatch):
        flight, and it numbers only batches of which every request was rejected with a definite error. A batch that may
        be in the log keeps its sequence: it is sent again under this one until a response tells, or reported as of
        unknown outcome. KafkaProducer renumbers such a batch too (TransactionManager.bumpIdempotentProducerEpoch and
-       startSequencesAtBeginning), and can write it twice; see docs/fidelity.md.
+       TxnPartitionEntry.startSequencesAtBeginning), and can write it twice; see docs/fidelity.md.
     7. Other partitions change to the new epoch when they have no batch of the old one left.
     8. Until the first batch under an identity is acknowledged it is alone in flight: a leader without state of a
        producer accepts any first sequence (ProducerAppendInfo.checkSequence). If it rejected the first batch for the

@@ -5,7 +5,7 @@ Rules:
     2. By SCRAM the server proves that it knows the password too: a wrong signature ends the authentication (RFC 5802).
     3. A refused OAUTHBEARER token has an error as its challenge; the client acknowledges it with one byte (RFC 7628).
     4. A session that ends is renewed when 85 to 95 % of its time are over, at random (KIP-368).
-Source: ``SaslClientAuthenticator``, ``ScramSaslClient``, ``PlainSaslClient``, ``OAuthBearerSaslClient``,
+Source: ``SaslClientAuthenticator``, ``ScramSaslClient``, the JDK's ``PlainClient``, ``OAuthBearerSaslClient``,
 ``OAuthBearerUnsecuredLoginCallbackHandler``.
 """
 

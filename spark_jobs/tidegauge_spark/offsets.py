@@ -6,7 +6,7 @@ exclusive. Keys are sorted, so that equal offsets are equal text: Spark compares
 new. Two keys are additions: ``"__epochs"`` holds, in the same shape, the leader epoch of the record before each offset,
 and ``"__topic_ids"`` the id of each topic.
 
-Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaOffsetReader.rateLimit``.
+Source: ``org.apache.spark.sql.kafka010.JsonUtils``, ``KafkaSourceOffset`` and ``KafkaMicroBatchStream.rateLimit``.
 """
 
 from __future__ import annotations

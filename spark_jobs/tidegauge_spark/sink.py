@@ -8,7 +8,7 @@ again, after a failed task or a restart from the checkpoint, writes only what is
 - Query, run, batch and attempt come from Spark's task context.
 - pyspark's classes are named in ``source``; gRPC, pyarrow and the client are imported by the worker.
 
-Source: ``KafkaStreamWriter``, ``KafkaRowWriter``; local properties of ``MicroBatchExecution``.
+Source: ``KafkaStreamingWrite``, ``KafkaRowWriter``; local properties of ``MicroBatchExecution``.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def addresses(make_cluster: MakeCluster) -> tuple[str, str]:
 
 
 def test_kafka_connections_wait_for_a_slot_and_the_brokers_own_take_theirs(addresses: tuple[str, str]) -> None:
-    """ConnectionQuotas.waitForConnectionSlot, SocketServer.closeExcessConnections."""
+    """ConnectionQuotas.waitForConnectionSlot, Processor.closeExcessConnections."""
     kafka, grpc = addresses
     with contextlib.ExitStack() as stack:
         clients = [asked(stack, kafka) for _ in range(2 * MAX_CONNECTIONS)]

@@ -7,7 +7,7 @@ named it, it has begun to follow, its round was lost, or the replica has changed
 
 A round in which only some partitions may take part (``admits``), and one that asks where epochs end, is made by
 ``Rounds`` from each partition for itself; what takes part in it stands no longer.
-Source: AbstractFetcherThread.buildFetch and FetchSessionHandler, which look at every partition.
+Source: LeaderEndPoint.buildFetch and FetchSessionHandler, which look at every partition.
 """
 
 from __future__ import annotations

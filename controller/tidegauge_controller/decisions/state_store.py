@@ -7,7 +7,8 @@ this controller at its next write.
 Elections and ISRs without a dead broker are decided on the states in memory first (``known_states``): only the active
 controller writes states, and the expected version proves each of them at its write. What fails is read and decided
 again. Kafka reads all of them before each of these decisions, each in a request.
-Source: PartitionStateMachine.getTopicPartitionStatesFromZk, KafkaZkClient.updateLeaderAndIsr.
+Source: ZkPartitionStateMachine.doElectLeaderForPartitions, ZkReplicaStateMachine.doRemoveReplicasFromIsr,
+KafkaZkClient.updateLeaderAndIsr.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def test_responses_may_overtake_each_other() -> None:
 
 
 def test_a_refusal_for_good_closes_the_gap_by_a_new_epoch() -> None:
-    """Batch 1 is rejected for good; 2 goes on under epoch 1 from sequence 0 (requestIdempotentEpochBump)."""
+    """Batch 1 is rejected for good; 2 goes on under epoch 1 from sequence 0 (requestEpochBumpForPartition)."""
     world = World()
     world.introduce()
     promises = world.send_batches(3)

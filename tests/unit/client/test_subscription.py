@@ -326,7 +326,7 @@ def test_a_partition_that_gave_its_records_is_asked_for_last() -> None:
 
 
 def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
-    """CompletedFetch.initialize: so do those whose response was an error."""
+    """FetchCollector.initialize: so do those whose response was an error."""
     subscription = both_at_zero()
     respond(subscription, error=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
 

@@ -61,7 +61,7 @@ def test_only_the_leader_responds(timestamp_ms: int) -> None:
 
 
 def test_a_new_leader_that_lags_finds_no_offset_by_time_yet():
-    """UnifiedLog.fetchOffsetForTimestamp: OFFSET_NOT_AVAILABLE beyond what may be read, while the epoch is not."""
+    """Partition.fetchOffsetForTimestamp: OFFSET_NOT_AVAILABLE beyond what may be read, while the epoch is not."""
     cluster = five_committed()
     cluster.produce(1, "f")
     cluster.fetch(2)

@@ -316,7 +316,7 @@ def test_compact_alone_lets_only_segments_below_the_log_start_go(bench, writer):
 
 
 def test_a_swap_that_a_crash_interrupted_is_completed(bench, writer):
-    """LogLoader.completeSwapOperations: while a .log.swap is there, the old segments do not count."""
+    """LogLoader.load: while a .log.swap is there, the old segments do not count."""
     for at in range(4):
         writer.put((b"a" if at < 3 else None, b"%d" % at))
         writer.roll()

@@ -49,7 +49,7 @@ def test_the_inter_broker_listener_is_not_held_up_by_the_brokers_limit() -> None
 
 
 def test_what_the_protected_listener_has_above_the_limit_others_must_give_up() -> None:
-    """SocketServer.closeExcessConnections; the protected listener's own connections stay."""
+    """Processor.closeExcessConnections; the protected listener's own connections stay."""
     slots = taking(ConnectionSlots(3, protected="BROKERS"), "A", "A", "A", "BROKERS", "BROKERS")
     assert slots.excess() == 2
     slots.release("A")

@@ -278,7 +278,7 @@ async def test_the_longer_of_two_times_counts(
 async def test_what_brokers_send_each_other_is_exempt(
     listener: QuotaListener, timers: Timers, spends: Callable[[int], None]
 ) -> None:
-    """KafkaApis.sendResponseExemptThrottle; followers' fetches too."""
+    """RequestHandlerHelper.sendResponseExemptThrottle; followers' fetches too."""
     spends(10**9)
     listener.limit("request", 0.001)
     listener.limit("fetch", 1)

@@ -220,7 +220,7 @@ async def test_a_partition_waits_for_its_leader_where_zookeeper_cannot_be_asked(
 
 
 async def test_partitions_that_clients_may_not_add_keep_the_others_out(world: World) -> None:
-    """KafkaApis.handleAddPartitionsToTransactionRequest; a broker that verifies may name internal topics."""
+    """KafkaApis.handleAddPartitionsToTxnRequest; a broker that verifies may name internal topics."""
     wanted = AddPartitionsToTxn("tx", 7, 0, (ORDERS, GONE, OFFSETS))
     found = await world.service.add_partitions(wanted, may_be_internal=False)
     assert found.partitions == {

@@ -88,7 +88,7 @@ def test_specific_offsets_must_name_every_partition() -> None:
 
 
 def test_rate_limit_is_pro_rata() -> None:
-    """KafkaOffsetReader.rateLimit: shares by backlog, floor above one record, ceiling below."""
+    """KafkaMicroBatchStream.rateLimit: shares by backlog, floor above one record, ceiling below."""
     start = {ORDERS[0]: 100, ORDERS[1]: 0, ORDERS[2]: 7}
     until = {ORDERS[0]: 1000, ORDERS[1]: 100, ORDERS[2]: 8}
     assert rate_limit(100, start, until) == {ORDERS[0]: 100 + 89, ORDERS[1]: 9, ORDERS[2]: 8}

@@ -1,6 +1,6 @@
 """Reports failed replicas to the controller: a znode that has it ask which replicas of the broker are offline.
 
-Source: ``ZkLogDirFailureHandler``, ``KafkaZkClient.propagateLogDirEvent``.
+Source: ``ReplicaManager.LogDirFailureHandler``, ``KafkaZkClient.propagateLogDirEvent``.
 """
 
 from __future__ import annotations

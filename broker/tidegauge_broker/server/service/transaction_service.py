@@ -10,7 +10,7 @@ Rules:
        the request. The response waits until the group coordinator has moved or dropped the offsets of the transaction
        (KAFKA-17507). There is no check that the transaction has data on the partition.
 
-Source: KafkaApis.handleAddPartitionsToTransactionRequest, handleAddOffsetsToTxnRequest, handleWriteTxnMarkersRequest.
+Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest, handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class KafkaServers:
             listener.close_idle(self._idle_ms)
 
     async def _close_excess(self) -> None:
-        """Close what the protected listener leaves no room for (``SocketServer.closeExcessConnections``)."""
+        """Close what the protected listener leaves no room for (``Processor.closeExcessConnections``)."""
         unprotected = [
             connection
             for listener in self._listeners

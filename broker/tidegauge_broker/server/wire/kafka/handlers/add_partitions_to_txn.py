@@ -2,7 +2,7 @@
 
 Versions 0 to 3 are clients', for one transaction. Later ones are brokers', for several: they may ask only whether the
 partitions are in the transaction (KIP-890). Versions 0 and 1 know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
-Source: ``KafkaApis.handleAddPartitionsToTransactionRequest``.
+Source: ``KafkaApis.handleAddPartitionsToTxnRequest``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs share: each resource for itself, and what is wrong in its settings.
 
-Source: ``KafkaApis.processAlterConfigsRequest`` and ``processIncrementalAlterConfigsRequest``, ``ConfigAdminManager``.
+Source: ``KafkaApis.processLegacyAlterConfigsRequest`` and ``processIncrementalAlterConfigsRequest``,
+``ConfigAdminManager``.
 """
 
 from __future__ import annotations
