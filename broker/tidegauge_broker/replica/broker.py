@@ -223,11 +223,10 @@ class BrokerCore:
     def list_offset(self, lookup: OffsetLookup) -> OffsetResult | TimeLookup:
         """Return the offset of a time; only the leader responds, but to the debugging consumer any replica."""
         topic_partition = lookup.topic_partition
-        partition, error = self.hosted.leader_of(topic_partition, lookup.current_leader_epoch)
+        leader, error = self.hosted.leader_of(topic_partition, lookup.current_leader_epoch)
+        partition = None if leader is None else leader.partition
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and lookup.replica_id == DEBUGGING_CONSUMER:
             partition = self.hosted.by_name.get(topic_partition)
-        elif partition is not None and partition.leader_role is None:
-            partition = None
         if partition is None:
             return OffsetResult(error, words_for(error, topic_partition))
         return list_offset(partition, lookup)
@@ -239,9 +238,10 @@ class BrokerCore:
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
         """Where an epoch ends in this broker's log, if it leads."""
-        partition, error = self.hosted.leader_of(question.topic_partition, question.current_leader_epoch)
-        if partition is None:
+        leader, error = self.hosted.leader_of(question.topic_partition, question.current_leader_epoch)
+        if leader is None:
             return EpochEndResult(question.topic_partition, error)
+        partition = leader.partition
         end = partition.truncation_rule.end_of_epoch(partition.epochs, question.leader_epoch, partition.log_end_offset)
         return EpochEndResult(question.topic_partition, ErrorCode.NONE, end)
 

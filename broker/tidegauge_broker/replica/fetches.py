@@ -81,16 +81,17 @@ class Fetches:
         touched: list[Partition] = []
         alive, rack_of, session = self._metadata.live_brokers(), self.rack_of, request.standing
         for wanted in request.partitions:
-            partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
-            if partition is None or partition.leader_role is None:
+            leader, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+            if leader is None:
                 results.append(self._read_as_follower(wanted, request, error))
                 continue
+            partition = leader.partition
             try:
                 if request.replica_id != CONSUMER:
-                    partition.leader_role.asked_by(request)
-                result = None if rack_of is None else self._elsewhere(partition.leader_role, wanted, request, rack_of)
+                    leader.asked_by(request)
+                result = None if rack_of is None else self._elsewhere(leader, wanted, request, rack_of)
                 if result is None:
-                    result = partition.leader_role.fetch(
+                    result = leader.fetch(
                         wanted, request.replica_id, now_ms, alive, out, reads_committed=request.reads_committed
                     )
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
@@ -98,9 +99,9 @@ class Fetches:
                 results.append(self._refused_fetch(wanted, ErrorCode.UNKNOWN_SERVER_ERROR))
                 continue
             if session is not None and result.read is None and result.error is _NONE and result.diverging is None:
-                partition.leader_role.covered(request.replica_id, session)
+                leader.covered(request.replica_id, session)
             throttles = partition.rules.leader_throttled_replicas
-            results.append(self._throttled(partition, result, request.replica_id) if throttles else result)
+            results.append(self._throttled(leader, result, request.replica_id) if throttles else result)
             if partition.moved_high_watermark or partition.moved_log_end or partition.moved_low_watermark:
                 touched.append(partition)
         if session is not None:
@@ -123,12 +124,12 @@ class Fetches:
         return out
 
     def _read_again(self, wanted: FetchPartition, request: FetchRequest) -> FetchResult:
-        partition, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
-        if partition is None or partition.leader_role is None:
+        leader, error = self._hosted.leader_of(wanted.topic_partition, wanted.current_leader_epoch)
+        if leader is None:
             return self._read_as_follower(wanted, request, error)
         replica_id = request.replica_id
-        read = partition.leader_role.read(wanted, replica_id, reads_committed=request.reads_committed)
-        return self._throttled(partition, read, replica_id)
+        read = leader.read(wanted, replica_id, reads_committed=request.reads_committed)
+        return self._throttled(leader, read, replica_id)
 
     def _read_as_follower(self, wanted: FetchPartition, request: FetchRequest, error: ErrorCode) -> FetchResult:
         """Return what a broker that does not lead gives: records to a consumer that knows of KIP-392, else an error."""
@@ -161,15 +162,15 @@ class Fetches:
             aborted_transactions=() if request.reads_committed else None,
         )
 
-    def _throttled(self, partition: Partition, result: FetchResult, replica_id: int) -> FetchResult:
+    def _throttled(self, leader: Leader, result: FetchResult, replica_id: int) -> FetchResult:
         """Return a follower's result without records, while the quota for those that are not in sync is exceeded."""
+        partition = leader.partition
         throttled = partition.rules.leader_throttled_replicas
         if (
             throttled
             and result.read is not None
             and replica_id != CONSUMER
-            and partition.leader_role is not None
-            and replica_id not in partition.leader_role.isr.isr
+            and replica_id not in leader.isr.isr
             and is_throttled(throttled, partition.topic_partition.partition, self._broker_id)
             and self.quota.is_exceeded(self.time_ms)
         ):

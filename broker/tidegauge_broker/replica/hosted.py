@@ -11,6 +11,7 @@ from tidegauge.control import NO_LEADER, PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica
+from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import LeaderHint, ReplicaView
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
@@ -59,14 +60,14 @@ class HostedPartitions:
             if partition.role is not Role.OFFLINE
         }
 
-    def leader_of(self, topic_partition: TopicPartition, asked_epoch: int | None) -> tuple[Partition | None, ErrorCode]:
-        """Return the partition if this broker leads it, else the error that says why not."""
+    def leader_of(self, topic_partition: TopicPartition, asked_epoch: int | None) -> tuple[Leader | None, ErrorCode]:
+        """Return the partition's leader if this broker is it, else the error that says why not."""
         partition = self.by_name.get(topic_partition)
         if partition is None:
             known = self._metadata.knows(topic_partition)
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = partition.refusal_as_leader(asked_epoch)
-        return (partition, error) if error is _NONE else (None, error)
+        return (partition.leader_role, error) if error is _NONE else (None, error)
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
         """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""

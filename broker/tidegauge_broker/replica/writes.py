@@ -99,8 +99,8 @@ class Writes:
         self, request: ProduceRequest, item: ProducePartition, now_ms: int, touched: list[Partition], out: list[Effect]
     ) -> tuple[ProduceResult, int]:
         topic_partition = item.topic_partition
-        partition, error = self._hosted.leader_of(topic_partition, None)
-        if partition is None or partition.leader_role is None:
+        leader, error = self._hosted.leader_of(topic_partition, None)
+        if leader is None:
             return (
                 ProduceResult(
                     topic_partition,
@@ -111,15 +111,15 @@ class Writes:
                 -1,
             )
         try:
-            result, required_offset = partition.leader_role.append(
+            result, required_offset = leader.append(
                 item, request.acks, now_ms, out, from_coordinator=request.from_coordinator
             )
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
-            contain(partition, problem, out)
+            contain(leader.partition, problem, out)
             error = ErrorCode.UNKNOWN_SERVER_ERROR
             return ProduceResult(topic_partition, error, words_for(error, topic_partition)), -1
         if required_offset >= 0:
-            touched.append(partition)
+            touched.append(leader.partition)
         return result, required_offset
 
     def begin_verification(
@@ -131,18 +131,17 @@ class Writes:
             None where nothing has to be verified: the producer's transaction is open here, verification is off, or
             this broker does not lead, which the append will find out.
         """
-        partition, _ = self._hosted.leader_of(topic_partition, None)
-        if partition is None or not partition.settings.verifies_transactions:
+        leader, _ = self._hosted.leader_of(topic_partition, None)
+        if leader is None or not leader.partition.settings.verifies_transactions:
             return None
+        partition = leader.partition
         if partition.producer_state.transactions.first_offset_of(batch.producer_id) is not None:
             return None
         return partition.verifications.begin(batch, now_ms)
 
     def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
-        partition, error = self._hosted.leader_of(topic_partition, None)
-        if partition is None or partition.leader_role is None:
-            return error, words_for(error, topic_partition)
-        return partition.leader_role.commit_outcome(offset)
+        leader, error = self._hosted.leader_of(topic_partition, None)
+        return (error, words_for(error, topic_partition)) if leader is None else leader.commit_outcome(offset)
 
     def delete_records(
         self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
@@ -152,28 +151,28 @@ class Writes:
         results: list[DeleteRecordsResult] = []
         required: dict[int, int] = {}
         for index, item in enumerate(wanted):
-            partition, error = self._hosted.leader_of(item.topic_partition, None)
-            if partition is None or partition.leader_role is None:
+            leader, error = self._hosted.leader_of(item.topic_partition, None)
+            if leader is None:
                 words = words_for(error, item.topic_partition)
                 results.append(DeleteRecordsResult(item.topic_partition, error, words))
                 continue
             try:
-                result, offset = partition.leader_role.delete_records(item.before_offset, out)
+                result, offset = leader.delete_records(item.before_offset, out)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
-                contain(partition, problem, out)
+                contain(leader.partition, problem, out)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 results.append(DeleteRecordsResult(item.topic_partition, error, words_for(error, item.topic_partition)))
                 continue
             results.append(result)
             if offset >= 0:
                 required[index] = offset
-                self._parked.settle(partition, out)
+                self._parked.settle(leader.partition, out)
         operation = DelayedDeleteRecords(token, now_ms + timeout_ms, results, required, self._low_watermark)
         self._parked.deletions.try_or_watch(operation, out)
         return out
 
     def _low_watermark(self, topic_partition: TopicPartition) -> int | tuple[ErrorCode, str]:
-        partition, error = self._hosted.leader_of(topic_partition, None)
-        if partition is None or partition.leader_role is None:
+        leader, error = self._hosted.leader_of(topic_partition, None)
+        if leader is None:
             return error, words_for(error, topic_partition)
-        return partition.leader_role.low_watermark(self._metadata.live_brokers())
+        return leader.low_watermark(self._metadata.live_brokers())
