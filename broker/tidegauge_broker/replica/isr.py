@@ -1,8 +1,8 @@
 """The leader's in-sync replicas as a type: committed, or with one change in flight (KIP-497).
 
 The safety argument is here: while a change is pending the leader does not know which of the two sets the controller
-will elect from, so the high watermark waits for the larger one, ``maximal_isr`` (mutant M9 lacks this). The committed
-``isr`` decides on acks=all and on min.insync.replicas.
+will elect from, so the high watermark waits for the larger one, ``maximal_isr`` (what happens else: docs/simulation.md,
+M9). The committed ``isr`` decides on acks=all and on min.insync.replicas.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class ParkedOperations:
         fetches_tried: set[int] | None = None,
         wake_later: bool = False,
     ) -> None:
-        """Wake what waits for this partition (the table of 2.3), once its own effects stand in ``out``.
+        """Wake what waits for this partition, once its own effects stand in ``out``.
 
         A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``. With
         ``wake_later`` the fetches that wait for more records are left to ``wake_fetches``.

@@ -461,7 +461,7 @@ def _remove_from_legacy(is_over: Callable[[TopicPartition, tuple[int, ...]], boo
 
 
 def _note(context: ControllerContext, at: TopicPartition, state: str, more: Mapping[str, str]) -> Note:
-    """Write to the event log how a reassignment has ended."""
+    """Return the event log's line on a reassignment: started, replaced, cancelled, completed, failed."""
     assignment = context.assignment(at)
     return Note(
         "reassignment",
