@@ -161,9 +161,9 @@ class BrokerCore:
         """Become leader or follower of partitions. Execute the effects, then respond."""
         return self.control_requests.leader_and_isr(request, loaded, now_ms)
 
-    def stop_replica(self, request: StopReplicaRequest, now_ms: int) -> tuple[PartitionsResponse, list[Effect]]:
+    def stop_replica(self, request: StopReplicaRequest) -> tuple[PartitionsResponse, list[Effect]]:
         """Stop replicas, and drop those that are to be deleted."""
-        return self.control_requests.stop_replica(request, now_ms)
+        return self.control_requests.stop_replica(request)
 
     def configure_topic(self, topic: str, rules: TopicRules) -> None:
         """Set a topic's settings; call it before the topic's first leader_and_isr and at each change."""
@@ -333,6 +333,6 @@ class BrokerCore:
                 contain(partition, problem, out)
         return out
 
-    def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
+    def log_dir_failed(self, topic_partitions: Collection[TopicPartition]) -> list[Effect]:
         """Take these replicas offline with their log directory; operations parked on them end with the error."""
-        return self.control_requests.log_dir_failed(topic_partitions, now_ms)
+        return self.control_requests.log_dir_failed(topic_partitions)

@@ -251,9 +251,8 @@ class ControlRequests:
             changed.add(leader)
         partition.follower_role = None
 
-    def stop_replica(self, request: StopReplicaRequest, now_ms: int) -> tuple[PartitionsResponse, list[Effect]]:
+    def stop_replica(self, request: StopReplicaRequest) -> tuple[PartitionsResponse, list[Effect]]:
         """Stop replicas, and drop those that are to be deleted."""
-        del now_ms  # the signature is that of all control requests
         error = self.check_controller_epoch(request.header)
         if error is not _NONE:
             return PartitionsResponse(error), []
@@ -282,9 +281,8 @@ class ControlRequests:
         self._role_changed(partition, out)
         return _NONE
 
-    def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
+    def log_dir_failed(self, topic_partitions: Collection[TopicPartition]) -> list[Effect]:
         """Take these replicas offline with their log directory; operations parked on them end with the error."""
-        del now_ms  # kept for symmetry with the other events
         out: list[Effect] = []
         changed: set[int] = set()
         for topic_partition in topic_partitions:

@@ -187,7 +187,7 @@ class Core(Protocol):
         """See BrokerCore."""
         ...
 
-    def log_dir_failed(self, topic_partitions: Collection[TopicPartition], now_ms: int) -> list[Effect]:
+    def log_dir_failed(self, topic_partitions: Collection[TopicPartition]) -> list[Effect]:
         """See BrokerCore."""
         ...
 
@@ -204,19 +204,17 @@ class EffectExecutor:
         "_host",
         "_is_running",
         "_logs",
-        "_now_ms",
         "_reported_leaderships",
         "_steps",
         "_unreported",
         "failed",
     )
 
-    def __init__(self, core: Core, logs: ReplicaLogs, host: Host, now_ms: Callable[[], int]) -> None:
+    def __init__(self, core: Core, logs: ReplicaLogs, host: Host) -> None:
         self.failed: set[TopicPartition] = set()
         self._core = core
         self._logs = logs
         self._host = host
-        self._now_ms = now_ms
         self._steps: deque[Sequence[Effect]] = deque()
         self._unreported: dict[TopicPartition, None] = {}
         """Replicas that failed and of which the core does not know yet."""
@@ -281,7 +279,7 @@ class EffectExecutor:
         """Rule 4."""
         lost = list(self._unreported)
         self._unreported.clear()
-        self._steps.append(self._core.log_dir_failed(lost, self._now_ms()))
+        self._steps.append(self._core.log_dir_failed(lost))
         self._host.replicas_failed(lost)
 
     # Logs

@@ -58,11 +58,6 @@ AT = partition_named("orders", 0)
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 
 
-def _no_time() -> int:
-    """Return the time at which the core hears of failures; it makes no use of it."""
-    return 0
-
-
 class Defect(Exception):
     """Stands for any exception that the code around a log may raise and that no error of the table describes."""
 
@@ -186,7 +181,7 @@ class MemoryBroker:
 
     def _new_core(self) -> None:
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
-        self.executor = EffectExecutor(self.core, self, self, _no_time)
+        self.executor = EffectExecutor(self.core, self, self)
 
     # Its process
 

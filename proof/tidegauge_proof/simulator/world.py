@@ -449,7 +449,7 @@ class World:
                 if broker.core.check_controller_epoch(message.header) is _NONE:
                     broker.metadata.apply(message)
             case StopReplicaRequest():
-                _, effects = broker.core.stop_replica(message, self.now_ms)
+                _, effects = broker.core.stop_replica(message)
                 broker.execute(effects)
             case LeaderAndIsrRequest():
                 response: PartitionsResponse = broker.leader_and_isr(message, self.now_ms)

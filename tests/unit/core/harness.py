@@ -193,7 +193,7 @@ class Cluster:
                     broker.metadata.apply(message)
                 return []
             case StopReplicaRequest():
-                response, effects = broker.core.stop_replica(message, self.now_ms)
+                response, effects = broker.core.stop_replica(message)
                 broker.execute(effects)
             case _:
                 loaded = {at: broker.load(at) for at in broker.core.logs_needed(message)}

@@ -197,7 +197,7 @@ class Broker:
         self.broker_epoch = broker_epoch
         self.metadata = MemoryMetadata()
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
-        self.executor = EffectExecutor(self.core, self, self, lambda: START_MS)
+        self.executor = EffectExecutor(self.core, self, self)
         self.core.set_broker_epoch(broker_epoch)
         for topic, rules in self.rules.items():
             self.core.configure_topic(topic, rules)

@@ -44,7 +44,7 @@ def leading(*partitions: TopicPartition, epoch: int = 4) -> LoneBroker:
 
 def stop(broker: LoneBroker, *partitions: TopicPartition, delete: bool, epoch: int | None = None) -> None:
     request = StopReplicaRequest(ControlHeader(0, 1, 1), [StopReplicaPartition(at, epoch, delete) for at in partitions])
-    broker.execute(broker.core.stop_replica(request, broker.now_ms)[1])
+    broker.execute(broker.core.stop_replica(request)[1])
 
 
 def failing(kind: type[Effect], at: TopicPartition) -> Callable[[Effect | None, TopicPartition], None]:
@@ -149,8 +149,8 @@ def test_a_deleted_replica_that_comes_again_is_gained_again() -> None:
 
 def test_a_directory_that_goes_offline_takes_the_leaderships_with_it() -> None:
     broker = leading(OFFSETS, OTHERS)
-    broker.execute(broker.core.log_dir_failed([OFFSETS], broker.now_ms))
-    broker.execute(broker.core.log_dir_failed([OFFSETS], broker.now_ms))
+    broker.execute(broker.core.log_dir_failed([OFFSETS]))
+    broker.execute(broker.core.log_dir_failed([OFFSETS]))
     assert broker.leaderships == [lost(OFFSETS, 4)]
 
 

@@ -318,7 +318,7 @@ def test_a_failed_directory_completes_parked_requests():
     broker = cluster.brokers[1]
     cluster.deliver_response(follower)
     follower = cluster.park(2)
-    broker.execute(broker.core.log_dir_failed([AT], cluster.now_ms))
+    broker.execute(broker.core.log_dir_failed([AT]))
     storage = ErrorCode.KAFKA_STORAGE_ERROR
     assert [produce.error, consumer.error, follower.response.error] == [storage] * 3
     assert cluster.produce(1, "b").error is storage

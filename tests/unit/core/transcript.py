@@ -206,7 +206,7 @@ class Transcribed(Cluster):
         """The log directory that holds these partitions has failed."""
         broker = self.brokers[broker_id]
         self.event(f"broker {broker_id}: the log directory of {', '.join(map(str, partitions))} has failed")
-        broker.execute(broker.core.log_dir_failed(partitions, self.now_ms))
+        broker.execute(broker.core.log_dir_failed(partitions))
 
     # Effects
 

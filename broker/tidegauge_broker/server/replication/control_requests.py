@@ -159,7 +159,7 @@ class ControlRequests:
             return problem.code
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
-        response, effects = self._steps.decided(lambda: self._core.stop_replica(request, self._now_ms()))
+        response, effects = self._steps.decided(lambda: self._core.stop_replica(request))
         self._replicas.moves.stop(at for at, error in response.partitions.items() if error is ErrorCode.NONE)
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
         logs = [(at, log) for of in (self._logs.logs, self._logs.futures.logs) for at in deleted if (log := of.get(at))]

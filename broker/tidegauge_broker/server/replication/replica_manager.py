@@ -104,7 +104,7 @@ class ReplicaManager:
         self._outlets = outlets
         self.fetched: Callable[[int, Sequence[FetchedPartition]], None] | None = None
         log_effects = LogEffects(logs)
-        self._executor = EffectExecutor(core, log_effects, EffectHost(events, outlets, self._replicas_failed), now_ms)
+        self._executor = EffectExecutor(core, log_effects, EffectHost(events, outlets, self._replicas_failed))
         self._steps = CoreSteps(core, self._executor, log_effects, now_ms, outlets.halt)
         self._now_ms = now_ms
         self.in_log_pool = in_log_pool
