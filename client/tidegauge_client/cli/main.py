@@ -231,7 +231,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         if wants_json(arguments):
             error = {"code": None, "name": "USAGE", "message": problem.format_message()}
-            say(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False))
+            click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
         else:
             problem.show()
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED
