@@ -30,9 +30,9 @@ _UNKNOWN = "None"
     "states",
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
-    help="Only transactional ids in this state; may be given several times.",
+    help="Only transactional ids in this state; may be repeated.",
 )
-@click.option("--producer-id", "producer_ids", multiple=True, type=LONG, help="Only of this producer.")
+@click.option("--producer-id", "producer_ids", multiple=True, type=LONG, help="Only of this producer; may be repeated.")
 @click.option(
     "--duration-filter",
     type=LONG,

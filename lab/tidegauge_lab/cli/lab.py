@@ -29,8 +29,7 @@ language_option = click.option(
     "--language",
     type=click.Choice(LANGUAGES),
     default=lambda: locale_language(os.environ),
-    show_default="that of the locale",
-    help="Language of the lab's page.",
+    help="Language of the lab's page.  [default: that of the locale]",
 )
 
 
@@ -73,9 +72,24 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
 
 @lab.command()
 @click.argument("name", metavar="NAME")
-@click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 19092]")
-@click.option("--kafka-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 9092]")
-@click.option("--zookeeper-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 12181]")
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 19092, or the next free ones]",
+)
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 9092, or the next free ones]",
+)
+@click.option(
+    "--zookeeper-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 12181, or the next free one]",
+)
 @language_option
 @directory_option
 @output_option
