@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.messages import to_message
-from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
 from tidegauge_broker.server.lab.words import describe_fault
@@ -103,6 +103,22 @@ def test_errors_and_disks_in_words():
     assert describe_fault(to_message(INJECT_DISK.wanted(disk))) == (
         "sync on files with 't-0' in their path fails with EIO, 2 times"
     )
+
+
+@pytest.mark.parametrize(
+    ("rpc", "of"),
+    [
+        ("EndTxn", "transactional id torn"),
+        ("EndTransaction", "transactional id torn"),
+        ("InitProducerId", "transactional id torn"),
+        ("OffsetCommit", "group torn"),
+        ("AddOffsetsToTxn", "group torn"),
+    ],
+)
+def test_a_hold_says_whether_its_id_is_of_a_group_or_of_transactions(rpc, of):
+    """A request that names both is about the group: that is what the fault is compared with."""
+    held = to_message(HOLD_REQUESTS.wanted({"rpc": rpc, "group": "torn"}))
+    assert describe_fault(held) == f"{rpc} of {of} held"
 
 
 def test_what_a_round_changed_is_what_differs():
