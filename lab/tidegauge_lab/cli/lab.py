@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
+from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json, say
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.labs import terminal
@@ -106,7 +106,11 @@ def start(
     """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
     text = text_of(wanted, language)
-    cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+    try:
+        cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+    except KeyboardInterrupt:
+        say("Interrupted: nothing is left running, and the lab's cluster is deleted.")
+        raise
     if output == "json":
         print_json(
             {
