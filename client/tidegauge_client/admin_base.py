@@ -152,7 +152,8 @@ class AdminBase:
                 raise TidegaugeError(
                     late.code,
                     f"{late.message}: the controller may be paused, or wait for ZooKeeper, without which it can change "
-                    "nothing; it is not known whether the request was carried out; see `tidegauge status`",
+                    "nothing; it is not known whether the request was carried out; `tidegauge describe-cluster` shows "
+                    "which broker it is",
                 ) from None
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}

@@ -5,6 +5,9 @@ Rules:
     2. While there is no coordinator, or it loads its groups, the request is retried until the timeout
        (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
     3. A commit whose response was lost is sent again: the same offsets once more change nothing.
+    4. A list that lacks what a broker coordinates, or what a partition without a leader holds, is requested again, as
+       KafkaAdminClient.listConsumerGroups requests a broker's part again that does not come, or comes with
+       COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. What is missing at the end is named.
 
 Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStrategy.
 """
@@ -12,7 +15,7 @@ Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -34,6 +37,8 @@ _MISSING_PARTS = {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_
 """Errors of a list that has what the other brokers list."""
 _ATTEMPT_MS = 5_000.0
 """Timeout of one attempt at one broker."""
+_LEAST_ATTEMPT_MS = 1_000.0
+"""Time that one more attempt at a list needs: in less, brokers that live would be called silent."""
 
 
 class _WithStatus(Protocol):
@@ -114,35 +119,44 @@ class OffsetAndMetadata(NamedTuple):
 class GroupAdmin(AdminBase):
     """Requests about consumer groups."""
 
-    async def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
+    async def list_groups(
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
+    ) -> list[ListedGroup]:
         """Return the groups of all live brokers, by id.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
         """
-        response = await self._list_groups(states, timeout_ms)
+        response = await self._list_groups(states, timeout_ms, missing_ms)
         raise_for(response.status)
         return _listed_groups(response)
 
     async def list_groups_there(
-        self, states: Collection[str] = (), *, timeout_ms: float | None = None
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = 0
     ) -> tuple[list[ListedGroup], str]:
         """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
         """
-        response = await self._list_groups(states, timeout_ms)
+        response = await self._list_groups(states, timeout_ms, missing_ms)
         return _listed_groups(response), missing_parts(response.status)
 
-    async def _list_groups(self, states: Collection[str], timeout_ms: float | None) -> groups_pb2.ListGroupsResponse:
+    async def _list_groups(
+        self, states: Collection[str], timeout_ms: float | None, missing_ms: float | None
+    ) -> groups_pb2.ListGroupsResponse:
         request = groups_pb2.ListGroupsRequest(states=states)
-        return await self._ask_group("ListGroups", request, groups_pb2.ListGroupsResponse, timeout_ms)
+        made = groups_pb2.ListGroupsResponse
+        return await self._ask_list(
+            lambda left_ms: self._ask_group("ListGroups", request, made, left_ms), timeout_ms, missing_ms
+        )
 
     async def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
         """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
@@ -230,6 +244,39 @@ class GroupAdmin(AdminBase):
         self, method: str, request: Any, response: type[Response], timeout_ms: float | None
     ) -> Response:
         return await self._ask_coordinator(self._cluster.channels.groups, method, request, response, timeout_ms)
+
+    async def _ask_list(
+        self,
+        ask: Callable[[float], Awaitable[Response]],
+        timeout_ms: float | None,
+        missing_ms: float | None,
+    ) -> Response:
+        """Request a list that one broker makes of those of all, again while a part is missing (rule 4).
+
+        Args:
+            ask: requests it once, within a time in ms.
+            timeout_ms: of all attempts; None: the client's request timeout.
+            missing_ms: how long to retry where a part is missing; None: until the timeout.
+
+        Returns:
+            The whole list, else the last one that there was.
+        """
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        begin_ms = now_ms()
+        until_ms = begin_ms + (limit_ms if missing_ms is None else min(missing_ms, limit_ms))
+        found: Response | None = None
+        while True:
+            try:
+                found = await ask(max(1.0, begin_ms + limit_ms - now_ms()))
+            except TidegaugeError:
+                if found is None:
+                    raise
+            if (
+                ErrorCode.of(found.status.error) not in _MISSING_PARTS
+                or now_ms() + self._retry_backoff_ms + _LEAST_ATTEMPT_MS > until_ms
+            ):
+                return found
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _ask_coordinator(
         self,

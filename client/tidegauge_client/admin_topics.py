@@ -293,7 +293,7 @@ def marked_for_deletion(name: str) -> str:
     return (
         f"Topic '{name}' is marked for deletion, so no broker leads or shows it; its deletion ends, and the name is "
         "free again, when every broker with a replica of it has deleted its log: start those that are down "
-        "(`tidegauge status`)"
+        "(`tidegauge describe-cluster` shows those that are up)"
     )
 
 

@@ -83,6 +83,7 @@ class TransactionAdmin(GroupAdmin):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
+        missing_ms: float | None = None,
     ) -> list[ListedTransaction]:
         """Return the transactional ids of all live brokers, in order.
 
@@ -91,11 +92,12 @@ class TransactionAdmin(GroupAdmin):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
         """
-        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms)
+        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
         raise_for(response.status)
         return _listed_transactions(response)
 
@@ -106,6 +108,7 @@ class TransactionAdmin(GroupAdmin):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
+        missing_ms: float | None = 0,
     ) -> tuple[list[ListedTransaction], str]:
         """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
 
@@ -114,8 +117,9 @@ class TransactionAdmin(GroupAdmin):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
         """
-        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms)
+        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
         return _listed_transactions(response), missing_parts(response.status)
 
     async def _list_transactions(
@@ -124,12 +128,15 @@ class TransactionAdmin(GroupAdmin):
         producer_ids: Collection[int],
         running_longer_than_ms: int | None,
         timeout_ms: float | None,
+        missing_ms: float | None,
     ) -> transactions_pb2.ListTransactionsResponse:
         request = transactions_pb2.ListTransactionsRequest(
             states=states, producer_ids=producer_ids, running_longer_than_ms=running_longer_than_ms
         )
         made = transactions_pb2.ListTransactionsResponse
-        return await self._ask_transactions("ListTransactions", request, made, timeout_ms)
+        return await self._ask_list(
+            lambda left_ms: self._ask_transactions("ListTransactions", request, made, left_ms), timeout_ms, missing_ms
+        )
 
     async def describe_transaction(
         self, transactional_id: str, *, timeout_ms: float | None = None

@@ -173,8 +173,8 @@ class Cluster:
             problems.insert(0, f"the {brokers} at {', '.join(unreachable)} cannot be reached")
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
-            f"no broker responds ({'; '.join(problems)}); see `tidegauge status`, and start the cluster with "
-            "`tidegauge up -d`",
+            f"no broker responds ({'; '.join(problems)}). Of a cluster that `tidegauge up` made, `tidegauge status` "
+            "shows the processes, and `tidegauge up -d` starts them; of another one, see whether this address is its",
         )
 
     async def _replace_kafka_address(self, address: str) -> list[str]:

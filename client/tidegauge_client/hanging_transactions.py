@@ -64,15 +64,22 @@ async def open_transactions_at(
     )
 
 
-async def coordinated(admin: Admin, producer_ids: Collection[int]) -> dict[int, TransactionDescription]:
+async def coordinated(
+    admin: Admin, producer_ids: Collection[int], *, missing_ms: float | None = None
+) -> dict[int, TransactionDescription]:
     """Return what coordinators have of producers, by producer id; producers without a transactional id are missing.
+
+    Args:
+        admin: of the cluster.
+        producer_ids: the producers.
+        missing_ms: how long to wait for a coordinator that can't be asked; None: the client's request timeout.
 
     Raises:
         TidegaugeError: a coordinator could not be asked (rule 3).
     """
     if not producer_ids:
         return {}
-    listed = await admin.list_transactions(producer_ids=sorted(producer_ids))
+    listed = await admin.list_transactions(producer_ids=sorted(producer_ids), missing_ms=missing_ms)
     if unlisted := set(producer_ids).difference(one.producer_id for one in listed):
         unseen = kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC)
         if unseen:

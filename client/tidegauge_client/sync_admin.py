@@ -294,6 +294,7 @@ class SyncAdmin(Facade[Admin]):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
+        missing_ms: float | None = None,
     ) -> list[ListedTransaction]:
         """Return the transactional ids of all live brokers, in order.
 
@@ -302,13 +303,18 @@ class SyncAdmin(Facade[Admin]):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
         """
         return self._loop.run(
             self._inner.list_transactions(
-                states, producer_ids, running_longer_than_ms=running_longer_than_ms, timeout_ms=timeout_ms
+                states,
+                producer_ids,
+                running_longer_than_ms=running_longer_than_ms,
+                timeout_ms=timeout_ms,
+                missing_ms=missing_ms,
             )
         )
 
@@ -319,6 +325,7 @@ class SyncAdmin(Facade[Admin]):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
+        missing_ms: float | None = 0,
     ) -> tuple[list[ListedTransaction], str]:
         """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
 
@@ -327,10 +334,15 @@ class SyncAdmin(Facade[Admin]):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
         """
         return self._loop.run(
             self._inner.list_transactions_there(
-                states, producer_ids, running_longer_than_ms=running_longer_than_ms, timeout_ms=timeout_ms
+                states,
+                producer_ids,
+                running_longer_than_ms=running_longer_than_ms,
+                timeout_ms=timeout_ms,
+                missing_ms=missing_ms,
             )
         )
 
@@ -390,28 +402,32 @@ class SyncAdmin(Facade[Admin]):
             )
         )
 
-    def list_groups(self, states: Collection[str] = (), *, timeout_ms: float | None = None) -> list[ListedGroup]:
+    def list_groups(
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
+    ) -> list[ListedGroup]:
         """Return the groups of all live brokers, by id.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
         """
-        return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms))
+        return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms, missing_ms=missing_ms))
 
     def list_groups_there(
-        self, states: Collection[str] = (), *, timeout_ms: float | None = None
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = 0
     ) -> tuple[list[ListedGroup], str]:
         """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
         """
-        return self._loop.run(self._inner.list_groups_there(states, timeout_ms=timeout_ms))
+        return self._loop.run(self._inner.list_groups_there(states, timeout_ms=timeout_ms, missing_ms=missing_ms))
 
     def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
         """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""

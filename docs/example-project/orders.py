@@ -13,7 +13,7 @@ from tidegauge_client import Consumer, Producer, RecordMetadata, TopicPartition
 
 
 class NotConfirmed(Exception):
-    """Nobody knows in time whether the order was taken."""
+    """It is not known in time whether the order was taken."""
 
 
 class OrderBook:

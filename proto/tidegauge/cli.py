@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import select
+import shlex
 import stat
 import sys
 import time
@@ -24,7 +25,13 @@ from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
-from tidegauge.cluster_directory import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE, found_directory
+from tidegauge.cluster_directory import (
+    DEFAULT_DIRECTORY,
+    DIRECTORY_VARIABLE,
+    found_directory,
+    of_directory,
+    of_servers,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 EXIT_OK = 0
@@ -158,9 +165,25 @@ def offline_verb_options(command: AnyCallable) -> AnyCallable:
     return output_option(directory_option(bootstrap_option(command, hidden=True), hidden=True))
 
 
+def about_its_cluster(sentence: str) -> str:
+    """Return a sentence whose advised commands mean the cluster that the running verb was given (--dir, -b).
+
+    Sentences come from libraries too, which do not know how the command line names the cluster.
+    """
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    servers, directory = given.get("bootstrap_server"), given.get("directory")
+    if servers:
+        secured = "" if (file := command_config()) is None else f" --command-config {shlex.quote(str(file))}"
+        return of_servers(sentence, f" -b {shlex.quote(str(servers))}{secured}")
+    if isinstance(directory, Path) and not os.environ.get(BOOTSTRAP_VARIABLE):
+        return of_directory(sentence, directory)
+    return sentence
+
+
 def say(text: str) -> None:
-    """Print one line for the user on stderr."""
-    click.echo(text, err=True)
+    """Print one line for the user on stderr; the commands that it advises mean the verb's cluster."""
+    click.echo(about_its_cluster(text), err=True)
 
 
 def print_json(value: object) -> None:
@@ -208,9 +231,9 @@ def fail(
         error = {
             "code": None if code is None else int(code),
             "name": "FAILED" if code is None else code.name,
-            "message": message,
+            "message": about_its_cluster(message),
         }
-        say(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False))
+        click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
     else:
         say(message)
     raise SystemExit(exit_code)

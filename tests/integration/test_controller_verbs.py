@@ -29,7 +29,7 @@ def run(cluster: LocalCluster) -> Run:
     return lambda verb, *arguments: typed(verb, *arguments, "--dir", cluster.directory)
 
 
-def test_a_topic_grows_and_goes(run: Run) -> None:
+def test_a_topic_grows_and_goes(run: Run, cluster: LocalCluster) -> None:
     created = run("create-topic", "grown", "--replica-assignment", "0:1,1:2")
     assert created.stdout == "Created topic grown.\n", created
     for arguments, code, said in [
@@ -53,8 +53,8 @@ def test_a_topic_grows_and_goes(run: Run) -> None:
         (
             ("alter-topic", "no-such", "--partitions", "3"),
             FAILED,
-            "UNKNOWN_TOPIC_OR_PARTITION (3): Topic 'no-such' does not exist as expected; `tidegauge list-topics` shows "
-            "what does",
+            "UNKNOWN_TOPIC_OR_PARTITION (3): Topic 'no-such' does not exist as expected; `tidegauge list-topics "
+            f"--dir {cluster.directory}` shows what does",
         ),
     ]:
         done = run(*arguments)

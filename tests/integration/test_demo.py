@@ -62,6 +62,7 @@ def test_ctrl_c_leaves_nothing_running_however_often_it_is_pressed(tmp_path):
     until(lambda: processes_in(tmp_path) == [])  # Java ends some moments after the signal
     assert "Nothing is left running." in story.read_text()
     assert "Traceback" not in story.read_text()
+    assert list(tmp_path.glob("tidegauge-demo-*")) == [], "an interrupted demo did not fail: its directory is deleted"
 
 
 @pytest.mark.long

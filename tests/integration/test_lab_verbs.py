@@ -130,6 +130,13 @@ async def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
     assert unknown.returncode == 1
     assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in unknown.stderr
     assert cluster.state_of(2) is ProcessState.UP
+    for far in (("isolate", 2, "--from", "0,7"), ("hold-requests", 2, "--rpc", "ReplicaFetch", "--caller", 7)):
+        refused = run(*far, *where)
+        assert refused.returncode == 1
+        assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in refused.stderr
+    assert run("isolate", 2, "--from", "1", *where).returncode == 0, "broker 1 is down, and a broker of the cluster"
+    assert "ended" in run("heal", 2, *where).stdout
+    assert "Nothing is in force" in run("faults", *where).stderr
     assert run("wait", "--leader", "verbs-0", "--timeout-ms", 60_000, *where).returncode == 0
     sent = run("produce", "verbs", "--count", 1, "--delivery-timeout-ms", 5_000, *where)
     assert sent.returncode == 0, sent.stderr

@@ -83,3 +83,24 @@ def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transac
         until(lambda: admin.list_groups_there() == (listed, ""), what="all groups are listed again")
         assert until(lambda: admin.list_transactions_there()[1] == "")
         assert [one.transactional_id for one in admin.list_transactions()] == ["copier"]
+
+
+def test_lists_wait_for_the_election_that_gives_a_partition_its_next_coordinator(
+    make_cluster: Callable[..., LocalCluster],
+):
+    """As kafka-consumer-groups.sh --list does: a broker's part that does not come is requested again."""
+    cluster = make_cluster()
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(AT.topic, assignment=[[0, 1, 2]])
+        begun = verb(cluster, "produce", AT.topic, "--transactional-id", "copier", "--leave-open", given="one\n")
+        assert begun.returncode == 0, begun.stderr
+        for number in range(10):
+            admin.commit_offsets(f"readers-{number}", {AT: OffsetAndMetadata(0)})
+        names = sorted(one.group_id for one in admin.list_groups())
+
+        cluster.kill(cluster.coordinator_of("copier", TRANSACTION))
+        transactions = verb(cluster, "list-transactions", "--timeout-ms", "100000")
+        assert (transactions.returncode, transactions.stderr) == (0, "")
+        groups = verb(cluster, "list-groups", "--timeout-ms", "100000")
+        assert (groups.returncode, groups.stderr) == (0, "")
+        assert groups.stdout.split() == names

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.faults.table import DISK_OPERATIONS
+from tidegauge.near_names import did_you_mean
 from tidegauge_broker.log.files import Buffer
 from tidegauge_broker.log.synced_disk import SyncedDisk
 
@@ -70,7 +71,8 @@ class DiskFaults:
         if fault.operation and fault.operation not in DISK_OPERATIONS:
             raise ValueError(f"{fault.operation} is no operation of a disk; there are {', '.join(DISK_OPERATIONS)}")
         if fault.errno_name and not isinstance(getattr(errno, fault.errno_name, None), int):
-            raise ValueError(f"{fault.errno_name} is no error of the operating system")
+            hint = did_you_mean(fault.errno_name, errno.errorcode.values())
+            raise ValueError(f"{fault.errno_name} is no error of the operating system{hint}")
         with self._lock:
             self._faults.append(fault)
 

@@ -22,9 +22,17 @@ from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.environment import settings_of_environment
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import WITH_SASL, WITH_TLS
+from tidegauge.near_names import did_you_mean
 from tidegauge.sasl_client import Login
 from tidegauge.security import PLAINTEXT, SSL, security_of
-from tidegauge.settings import Values, listeners_of, parse_broker_settings, read_assignments, read_properties
+from tidegauge.settings import (
+    BROKER_SETTINGS,
+    Values,
+    listeners_of,
+    parse_broker_settings,
+    read_assignments,
+    read_properties,
+)
 from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.allocator import keep_freed_memory
 from tidegauge_broker.server.broker_identity import BrokerIdentity
@@ -125,7 +133,8 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         if identity.listeners.added is not None:
             LOG.info("No gRPC listener is set: brokers and gRPC clients use %s", identity.listeners.added)
         for name in unknown:
-            LOG.warning("The setting %s is unknown here and has no effect", name)
+            hint = did_you_mean(name, BROKER_SETTINGS)
+            LOG.warning("The setting %s is unknown here and has no effect%s", name, hint)
         exit_code = asyncio.run(_serve(identity, settings))
     except TidegaugeError as problem:
         fail(problem.message, output, code=problem.code, exit_code=EXIT_FAILED)

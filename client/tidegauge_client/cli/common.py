@@ -29,6 +29,17 @@ INDEX = click.IntRange(0, INT32_MAX)
 """Type of a partition's index, or of a broker's id."""
 LONG = click.IntRange(0, INT64_MAX)
 """Type of an offset, of a producer's id, or of a duration in milliseconds."""
+LIST_LIMIT_MS = 10_000
+"""Limit of a list of what all coordinators have: a session of the profile ``fast`` ends in 4 s, then another elects."""
+list_limit = click.option(
+    "--timeout-ms",
+    type=click.IntRange(1, INT32_MAX),
+    metavar="N",
+    default=LIST_LIMIT_MS,
+    show_default=True,
+    help="Limit of the wait for what is missing at first: what a broker that does not respond coordinates, what a "
+    "partition without a leader holds.",
+)
 
 
 def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:

@@ -239,7 +239,7 @@ def _consumer(
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the group's member, such as group.instance.id or session.timeout.ms.",
+    help="A setting of the group's member, such as group.instance.id or session.timeout.ms; may be repeated.",
 )
 @click.option(
     "--isolation-level",

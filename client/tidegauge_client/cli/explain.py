@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, verb_options
+from tidegauge.cli import about_its_cluster, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
@@ -32,10 +32,10 @@ from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
-from tidegauge_client.group_explanation import explain_group
+from tidegauge_client.group_explanation import GroupSentence, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
-from tidegauge_client.transaction_explanation import explain_transaction
+from tidegauge_client.transaction_explanation import Statement, explain_transaction
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -44,7 +44,7 @@ WIDTH = 80
 LAG = "replica.lag.time.max.ms"
 UNCLEAN = "unclean.leader.election.enable"
 FactsT = TypeVar("FactsT")
-SentenceT = TypeVar("SentenceT")
+SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement)
 
 _TITLES = {
     "leader": "Leader",
@@ -306,7 +306,7 @@ def _show(
             return await gathered(admin)
 
     facts = run(work())
-    sentences = explained(facts)
+    sentences = [replace(one, change=about_its_cluster(one.change)) for one in explained(facts)]
     if output == JSON:
         print_json(as_json(facts, sentences))
         return

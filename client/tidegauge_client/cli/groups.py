@@ -17,7 +17,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client import group_tables
 from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import JSON, list_limit, run, servers
 from tidegauge_client.group_tables import OffsetRow
 from tidegauge_client.kafka_brokers import kafka_leaders, note
 
@@ -34,10 +34,11 @@ _END_OFFSETS_MS = 2_000
     metavar="STATES",
     help="Show states; with names, separated by commas, only groups in one of them.",
 )
+@list_limit
 @verb_options
 @reports_errors
-def list_groups(states: str | None, bootstrap_server: str | None, directory: Path, output: str) -> int:
-    """List the consumer groups of the cluster; fails where those of a broker are missing."""
+def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | None, directory: Path, output: str) -> int:
+    """List the consumer groups of the cluster; where those of a broker stay missing, list the others and fail."""
     wanted = [one.strip() for one in (states or "").split(",") if one.strip()]
     known = {name.lower(): name for name in STATES}
     if unknown := [one for one in wanted if one.lower() not in known]:
@@ -48,7 +49,9 @@ def list_groups(states: str | None, bootstrap_server: str | None, directory: Pat
         async with Admin(bootstrap) as admin:
             if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
                 say(note(unseen, "the groups that are coordinated there"))
-            return await admin.list_groups_there([known[one.lower()] for one in wanted])
+            return await admin.list_groups_there(
+                [known[one.lower()] for one in wanted], timeout_ms=timeout_ms, missing_ms=None
+            )
 
     groups, lacks = run(work())
     if lacks:

@@ -16,7 +16,7 @@ from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription
-from tidegauge_client.cli.common import INDEX, INT32_MAX, JSON, LONG, run, servers
+from tidegauge_client.cli.common import INDEX, INT32_MAX, JSON, LIST_LIMIT_MS, LONG, run, servers
 from tidegauge_client.cli.transactions import table
 from tidegauge_client.hanging_transactions import (
     OpenTransaction,
@@ -131,7 +131,8 @@ def find_hanging(
             found = await open_transactions_at(admin, partitions, broker_id)
             now_ms = int(time.time() * 1000)
             old = candidates(found, now_ms, minutes * _MINUTE_MS)
-            return hanging(old, await coordinated(admin, {one.producer.producer_id for one in old})), now_ms
+            known = await coordinated(admin, {one.producer.producer_id for one in old}, missing_ms=LIST_LIMIT_MS)
+            return hanging(old, known), now_ms
 
     found, now_ms = run(work())
     if output == JSON:

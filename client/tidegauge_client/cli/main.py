@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ import click
 from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, say
 from tidegauge.errors import TidegaugeError
 from tidegauge.machine_code import IN_USE
+from tidegauge.near_names import near_names
 
 GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
@@ -201,7 +201,7 @@ def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
     if bare in names:
         return [bare]
     found = [name for name in KAFKA_TOOLS.get(bare, ()) if name in names]
-    return found or difflib.get_close_matches(bare, names, n=3)
+    return found or near_names(bare, names, most=3)
 
 
 @click.group(
@@ -231,7 +231,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         if wants_json(arguments):
             error = {"code": None, "name": "USAGE", "message": problem.format_message()}
-            say(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False))
+            click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
         else:
             problem.show()
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED

@@ -43,7 +43,7 @@ async def _coordinated(
     admin: Admin, found: Collection[OpenTransaction]
 ) -> tuple[dict[int, TransactionDescription], str]:
     try:
-        return await coordinated(admin, {one.producer.producer_id for one in found}), ""
+        return await coordinated(admin, {one.producer.producer_id for one in found}, missing_ms=0), ""
     except TidegaugeError as error:
         return {}, str(error)
 

@@ -95,7 +95,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--throttle", type=int, default=-1, metavar="BYTES", help="Bytes a second between brokers; -1: no limit.")
 @click.option(
-    "--timeout", type=click.IntRange(min=1), default=10_000, metavar="MS", help="How long to wait for responses."
+    "--timeout",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="MS",
+    help="Limit of the wait for responses.",
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @verb_options

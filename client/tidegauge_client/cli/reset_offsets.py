@@ -33,7 +33,9 @@ _TARGETS = (
 
 @click.command("reset-offsets")
 @click.argument("group")
-@click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="A topic, or some partitions; repeatable.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="T[:P,...]", help="A topic, or some partitions; may be repeated."
+)
 @click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
 @click.option("--to-earliest", is_flag=True, help="To the log start offset.")
 @click.option("--to-latest", is_flag=True, help="To the high watermark.")

@@ -73,7 +73,9 @@ def warn_of_unknown_brokers(assignment: Sequence[Sequence[int]], registered: Col
     help="Replicas of each partition (default: the brokers' default.replication.factor).",
 )
 @click.option("--replica-assignment", metavar="1:0:2,0:2:1", help="Broker ids of each partition, instead of counts.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
+)
 @click.option("--if-not-exists", is_flag=True, help="Ignore a topic that already exists.")
 @verb_options
 @reports_errors

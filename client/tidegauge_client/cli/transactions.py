@@ -17,7 +17,7 @@ from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say,
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
-from tidegauge_client.cli.common import JSON, LONG, run, servers
+from tidegauge_client.cli.common import JSON, LONG, list_limit, run, servers
 from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -30,33 +30,41 @@ _UNKNOWN = "None"
     "states",
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
-    help="Only transactional ids in this state; may be given several times.",
+    help="Only transactional ids in this state; may be repeated.",
 )
-@click.option("--producer-id", "producer_ids", multiple=True, type=LONG, help="Only of this producer.")
+@click.option("--producer-id", "producer_ids", multiple=True, type=LONG, help="Only of this producer; may be repeated.")
 @click.option(
     "--duration-filter",
     type=LONG,
     metavar="MS",
-    help="Only transactions that have been open longer.",
+    help="Only transactions that have been open longer, in ms.",
 )
+@list_limit
 @verb_options
 @reports_errors
 def list_transactions(
     states: Sequence[str],
     producer_ids: Sequence[int],
     duration_filter: int | None,
+    timeout_ms: int,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
 ) -> int:
-    """List the transactional ids of the cluster; fails where those of a broker are missing."""
+    """List the transactional ids of the cluster; where those of a broker stay missing, list the others and fail."""
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> tuple[list[ListedTransaction], str]:
         async with Admin(bootstrap) as admin:
             if unseen := kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC):
                 say(note(unseen, "the transactional ids that are coordinated there"))
-            return await admin.list_transactions_there(states, producer_ids, running_longer_than_ms=duration_filter)
+            return await admin.list_transactions_there(
+                states,
+                producer_ids,
+                running_longer_than_ms=duration_filter,
+                timeout_ms=timeout_ms,
+                missing_ms=None,
+            )
 
     found, lacks = run(work())
     if lacks:

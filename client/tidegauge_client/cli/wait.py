@@ -364,7 +364,7 @@ def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: T
 )
 @click.option("--hw", type=ConditionType("hw", read_hw), metavar="T-P=N", help="The high watermark is N or more.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=0), metavar="N", default=30_000, show_default=True, help="For so long."
+    "--timeout-ms", type=click.IntRange(min=0), metavar="N", default=30_000, show_default=True, help="Limit, in ms."
 )
 @verb_options
 @reports_errors

@@ -29,7 +29,8 @@ def control_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--control-name",
         multiple=True,
         metavar="NAME",
-        help="A host name, besides localhost and addresses, under which the control interface is reached.",
+        help="A host name, besides localhost and addresses, under which the control interface is reached; "
+        "may be repeated.",
     )(command)
 
 

@@ -38,7 +38,7 @@ async def _run(demo: Demo) -> list[str]:
 
 @click.command()
 @verb_options
-@click.option("--keep", is_flag=True, help="Keep the demo's directory (it is kept anyway when something failed).")
+@click.option("--keep", is_flag=True, help="Keep the demo's directory, which else only a failed demo leaves.")
 @click.option("--rows", type=click.IntRange(FIRST_ROWS + 1), help="Only the first N rows of the data set.")
 @click.option(
     "--seconds", type=click.FloatRange(1), default=STREAM_SECONDS, show_default=True, help="How long the stream lasts."
@@ -61,6 +61,7 @@ def demo(
         failed = bool(problems)
     except asyncio.CancelledError:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C would end the interpreter by a signal
+        failed = False
         say("Nothing is left running.")
         raise SystemExit(EXIT_INTERRUPTED) from None
     finally:

@@ -24,15 +24,23 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an argument and options that name one broker; ``taken_target`` reads them."""
     decorators = [
         click.argument("target_id", type=BrokerIdType(), metavar="[ID]", required=False),
-        click.option("--leader-of", "target_leader_of", type=PartitionType(), metavar="T-P", help="Who leads it."),
+        click.option(
+            "--leader-of",
+            "target_leader_of",
+            type=PartitionType(),
+            metavar="T-P",
+            help="The broker that leads this partition.",
+        ),
         click.option(
             "--coordinator-of",
             "target_coordinator_of",
             type=CoordinatedType(),
             metavar="group:G|transaction:ID",
-            help="Its coordinator.",
+            help="The coordinator of this consumer group or transactional id.",
         ),
-        click.option("--controller", "target_controller", is_flag=True, help="The active controller."),
+        click.option(
+            "--controller", "target_controller", is_flag=True, help="The broker that is the active controller."
+        ),
     ]
     for decorator in reversed(decorators):
         command = decorator(command)

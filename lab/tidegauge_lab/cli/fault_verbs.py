@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, assert_never
@@ -12,6 +11,7 @@ import click
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
+from tidegauge.near_names import did_you_mean
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
@@ -29,8 +29,7 @@ class ErrorNameType(click.ParamType[str]):
         known = [code.name for code in ErrorCode if code is not ErrorCode.NONE]
         name = str(value).upper().replace("-", "_")
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=3) or [one for one in known if name in one][:3]
-            meant = f"; did you mean {' or '.join(close)}?" if close else ", such as NOT_ENOUGH_REPLICAS."
+            meant = did_you_mean(name, known, ", such as NOT_ENOUGH_REPLICAS.", most=3)
             self.fail(f"'{value}' is no name of an error in Kafka's protocol{meant}", param, ctx)
         return name
 

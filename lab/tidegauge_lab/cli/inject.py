@@ -15,7 +15,7 @@ from tidegauge.cli import print_json, say, verb_options
 from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import PartitionType
+from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
@@ -30,24 +30,39 @@ inject_disk = fault_verb(INJECT_DISK)
 @click.command(RELEASE_REQUESTS.words, help=f"{RELEASE_REQUESTS.meaning}.")
 @target_options
 @click.option("--after", type=click.IntRange(min=1), metavar="N", help="Wait until N requests are held.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Limit of it, seconds.")
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=0, max=INT32_MAX),
+    metavar="N",
+    default=30_000,
+    show_default=True,
+    help="Limit of the wait, in ms.",
+)
+@click.option("--timeout", "former_seconds", type=click.FloatRange(min=0), hidden=True, help="Its former name.")
 @verb_options
 @lab_verb
 def release_requests(
     after: int | None,
-    timeout: float,
+    timeout_ms: int,
+    former_seconds: float | None,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
     **options: Any,
 ) -> None:
-    """Release what the broker's faults hold."""
+    """Release what the broker's faults hold.
+
+    The former ``--timeout``, in seconds where every other limit is in milliseconds, works for one release.
+    """
     target = taken_target(options)
+    if former_seconds is not None:
+        say("'--timeout', in seconds, goes with the next release: write '--timeout-ms'")
+        timeout_ms = round(former_seconds * 1000)
 
     async def do(switches: Switches) -> tuple[int, list[Fault]]:
         broker_id = await resolved(switches, target)
         if after is not None:
-            await switches.wait_held(broker_id, after, limit_seconds=timeout)
+            await switches.wait_held(broker_id, after, limit_seconds=timeout_ms / 1000)
         return broker_id, await switches.release_requests(broker_id)
 
     broker_id, ended = with_switches(directory, bootstrap_server, do)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json
+from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json, say
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.labs import terminal
@@ -29,8 +29,7 @@ language_option = click.option(
     "--language",
     type=click.Choice(LANGUAGES),
     default=lambda: locale_language(os.environ),
-    show_default="that of the locale",
-    help="Language of the lab's page.",
+    help="Language of the lab's page.  [default: that of the locale]",
 )
 
 
@@ -73,9 +72,24 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
 
 @lab.command()
 @click.argument("name", metavar="NAME")
-@click.option("--base-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 19092]")
-@click.option("--kafka-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 9092]")
-@click.option("--zookeeper-port", type=click.IntRange(1, 65535), metavar="N", help="As of `up`.  [default: 12181]")
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 19092, or the next free ones]",
+)
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 9092, or the next free ones]",
+)
+@click.option(
+    "--zookeeper-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="As in `up`.  [default: 12181, or the next free one]",
+)
 @language_option
 @directory_option
 @output_option
@@ -92,7 +106,11 @@ def start(
     """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
     text = text_of(wanted, language)
-    cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+    try:
+        cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+    except KeyboardInterrupt:
+        say("Interrupted: nothing is left running, and the lab's cluster is deleted.")
+        raise
     if output == "json":
         print_json(
             {

@@ -65,10 +65,16 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
 
 
 @click.command()
-@click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic's; may be given again.")
-@click.option("--partition", "partitions", multiple=True, type=SomePartitionType(), help="Only this partition's.")
-@click.option("--broker", "brokers", multiple=True, type=BrokerIdType(), metavar="ID", help="Only this broker's.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="Only this kind of event.")
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic's; may be repeated.")
+@click.option(
+    "--partition", "partitions", multiple=True, type=SomePartitionType(), help="Only this partition's; may be repeated."
+)
+@click.option(
+    "--broker", "brokers", multiple=True, type=BrokerIdType(), metavar="ID", help="Only this broker's; may be repeated."
+)
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(sorted(KINDS)), help="Only this kind of event; may be repeated."
+)
 @click.option("--since", type=MomentType(), help="From then on: 30s (ago), 12:30:15, ISO, or ms since 1970.")
 @click.option("--until", type=MomentType(), help="Up to then.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")

@@ -39,19 +39,19 @@ SHOWN = 5
     "histories",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What `produce --history` wrote; may be given several times.",
+    help="What `produce --history` wrote; may be repeated.",
 )
 @click.option(
     "--reads",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What `consume -o json` printed; may be given several times, in the order of reading.",
+    help="What `consume -o json` printed; may be repeated, in the order of reading.",
 )
 @click.option(
     "--transactions",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A history of transactions, of any client (docs/histories.md); may be given several times.",
+    help="A history of transactions, of any client (docs/histories.md); may be repeated.",
 )
 @click.option("--complete", is_flag=True, help="The histories hold all that was written: phantoms count too.")
 @click.option(

@@ -6,12 +6,12 @@ schemas are those that the OpenAPI document shows, so what is described is what 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegauge.counted import counted
+from tidegauge.near_names import did_you_mean, near_names
 
 Schema = Mapping[str, Any]
 
@@ -114,8 +114,7 @@ def _object_problem(schema: Schema, value: Mapping[str, Any], at: str) -> str:
         if key in known:
             wrong = problem(known[key], one, place)
         elif others is False:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(known) or 'none'}"
+            hint = did_you_mean(key, known, f"; there is {', '.join(known) or 'none'}")
             wrong = f"there is no field {key!r} in {name}{hint}"
         else:
             wrong = "" if others is True else problem(others, one, place)
@@ -161,7 +160,7 @@ def _one_of(names: Sequence[Any], value: Any = None) -> str:
     """Return which values there are; of many the ones that are near."""
     if len(names) <= _LISTED_NAMES:
         return f"one of {', '.join(one if isinstance(one, str) else shown(one) for one in names)}"
-    near = difflib.get_close_matches(str(value), [one for one in names if not str(one).isdigit()], n=3)
+    near = near_names(str(value), [one for one in names if not str(one).isdigit()], most=3)
     return f"one of {len(names)} names" + (f" (near: {', '.join(near)})" if near else "")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, transactions
 from tidegauge_lab.labs.model import Lab, Topic
 
@@ -86,6 +85,5 @@ def lab_named(name: str) -> Lab:
     for lab in LABS:
         if name in {lab.name, str(lab.number)}:
             return lab
-    near = difflib.get_close_matches(name, [lab.name for lab in LABS], n=1)
-    hint = f"; did you mean {near[0]}?" if near else "; `tidegauge lab list` shows them"
+    hint = did_you_mean(name, [lab.name for lab in LABS], "; `tidegauge lab list` shows them")
     raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there is no lab {name!r}{hint}")

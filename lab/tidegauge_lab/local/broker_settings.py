@@ -15,13 +15,13 @@ Rules:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import GRPC, GRPC_NAMES
+from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
@@ -103,8 +103,7 @@ def check_settings(settings: Mapping[str, str], profile: str) -> None:
                 f"{name} can't be set: `tidegauge up` gives each broker its own value; {DECIDED_BY_UP[name]}",
             )
         if broker_setting(name) is None:
-            near = difflib.get_close_matches(name, BROKER_SETTINGS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; docs/configuration.md lists all"
+            hint = did_you_mean(name, BROKER_SETTINGS, "; docs/configuration.md lists all")
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
     scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
     for scope in scopes:

@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Iterable
 from collections.abc import Mapping as MappingOf
 from importlib import resources
@@ -18,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
@@ -70,8 +70,7 @@ def text_of(name_or_file: str) -> tuple[str, str]:
         file = resources.files("tidegauge_lab.scenario") / "files" / (name_or_file + SUFFIX)
         return file.read_text(encoding="utf-8"), name_or_file + SUFFIX
     if not path.is_file():
-        near = difflib.get_close_matches(name_or_file, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else "; `tidegauge scenario list` shows those that are shipped"
+        hint = did_you_mean(name_or_file, names, "; `tidegauge scenario list` shows those that are shipped")
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST, f"there is no scenario and no file of the name {name_or_file}{hint}"
         )
@@ -181,8 +180,8 @@ def tried(problems: list[MalformedYaml], stand_in: Other, read: Reader[Read], no
 
 def unknown(word: str, known: Collection[str], where: str) -> str:
     """Return the sentence for a word that does not exist."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"there is no {word!r} {where}; " + (f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}")
+    there_is = f"; there is {', '.join(known)}"
+    return f"there is no {word!r} {where}{did_you_mean(word, known, there_is)}"
 
 
 class _Loader:

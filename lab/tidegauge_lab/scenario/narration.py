@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.apis import kind_of_id
 from tidegauge.faults.model import WantedFault
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import steps
@@ -26,8 +27,6 @@ LEGEND = (
     "A log is written VALUE@EPOCH, in the order of its offsets.",
 )
 _PLANES = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "all clients"}
-_OF_TRANSACTIONS = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
-"""APIs that name a transactional id."""
 _WAYS = {"in": ", incoming calls only", "out": ", outgoing calls only", "both": ""}
 
 
@@ -166,8 +165,8 @@ def _failing_calls(broker: int, fault: WantedFault) -> str:
 def _held_requests(broker: int, fault: WantedFault) -> str:
     what = f"the responses to {fault['rpc']}" if fault["after_effect"] else f"{fault['rpc']} requests"
     late = ", also when their clients disconnect" if fault["outlives_connection"] else ""
-    kind = "transactional id" if fault["rpc"] in _OF_TRANSACTIONS else "group"
-    return f"Hold {what} at broker {broker}" + (f" of {kind} {fault['group']}" if fault["group"] else "") + late
+    of = f" of {kind_of_id(fault['rpc'])} {fault['group']}" if fault["group"] else ""
+    return f"Hold {what}{of} at broker {broker}{late}"
 
 
 def _failing_disk(broker: int, fault: WantedFault) -> str:

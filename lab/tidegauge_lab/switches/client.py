@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
@@ -40,6 +40,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.secure_channels import open_channel
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
+from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceStub
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.switches import wire
@@ -61,6 +62,7 @@ _OPTIONS = (
     *RECONNECT_OPTIONS,
 )
 _DEADLINE_SECONDS = 10.0
+_METADATA_SECONDS = 2.0
 STEP_LIMIT_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -147,13 +149,40 @@ class Switches(FormerCalls):
         """Put a fault in force at a broker; every method of ``FaultCalls`` comes here.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, its declaration or the broker refuses it; BROKER_NOT_AVAILABLE.
+            TidegaugeError: INVALID_REQUEST, its declaration or the broker refuses it; BROKER_NOT_AVAILABLE, the broker
+                does not respond, or the fault names one that the cluster does not have.
         """
         if problem := wanted.problem(broker):
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem)
+        await self._check_named(wanted)
         request = lab_pb2.SetFaultRequest(fault=to_message(wanted))
         response = await self._ask(broker, lambda stub: stub.SetFault, request)
         return wire.from_fault(broker, response.fault)
+
+    async def _check_named(self, wanted: WantedFault) -> None:
+        """Refuse a fault that names a broker which the cluster does not have: it would never be met.
+
+        An Apache Kafka broker of the cluster has no switches, and is known from the metadata.
+        """
+        missing = [broker_id for broker_id in wanted.brokers if broker_id not in self.addresses]
+        if not missing:
+            return
+        said = await asyncio.gather(*(self._metadata_of(broker_id) for broker_id in self.broker_ids))
+        known = {*self.addresses, *(one for metadata in said if metadata is not None for one in brokers_in(metadata))}
+        for broker_id in missing:
+            if broker_id not in known:
+                raise no_broker(broker_id, known)
+
+    async def _metadata_of(self, broker_id: int) -> metadata_pb2.MetadataResponse | None:
+        """Return a broker's metadata of all topics; None where it does not respond."""
+        stub = BrokerServiceStub(await self._channel(broker_id))
+        try:
+            response: metadata_pb2.MetadataResponse = await stub.Metadata(
+                metadata_pb2.MetadataRequest(all_topics=True), timeout=_METADATA_SECONDS
+            )
+        except grpc.aio.AioRpcError:
+            return None
+        return response
 
     async def heal(self, broker_id: int) -> list[Fault]:
         """End all network faults of the broker; returns those that ended."""
@@ -258,6 +287,10 @@ class Switches(FormerCalls):
             raise wire.from_problem(broker_id, problem) from None
 
     async def _stub(self, broker_id: int) -> LabServiceAsyncStub:
+        # The stub class is one; the generated types know it under two names.
+        return LabServiceStub(await self._channel(broker_id))  # type: ignore[return-value]  # see above
+
+    async def _channel(self, broker_id: int) -> grpc.aio.Channel:
         channel = self._channels.get(broker_id)
         if channel is not None and channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
             # It would refuse until its back-off is over, although the broker may be back.
@@ -266,11 +299,20 @@ class Switches(FormerCalls):
         if channel is None:
             address = self.addresses.get(broker_id)
             if address is None:
-                known = ", ".join(map(str, sorted(self.addresses)))
-                raise TidegaugeError(
-                    ErrorCode.BROKER_NOT_AVAILABLE,
-                    f"there is no broker {broker_id} in this cluster; its brokers are {known}",
-                )
+                raise no_broker(broker_id, self.addresses)
             channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self.security)
-        # The stub class is one; the generated types know it under two names.
-        return LabServiceStub(channel)  # type: ignore[return-value]  # see above
+        return channel
+
+
+def brokers_in(metadata: metadata_pb2.MetadataResponse) -> set[int]:
+    """Return the brokers that metadata names: live ones of either kind, and those that hold replicas, live or not."""
+    live = {one.broker_id for one in (*metadata.brokers, *metadata.brokers_without_listener)}
+    return live.union(*(state.replicas for topic in metadata.topics for state in topic.partitions))
+
+
+def no_broker(broker_id: int, known: Collection[int]) -> TidegaugeError:
+    """Return the error for a broker that the cluster does not have."""
+    return TidegaugeError(
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        f"there is no broker {broker_id} in this cluster; its brokers are {', '.join(map(str, sorted(known)))}",
+    )

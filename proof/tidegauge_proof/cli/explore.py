@@ -63,7 +63,7 @@ _BOUNDS = (
     ),
     ("--sessions", 0, 0, 4, "Sessions that end though the process lives; with --controller kafka."),
     ("--min-isr", 1, 1, 4, "min.insync.replicas."),
-    ("--max-states", _MOST_STATES, 1, 100_000_000, "Where to stop."),
+    ("--max-states", _MOST_STATES, 1, 100_000_000, "Maximum number of states: the search stops there."),
 )
 """Name, default, least, most, meaning."""
 
@@ -110,7 +110,8 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that are numbers."""
     for name, default, most, words in reversed(_COORDINATOR_BOUNDS):
         range_ = click.IntRange(min=0, max=most)
-        help_ = f"With --world group or transaction. {words}"
+        worlds = [one for one, own in _OF_ONE_WORLD.items() if name.removeprefix("--") in own] or [GROUP, TRANSACTION]
+        help_ = f"With --world {' or '.join(worlds)}. {words}"
         command = click.option(name, type=range_, default=default, show_default=True, help=help_)(command)
     for name, default, least, most, words in reversed(_BOUNDS):
         number = click.IntRange(min=least, max=most)

@@ -24,6 +24,9 @@ _APIS_OF_RPCS = {
     "WriteMarkers": "WriteTxnMarkers",
 }
 
+_OF_TRANSACTIONAL_ID = frozenset({"AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "InitProducerId", "Produce"})
+"""APIs whose requests name a transactional id and no group; AddOffsetsToTxn and TxnOffsetCommit name both."""
+
 
 def api_of(rpc: str) -> str:
     """Return the name of the API to which an RPC of gRPC belongs."""
@@ -33,3 +36,8 @@ def api_of(rpc: str) -> str:
 def apis_meant(name: str) -> frozenset[str]:
     """Return the APIs that a fault means; two for AlterConfigs, the name of one of Kafka's and of another one's RPC."""
     return frozenset({name, api_of(name)})
+
+
+def kind_of_id(name: str) -> str:
+    """Return what the id is by which a fault narrows the calls of an API or RPC: of a group, or a transactional id."""
+    return "transactional id" if api_of(name) in _OF_TRANSACTIONAL_ID else "group"

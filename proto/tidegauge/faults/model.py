@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition
 
 Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers", "partition", "partitions"]
@@ -245,9 +246,11 @@ class WantedFault:
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """The brokers that its parameters name."""
+        """The brokers that its parameters name: as the other end of a network fault, or as the sender of calls."""
         peers = (self.values.get(one.name) for one in self.kind.parameters if one.kind == "peers")
-        return tuple(broker_id for found in peers if isinstance(found, list) for broker_id in found)
+        named = tuple(broker_id for found in peers if isinstance(found, list) for broker_id in found)
+        caller = str(self.values.get("caller", ""))
+        return (*named, int(caller)) if caller.isascii() and caller.isdigit() else named
 
 
 def _invalid(sentence: str) -> TidegaugeError:
@@ -287,7 +290,9 @@ def _choice_problem(parameter: Parameter, value: Any) -> str:
 def _error_problem(_: Parameter, value: Any) -> str:
     if isinstance(value, str) and value in ErrorCode.__members__ and value != ErrorCode.NONE.name:
         return ""
-    return f"is the name of an error of Kafka's protocol, not {value!r}"
+    names = [name for name in ErrorCode.__members__ if name != ErrorCode.NONE.name]
+    hint = did_you_mean(value, names, most=3) if isinstance(value, str) else ""
+    return f"is the name of an error of Kafka's protocol, not {value!r}{hint}"
 
 
 def _peers_problem(_: Parameter, value: Any) -> str:

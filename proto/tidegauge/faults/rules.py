@@ -20,6 +20,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
+from tidegauge.near_names import did_you_mean
 
 MAX_DELAY_MS = 24 * 3_600_000
 MAX_BYTES_PER_SECOND = 1 << 40
@@ -188,14 +189,17 @@ def _problem(rule: Rule) -> str:
 
 def _api(key: str | int) -> str:
     if str(key) not in _NAMES:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Kafka's protocol has no API {key!r}")
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"Kafka's protocol has no API {key!r}{did_you_mean(str(key), _NAMES)}"
+        )
     return _NAMES[str(key)]
 
 
 def _error(error: str | int) -> int:
     code = ErrorCode.__members__.get(error) if isinstance(error, str) else ErrorCode.of(error)
     if code is None or (isinstance(error, int) and int(code) != error):
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Kafka's protocol has no error {error!r}")
+        hint = did_you_mean(str(error), ErrorCode.__members__)
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Kafka's protocol has no error {error!r}{hint}")
     if code is ErrorCode.NONE:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, "NONE is no error; a rule that only counts says observe")
     return int(code)

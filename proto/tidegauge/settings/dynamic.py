@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import each_did_you_mean
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge.settings.listeners import ADVERTISED, check_advertised
 from tidegauge.settings.model import Setting, Values
@@ -272,7 +273,9 @@ def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
     unknown = sorted(name for name in names if name not in table and not (of_broker and broker_setting(name)))
     if unknown:
         kind = "topic config name" if table is TOPIC_SETTINGS else "config name"
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown {kind}: {', '.join(unknown)}")
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG, f"Unknown {kind}: {', '.join(unknown)}{each_did_you_mean(unknown, table)}"
+        )
 
 
 def _check_dynamic(texts: Mapping[str, str]) -> None:

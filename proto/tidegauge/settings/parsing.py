@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge.settings.broker_security import OF_LISTENERS
 from tidegauge.settings.model import Setting, Values
@@ -138,7 +139,9 @@ def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Valu
     given: dict[str, Any] = {} if broker is None else topic_defaults(broker)
     for name, text in texts.items():
         if name not in TOPIC_SETTINGS:
-            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{did_you_mean(name, TOPIC_SETTINGS)}"
+            )
         given[name] = TOPIC_SETTINGS[name].parse(text)
     return Values(TOPIC_SETTINGS, given)
 

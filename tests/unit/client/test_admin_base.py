@@ -126,7 +126,7 @@ async def test_a_controller_that_does_not_respond_may_wait_for_zookeeper(monkeyp
     async def attempt(address: str, _: float) -> str:
         raise LateError(address)
 
-    with pytest.raises(TidegaugeError, match=r"127\.0\.0\.1:1 did not respond.*ZooKeeper.*tidegauge status") as caught:
+    with pytest.raises(TidegaugeError, match=r"127\.0\.0\.1:1 did not respond.*ZooKeeper.*describe-cluster") as caught:
         await asked_of(World(OLD), attempt, monkeypatch)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -37,6 +38,30 @@ def test_help_lists_the_verbs_by_section(capsys: pytest.CaptureFixture[str]) -> 
     titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Options", *SECTIONS]
     assert lines.index("Run a cluster:") < next(place for place, line in enumerate(lines) if line.startswith("  up "))
+
+
+def commands(command: click.Command, *names: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command below one, with its name."""
+    yield " ".join(names), command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context := click.Context(command)):
+            if (below := command.get_command(context, name)) is not None:
+                yield from commands(below, *names, name)
+
+
+def test_help_has_one_word_for_what_may_be_repeated_and_milliseconds_for_each_limit() -> None:
+    """An option that takes several values says so in the same words everywhere, and no limit is in seconds."""
+    options = [
+        (f"{name} {option.opts[0]}", option)
+        for name, command in commands(root)
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden and not option.is_flag
+    ]
+    silent = [name for name, one in options if one.multiple and "may be repeated" not in (one.help or "")]
+    assert silent == []
+    odd = [name for name, one in options if one.opts[0] == "--timeout" and one.metavar != "MS"]
+    assert odd == [], "Kafka's own --timeout is in ms"
+    assert "hold-requests --rpc" in dict(options)
 
 
 @pytest.mark.parametrize(

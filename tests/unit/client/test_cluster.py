@@ -79,6 +79,7 @@ async def test_of_a_host_name_that_is_not_known_the_sentence_says_so(monkeypatch
     with pytest.raises(TidegaugeError) as caught:
         await cluster.refresh()
     assert "the broker at b:2 cannot be reached; " in caught.value.message
+    assert "Of a cluster that `tidegauge up` made, `tidegauge status` shows" in caught.value.message, "-b names others"
     assert "nohost:1 cannot be reached: this machine knows no host nohost;" in caught.value.message.replace(")", ";")
 
 
@@ -165,7 +166,7 @@ async def test_a_broker_that_does_not_finish_a_connection_in_time_is_asked_once_
 async def test_brokers_that_stay_silent_are_named_once() -> None:
     cluster = FakeCluster("a:1", "b:2")
     cluster.slow = {"a:1": 9_000, "b:2": 9_000}
-    with pytest.raises(TidegaugeError, match=r"no broker responds \([^;]*in time; [^;]*in time\); see"):
+    with pytest.raises(TidegaugeError, match=r"no broker responds \([^;]*in time; [^;]*in time\)\. Of a cluster"):
         await cluster.refresh()
     assert sorted(cluster.asked) == ["a:1", "a:1", "b:2", "b:2"]
 

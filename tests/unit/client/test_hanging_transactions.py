@@ -49,7 +49,7 @@ class FakeAdmin:
     async def describe_producers(self, at: TopicPartition, **_: object) -> list[ProducerDescription]:
         return self.producers[at]
 
-    async def list_transactions(self, producer_ids: list[int]) -> list[ListedTransaction]:
+    async def list_transactions(self, producer_ids: list[int], **_: object) -> list[ListedTransaction]:
         if self.problem is not None:
             raise self.problem
         if self.when_asked is not None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from tidegauge.cluster_directory import DIRECTORY_VARIABLE, command_for
-from tidegauge.errors import TidegaugeError
+from tidegauge.cli import reports_errors, say, verb_options
+from tidegauge.cluster_directory import DIRECTORY_VARIABLE, command_for, of_directory, of_servers
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import resolve_bootstrap
+from tidegauge_client.cli import explain as explain_verb
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.explanation_facts import Sentence
 from tidegauge_lab.cli.lab import lab
 from tidegauge_lab.cli.zk_tree import _start_of
 from tidegauge_lab.labs.catalogue import LABS
@@ -83,3 +89,71 @@ def test_no_sentence_of_the_lab_leaves_out_which_cluster_it_changes() -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if CHANGES_A_CLUSTER.search(line) and '"""' not in line
     ] == []
+
+
+@click.command()
+@verb_options
+@reports_errors
+def failing(output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """Stand for a verb whose sentences come from a library that does not know how the cluster was named."""
+    say("followed by `tidegauge watch`, and started by `tidegauge up`")
+    raise TidegaugeError(ErrorCode.INVALID_REQUEST, "see `tidegauge list-topics`, `tidegauge kill 1`, `tidegauge demo`")
+
+
+@pytest.mark.parametrize(
+    ("words", "talk", "advice"),
+    [
+        ([], "`tidegauge watch`", "`tidegauge list-topics`, `tidegauge kill 1`, `tidegauge demo`"),
+        (
+            ["--dir", "/a b"],
+            "`tidegauge watch --dir '/a b'`",
+            "`tidegauge list-topics --dir '/a b'`, `tidegauge kill 1 --dir '/a b'`, `tidegauge demo`",
+        ),
+        (
+            ["--dir", "/a", "-b", "h:1,h:2"],
+            "`tidegauge watch -b h:1,h:2`",
+            "`tidegauge list-topics -b h:1,h:2`, `tidegauge kill 1`, `tidegauge demo`",
+        ),
+    ],
+)
+def test_commands_of_the_client_library_mean_the_cluster_that_the_verb_was_given(
+    words: list[str], talk: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no address can reach, such as a process, and what has a cluster of its own stay as they are."""
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
+    monkeypatch.delenv("TIDEGAUGE_BOOTSTRAP_SERVER", raising=False)
+    said = CliRunner().invoke(failing, words)
+    assert said.stderr.splitlines() == [
+        f"followed by {talk}, and started by `tidegauge up`",
+        f"INVALID_REQUEST (42): see {advice}",
+    ]
+    as_json = CliRunner().invoke(failing, [*words, "-o", "json"])
+    assert json.loads(as_json.stderr.splitlines()[-1])["error"]["message"] == f"see {advice}"
+
+
+def test_a_command_that_names_its_cluster_stays_as_it_is(tmp_path: Path) -> None:
+    for command in ("`tidegauge down --dir /else`", "`tidegauge explain t-0 -b h:1`"):
+        assert of_directory(f"see {command}", tmp_path) == of_servers(f"see {command}", " -b h:9") == f"see {command}"
+
+
+def test_what_an_explanation_advises_means_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Sentence(about="leader", text="it has none", rule="a rule", change="a leader: `tidegauge explain t-0`")
+
+    async def gathered(_: Admin) -> None:
+        return None
+
+    @click.command()
+    @verb_options
+    def explaining(output: str, directory: Path, bootstrap_server: str | None) -> None:
+        explain_verb._show(
+            ["127.0.0.1:1"],
+            gathered,
+            lambda _: [one],
+            lambda _, sentences: {"changes": [sentence.change for sentence in sentences]},
+            lambda _, sentences, wrap: wrap(sentences[0].change, ""),
+            output,
+        )
+
+    wanted = "a leader: `tidegauge explain t-0 -b h:1`"
+    assert CliRunner().invoke(explaining, ["-b", "h:1"]).stdout == f"{wanted}\n"
+    assert json.loads(CliRunner().invoke(explaining, ["-b", "h:1", "-o", "json"]).stdout) == {"changes": [wanted]}

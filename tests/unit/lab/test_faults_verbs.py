@@ -1,16 +1,19 @@
 """The verbs that reach into brokers: usage is judged before anything is contacted; faults in words."""
 
+import asyncio
+
 import pytest
 from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.messages import to_message
-from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
 from tidegauge_broker.server.lab.words import describe_fault
+from tidegauge_lab.cli import inject
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
-from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, sync
+from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, release_requests, sync
 from tidegauge_lab.cli.isolate import faults, heal, isolate
 from tidegauge_lab.switches import Direction, Plane, wire
 
@@ -102,6 +105,22 @@ def test_errors_and_disks_in_words():
     )
 
 
+@pytest.mark.parametrize(
+    ("rpc", "of"),
+    [
+        ("EndTxn", "transactional id torn"),
+        ("EndTransaction", "transactional id torn"),
+        ("InitProducerId", "transactional id torn"),
+        ("OffsetCommit", "group torn"),
+        ("AddOffsetsToTxn", "group torn"),
+    ],
+)
+def test_a_hold_says_whether_its_id_is_of_a_group_or_of_transactions(rpc, of):
+    """A request that names both is about the group: that is what the fault is compared with."""
+    held = to_message(HOLD_REQUESTS.wanted({"rpc": rpc, "group": "torn"}))
+    assert describe_fault(held) == f"{rpc} of {of} held"
+
+
 def test_what_a_round_changed_is_what_differs():
     before = metadata_pb2.ReplicaDescription(role="leader", log_end_offset=1, isr=[1])
     before.remote_replicas.add(broker_id=2)
@@ -154,3 +173,34 @@ def test_what_a_round_changed_is_what_differs():
 )
 def test_a_round_in_words(response, text):
     assert wire.from_step(AT, 2, response).text == text
+
+
+class HoldingBrokers:
+    """Switches whose holds are awaited."""
+
+    def __init__(self):
+        self.waits = []
+
+    async def wait_held(self, broker_id, count, *, limit_seconds):
+        self.waits.append((broker_id, count, limit_seconds))
+
+    async def release_requests(self, broker_id):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds", "warning"),
+    [
+        ([], 30.0, ""),
+        (["--timeout-ms", "1500"], 1.5, ""),
+        (["--timeout", "1.5"], 1.5, "'--timeout', in seconds, goes with the next release: write '--timeout-ms'"),
+    ],
+)
+def test_the_limit_of_a_release_is_in_milliseconds_as_all_others(words, seconds, warning, tmp_path, monkeypatch):
+    """``--timeout`` was the only limit in seconds; it works for one release."""
+    brokers = HoldingBrokers()
+    monkeypatch.setattr(inject, "with_switches", lambda _directory, _servers, do: asyncio.run(do(brokers)))
+    done = run(release_requests, "1", "--after", "2", *words, directory=tmp_path)
+    assert done.exit_code == 0
+    assert brokers.waits == [(1, 2, seconds)]
+    assert done.stderr.splitlines() == [*([warning] if warning else []), "Broker 1 holds no requests"]

@@ -88,6 +88,16 @@ def test_check_and_stop_without_a_cluster(tmp_path: Path):
     assert (done.exit_code, done.output) == (0, f"There is no lab in {tmp_path}.\n")
 
 
+def test_an_interrupted_start_says_that_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidegauge_lab.cli.lab.begin", interrupted)
+    done = run("start", LABS[0].name, "--dir", str(tmp_path / "new"))
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted: nothing is left running, and the lab's cluster is deleted.\n"
+
+
 @pytest.mark.parametrize("note", ["", "{}", "[]", "none", '{"lab": 7}'])
 def test_a_damaged_note_is_no_lab(note: str, another_cluster: Path):
     (another_cluster / LAB_NOTE).write_text(note)

@@ -7,6 +7,7 @@ import grpc
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.apis import api_of, apis_meant
 from tidegauge.kafka.apis import APIS
+from tidegauge.near_names import did_you_mean
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.wire.grpc import injected_responses
 
@@ -22,7 +23,8 @@ def check_api(name: str) -> None:
         TidegaugeError: INVALID_REQUEST.
     """
     if name not in API_NAMES:
-        raise _refused(f"there is no API or RPC {name!r}; there are {', '.join(sorted(API_NAMES))}")
+        there_are = f"; there are {', '.join(sorted(API_NAMES))}"
+        raise _refused(f"there is no API or RPC {name!r}{did_you_mean(name, API_NAMES, there_are, most=3)}")
 
 
 def check_error(fault: lab_pb2.ErrorFault) -> None:
@@ -33,8 +35,10 @@ def check_error(fault: lab_pb2.ErrorFault) -> None:
     """
     check_api(fault.rpc)
     if fault.grpc_status:
-        if fault.grpc_status == "OK" or fault.grpc_status not in grpc.StatusCode.__members__:
-            raise _refused(f"gRPC has no status {fault.grpc_status} of a failure")
+        failures = [name for name in grpc.StatusCode.__members__ if name != "OK"]
+        if fault.grpc_status not in failures:
+            hint = did_you_mean(fault.grpc_status, failures, f"; there are {', '.join(failures)}")
+            raise _refused(f"gRPC has no status {fault.grpc_status} of a failure{hint}")
         return
     if int(ErrorCode.of(fault.error)) != int(fault.error):
         raise _refused(f"there is no error with the number {fault.error}")

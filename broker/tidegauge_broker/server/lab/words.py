@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.apis import kind_of_id
 from tidegauge.v1 import lab_pb2
 
 _ENDS = {
@@ -69,7 +70,7 @@ def _scope(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault) -> str:
         (f" from {caller}" if caller else "")
         + (f" from client {fault.client_id}" if fault.client_id else "")
         + (f" about {where}" if where else "")
-        + (f" of group {fault.group}" if fault.group else "")
+        + (f" of {kind_of_id(fault.rpc)} {fault.group}" if fault.group else "")
     )
 
 
