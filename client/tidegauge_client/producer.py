@@ -367,12 +367,16 @@ class Producer:
                 REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.COMMITTING)
-        if transactions.phase is Phase.OPEN:
-            with transactions.closing():
-                await transactions.until_added()
-                await self.flush()
-                transactions.expect(Phase.COMMITTING)
-        await transactions.end(committed=True)
+        async with transactions.one_commit() as is_to_do:
+            if not is_to_do:
+                return
+            transactions.expect(Phase.OPEN, Phase.COMMITTING)
+            if transactions.phase is Phase.OPEN:
+                with transactions.closing():
+                    await transactions.until_added()
+                    await self.flush()
+                    transactions.expect(Phase.COMMITTING)
+            await transactions.end(committed=True)
 
     async def abort_transaction(self) -> None:
         """Drop what is not acknowledged, and abort; the next transaction may begin after it.
@@ -381,6 +385,12 @@ class Producer:
             TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
+        async with transactions.one_abort() as is_to_do:
+            if is_to_do:
+                transactions.expect(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
+                await self._abort(transactions)
+
+    async def _abort(self, transactions: Transactions) -> None:
         needs_epoch = (
             transactions.phase is not Phase.OPEN or bool(self._accumulator.incomplete) or transactions.is_adding
         )
@@ -402,14 +412,6 @@ class Producer:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer has no transactional_id")
         self._transactions.expect(*phases)
         return self._transactions
-
-    @staticmethod
-    def _note_outcome(transactions: Transactions, batch: Batch) -> None:
-        promise = batch.promises[0] if batch.promises else None
-        if isinstance(promise, asyncio.Future) and promise.done() and not promise.cancelled():
-            problem = promise.exception()
-            if isinstance(problem, TidegaugeError):
-                transactions.failed(problem)
 
     def _check_open(self) -> None:
         if self._fatal is not None:
@@ -531,8 +533,8 @@ class Producer:
 
     def _batch_done(self, batch: Batch) -> None:
         self._memory.release(batch.reserved_bytes)
-        if self._transactions is not None:
-            self._note_outcome(self._transactions, batch)
+        if self._transactions is not None and batch.failure is not None:
+            self._transactions.failed(batch.failure)
         for promise in batch.promises:
             # A failure that the caller never reads is no fault: asyncio would otherwise log it as one.
             if isinstance(promise, asyncio.Future) and not promise.cancelled() and promise.exception() is None:
