@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, Unpack
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
-from tidegauge.waits import until_set
+from tidegauge.waits import carried_out, until_set
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
@@ -123,12 +123,16 @@ class Consumer:
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
         """
+        self._cluster.open()
         await self._cluster.refresh()
         self._is_running = True
 
     async def stop(self) -> None:
-        """Cancel the requests in flight and close."""
+        """Cancel the requests in flight and close, also if the caller is cancelled."""
         self._is_running = False
+        await carried_out(self._close())
+
+    async def _close(self) -> None:
         tasks = [*self._fetches.values(), *([] if self._lookups is None else [self._lookups])]
         for task in tasks:
             task.cancel()

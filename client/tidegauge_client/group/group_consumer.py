@@ -124,18 +124,24 @@ class GroupConsumer(Consumer):
         self._member.start()
 
     async def stop(self) -> None:
-        """Commit (auto commit), give the partitions up, leave the group unless static, and close."""
+        """Commit (auto commit), give the partitions up, leave the group unless static, and close.
+
+        If the caller is cancelled nothing more is committed, and the group learns by session.timeout.ms; the rest is
+        closed.
+        """
         try:
             if self._is_running:
                 await self._close_membership(now_ms() + self._close_timeout_ms)
         finally:
-            self._is_running = False
-            await self._member.stop()
-            tasks = [*self._commits, *([] if self._initialising is None else [self._initialising])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await super().stop()
+
+    async def _close(self) -> None:
+        await self._member.stop()
+        tasks = [*self._commits, *([] if self._initialising is None else [self._initialising])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await super()._close()
 
     async def _close_membership(self, deadline_ms: float) -> None:
         """Do as ConsumerCoordinator.close does; a commit that fails is not raised."""
