@@ -109,6 +109,7 @@ class Consumer:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._topics: set[str] = set()
+        self._topic_ids: dict[str, str] = {}
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._lookups: asyncio.Task[None] | None = None
         self._ready: deque[TopicPartition] = deque()
@@ -274,6 +275,7 @@ class Consumer:
         limit = self._max_poll_records if max_records is None else max_records
         while True:
             await self._before_take(deadline_ms)
+            self._subscription.raise_problem()
             records = self._take(limit)
             self._send()
             if records:
@@ -311,6 +313,10 @@ class Consumer:
     def _metadata_changed(self) -> None:
         if self._topics:
             self._assign_topics()
+        for name, topic in self._cluster.info.topics.items():
+            if topic.topic_id and self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                self._topic_ids[name] = topic.topic_id
+                self._subscription.topic_replaced(name)
         for topic_partition in self._subscription.assigned():
             info = self._cluster.info.partition(topic_partition)
             if info is not None:
@@ -394,7 +400,7 @@ class Consumer:
             if problem.retriable:
                 self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms, problem)
             else:
-                self._subscription.report(problem)
+                self._subscription.report(topic_partition, problem)
 
     def _fetched(
         self, topic_partition: TopicPartition, asked: Position, result: fetch_pb2.FetchPartitionResult

@@ -454,7 +454,7 @@ class GroupConsumer(Consumer):
             elif is_retried(one):
                 self._subscription.back_off(at, now_ms() + self._retry_backoff_ms, one)
             else:
-                self._subscription.report(one)
+                self._subscription.report(at, one)
 
 
 def _position(committed: OffsetAndMetadata) -> Position:
