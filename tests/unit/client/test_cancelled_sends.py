@@ -148,7 +148,7 @@ async def test_an_end_that_is_cancelled_is_repeated_or_given_up(end: str, monkey
 
 @pytest.mark.usefixtures("tasks")
 async def test_a_flush_that_is_cancelled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender does not hurry for a flush that nobody waits for any more."""
+    """The sender does not hurry for a flush that was given up."""
 
     async def check(turns: int) -> bool:
         producer = made(monkeypatch, idempotence=False)

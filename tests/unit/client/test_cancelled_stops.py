@@ -1,6 +1,6 @@
 """A client whose ``stop`` is cancelled, at any turn of the event loop, is closed all the same.
 
-``async with asyncio.timeout(...)`` around ``async with Producer(...)`` cancels ``stop``, and nobody calls it again.
+``async with asyncio.timeout(...)`` around ``async with Producer(...)`` cancels ``stop``, and it is not called again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def assert_closed(before: set[asyncio.Task[Any]], channels: list[Channel])
 async def test_a_producer_whose_stop_is_cancelled_is_stopped(
     transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its records fail: nobody waits for ever for one that is not sent any more."""
+    """Its records fail: a caller would wait for ever for one that is not sent any more."""
 
     async def check(turns: int) -> bool:
         before = asyncio.all_tasks()
