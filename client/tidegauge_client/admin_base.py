@@ -59,6 +59,7 @@ class AdminBase:
 
     async def start(self) -> None:
         """Start the client; nothing is contacted before the first request."""
+        self._cluster.open()
 
     async def stop(self) -> None:
         """Close all connections."""

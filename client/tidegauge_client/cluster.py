@@ -8,6 +8,7 @@ Rules:
        client that kept asking it would never learn of a new leader.
     3. One refresh runs at a time; a caller that needs one meanwhile shares its result, unless it wants a topic that the
        running one does not request.
+    4. A caller that waits for metadata while another one closes the client gets ``ClosedError``: it was not cancelled.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Sequence
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge.waits import carried_out
 from tidegauge_client import metadata
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.channels import Channels, Unreachable, call
@@ -56,6 +58,13 @@ class HandshakeError(TidegaugeError):
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
+class ClosedError(TidegaugeError):
+    """INVALID_REQUEST: the client was stopped while a call waited for metadata (rule 4)."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, "the client was stopped before the cluster's metadata had come")
+
+
 class Cluster:
     """Connection state that producer, consumer and admin client share.
 
@@ -87,15 +96,22 @@ class Cluster:
         self._refreshing_topics: frozenset[str] = frozenset()
         self._background: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._is_closed = False
+
+    def open(self) -> None:
+        """Allow refreshes, after a ``close`` too."""
+        self._is_closed = False
 
     async def close(self) -> None:
-        """Stop refreshing and close all channels."""
+        """Stop refreshing and close all channels, also if the caller is cancelled."""
+        self._is_closed = True
+        await carried_out(self._close())
+
+    async def _close(self) -> None:
         tasks = [task for task in (self._background, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError, TidegaugeError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.channels.close()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -200,18 +216,21 @@ class Cluster:
         """Refresh the metadata now.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; ``ClosedError`` (rule 4).
         """
+        if self._is_closed:
+            raise ClosedError
         running = self._refreshing
         if running is not None and not running.done():
             if self._topics <= self._refreshing_topics:
-                return await asyncio.shield(running)
+                return await _outcome(running)
             with contextlib.suppress(TidegaugeError):
-                await asyncio.shield(running)
+                await _outcome(running)
             return await self.refresh()
         self._refreshing_topics = frozenset(self._topics)
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh_once())
-        return await asyncio.shield(self._refreshing)
+        self._refreshing.add_done_callback(_note_outcome)
+        return await _outcome(self._refreshing)
 
     async def _refresh_once(self) -> ClusterInfo:
         self._attempted_at_ms = now_ms()
@@ -263,7 +282,7 @@ class Cluster:
                 problem = problem or self._topic_problem(name)
             if problem is None:
                 return self.info
-            is_final = isinstance(problem, HandshakeError) or problem.code in _FINAL
+            is_final = isinstance(problem, HandshakeError | ClosedError) or problem.code in _FINAL
             if is_final or now_ms() >= deadline_ms:
                 self._topics.difference_update(n for n in topics if self._topic_problem(n) is not None)
                 raise problem
@@ -295,6 +314,24 @@ class Cluster:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+async def _outcome(refresh: asyncio.Task[ClusterInfo]) -> ClusterInfo:
+    """Return what a refresh found; it goes on if the caller is cancelled, for others that share it.
+
+    Raises:
+        ClosedError: the client was closed meanwhile.
+    """
+    await asyncio.wait({refresh})
+    if refresh.cancelled():
+        raise ClosedError
+    return refresh.result()
+
+
+def _note_outcome(refresh: asyncio.Task[ClusterInfo]) -> None:
+    """Take the failure of a refresh whose callers were cancelled: asyncio would log it as one that nothing handles."""
+    if not refresh.cancelled():
+        refresh.exception()
 
 
 def unknown_topic(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, Unpack
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
-from tidegauge.waits import until_set
+from tidegauge.waits import carried_out, until_set
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
@@ -109,6 +109,7 @@ class Consumer:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._topics: set[str] = set()
+        self._topic_ids: dict[str, str] = {}
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._lookups: asyncio.Task[None] | None = None
         self._ready: deque[TopicPartition] = deque()
@@ -123,12 +124,16 @@ class Consumer:
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
         """
+        self._cluster.open()
         await self._cluster.refresh()
         self._is_running = True
 
     async def stop(self) -> None:
-        """Cancel the requests in flight and close."""
+        """Cancel the requests in flight and close, also if the caller is cancelled."""
         self._is_running = False
+        await carried_out(self._close())
+
+    async def _close(self) -> None:
         tasks = [*self._fetches.values(), *([] if self._lookups is None else [self._lookups])]
         for task in tasks:
             task.cancel()
@@ -270,6 +275,7 @@ class Consumer:
         limit = self._max_poll_records if max_records is None else max_records
         while True:
             await self._before_take(deadline_ms)
+            self._subscription.raise_problem()
             records = self._take(limit)
             self._send()
             if records:
@@ -307,6 +313,10 @@ class Consumer:
     def _metadata_changed(self) -> None:
         if self._topics:
             self._assign_topics()
+        for name, topic in self._cluster.info.topics.items():
+            if topic.topic_id and self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                self._topic_ids[name] = topic.topic_id
+                self._subscription.topic_replaced(name)
         for topic_partition in self._subscription.assigned():
             info = self._cluster.info.partition(topic_partition)
             if info is not None:
@@ -390,7 +400,7 @@ class Consumer:
             if problem.retriable:
                 self._subscription.back_off(topic_partition, now_ms() + self._retry_backoff_ms, problem)
             else:
-                self._subscription.report(problem)
+                self._subscription.report(topic_partition, problem)
 
     def _fetched(
         self, topic_partition: TopicPartition, asked: Position, result: fetch_pb2.FetchPartitionResult

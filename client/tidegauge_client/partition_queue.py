@@ -97,12 +97,13 @@ class Batch:
         leader_epoch: epoch of the leader to which it was last sent; a newer leader ends the back-off (KIP-951).
         is_expired: whether its futures have failed by the delivery timeout, though a response may still arrive.
         may_be_written: whether an attempt ended without a definite response, so that the leader may have it.
+        failure: why its records have failed; None: they have not. Their futures need not know, if they were cancelled.
     """
 
     __slots__ = (
-        "attempts", "base_sequence", "builder", "created_ms", "data", "identity", "is_expired", "last_problem",
-        "leader_epoch", "may_be_written", "ordinal", "place", "promises", "reserved_bytes", "retry_at_ms",
-        "timestamps_ms", "topic_partition",
+        "attempts", "base_sequence", "builder", "created_ms", "data", "failure", "identity", "is_expired",
+        "last_problem", "leader_epoch", "may_be_written", "ordinal", "place", "promises", "reserved_bytes",
+        "retry_at_ms", "timestamps_ms", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +129,7 @@ class Batch:
         self.leader_epoch = -1
         self.is_expired = False
         self.may_be_written = False
+        self.failure: TidegaugeError | None = None
         self.last_problem: BaseException | None = None
 
     @property

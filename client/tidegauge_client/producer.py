@@ -23,6 +23,7 @@ from typing import Literal, Self, Unpack
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import produce_pb2
+from tidegauge.waits import carried_out
 from tidegauge_client.accumulator import Accumulator, Room
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
@@ -35,13 +36,13 @@ from tidegauge_client.partition_queue import Batch, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
 from tidegauge_client.produce_stream import ProduceStream
 from tidegauge_client.producer_id import init_producer_id
+from tidegauge_client.producer_settings import check_idempotence, check_timeouts
 from tidegauge_client.records import Headers, compression_number, estimate_size_bytes
 from tidegauge_client.sender import Counters, Sender
 from tidegauge_client.transaction import Phase, Transactions
 
-MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 YIELD_EVERY = 64
-"""Sends between two turns of the event loop: a caller's loop of sends must not starve the sender."""
+"""Sends of one task between two turns of the event loop: a loop of sends must not starve the sender."""
 _LEFT, _NONE = Room.LEFT, Room.NONE
 _new = tuple.__new__
 """Makes a named tuple without its class's own constructor, which takes four times as long."""
@@ -99,14 +100,10 @@ class Producer:
         """
         is_all = acks in {"all", -1}
         self._idempotence = is_all if idempotence is None else idempotence
-        _check_idempotence(
+        check_idempotence(
             acks, max_in_flight, is_idempotent=self._idempotence, is_transactional=transactional_id is not None
         )
-        if delivery_timeout_ms < linger_ms + request_timeout_ms:
-            raise _config(
-                "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms "
-                f"({delivery_timeout_ms:.0f} < {linger_ms:.0f} + {request_timeout_ms:.0f})"
-            )
+        check_timeouts(delivery_timeout_ms, linger_ms=linger_ms, request_timeout_ms=request_timeout_ms)
         compression_number(compression)
         self._batch_size_bytes = batch_size_bytes
         self._max_request_size_bytes = max_request_size_bytes
@@ -157,6 +154,7 @@ class Producer:
         self._streams: set[asyncio.Task[None]] = set()
         self._flushes: list[tuple[set[int], asyncio.Future[None]]] = []
         self._since_yield = 0
+        self._to_yield: asyncio.Task[object] | None = None
         self._is_stopping = False
         self._fatal: TidegaugeError | None = None
 
@@ -171,19 +169,35 @@ class Producer:
         """Find the cluster and begin to send.
 
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds.
+            TidegaugeError: BROKER_NOT_AVAILABLE, no bootstrap server responds; INVALID_REQUEST, it was started before.
         """
+        self._check_not_started()
         await self._cluster.refresh()
+        self._check_not_started()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
+    def _check_not_started(self) -> None:
+        if self._task is not None or self._is_stopping:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, "a producer can be started once; make another one to go on after its stop"
+            )
+
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, wait for its acknowledgements, and close; records that outlast a timeout fail."""
+        """Send what is left, wait for its acknowledgements, and close; records that outlast a timeout fail.
+
+        If the caller is cancelled nothing more is waited for: the producer is closed, and what is left fails.
+        """
         self._is_stopping = True
-        if self._task is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self.flush()
+        try:
+            if self._task is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                        await self.flush()
+        finally:
+            await carried_out(self._close())
+
+    async def _close(self) -> None:
         tasks = [task for task in (self._task, self._identifying) if task is not None]
         for task in tasks:
             task.cancel()
@@ -254,7 +268,8 @@ class Producer:
     ) -> asyncio.Future[RecordMetadata]:
         """Hand a record over; the future is its acknowledgement.
 
-        Waits, up to max_block_ms, for buffer memory and for the topic's metadata.
+        Waits, up to max_block_ms, for buffer memory and for the topic's metadata. If it is cancelled while it waits,
+        the record is not handed over.
 
         Raises:
             TidegaugeError: MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT
@@ -268,6 +283,8 @@ class Producer:
             (key is None or type(key) is bytes or _is_payload(key)) and (type(value) is bytes or _is_payload(value))
         ):
             raise TypeError("key and value are bytes or None")
+        if self._to_yield is not None:
+            await self._let_others_run()
         size_bytes = estimate_size_bytes(key, value, headers)
         if size_bytes > self._most_record_bytes:
             raise self._too_large(size_bytes)
@@ -287,11 +304,7 @@ class Producer:
                 if partition is None or partition not in info.partitions:
                     partition = self._draw(info, sticky)
         if self._cluster.info.kafka_brokers:
-            try:
-                partition = self._reachable(info, partition, sticky)
-            except TidegaugeError:
-                self._memory.release(size_bytes)
-                raise
+            partition = self._reachable(info, partition, sticky, size_bytes)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         topic_partition = _new(TopicPartition, (topic, partition))
@@ -322,8 +335,15 @@ class Producer:
         self._since_yield += 1
         if is_full or self._since_yield >= YIELD_EVERY:
             self._since_yield = 0
-            await asyncio.sleep(0)
+            self._to_yield = asyncio.current_task()  # in its next call: no wait follows that could hide the promise
         return promise
+
+    async def _let_others_run(self) -> None:
+        """Yield, if the task is the one whose last send filled a batch, or came after many others."""
+        if self._to_yield is asyncio.current_task():
+            self._to_yield = None
+            await asyncio.sleep(0)
+            self._check_open()
 
     # Transactions -------------------------------------------------------------------------------------------
 
@@ -367,12 +387,16 @@ class Producer:
                 REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.COMMITTING)
-        if transactions.phase is Phase.OPEN:
-            with transactions.closing():
-                await transactions.until_added()
-                await self.flush()
-                transactions.expect(Phase.COMMITTING)
-        await transactions.end(committed=True)
+        async with transactions.one_commit() as is_to_do:
+            if not is_to_do:
+                return
+            transactions.expect(Phase.OPEN, Phase.COMMITTING)
+            if transactions.phase is Phase.OPEN:
+                with transactions.closing():
+                    await transactions.until_added()
+                    await self.flush()
+                    transactions.expect(Phase.COMMITTING)
+            await transactions.end(committed=True)
 
     async def abort_transaction(self) -> None:
         """Drop what is not acknowledged, and abort; the next transaction may begin after it.
@@ -381,6 +405,12 @@ class Producer:
             TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
+        async with transactions.one_abort() as is_to_do:
+            if is_to_do:
+                transactions.expect(Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING)
+                await self._abort(transactions)
+
+    async def _abort(self, transactions: Transactions) -> None:
         needs_epoch = (
             transactions.phase is not Phase.OPEN or bool(self._accumulator.incomplete) or transactions.is_adding
         )
@@ -402,14 +432,6 @@ class Producer:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer has no transactional_id")
         self._transactions.expect(*phases)
         return self._transactions
-
-    @staticmethod
-    def _note_outcome(transactions: Transactions, batch: Batch) -> None:
-        promise = batch.promises[0] if batch.promises else None
-        if isinstance(promise, asyncio.Future) and promise.done() and not promise.cancelled():
-            problem = promise.exception()
-            if isinstance(problem, TidegaugeError):
-                transactions.failed(problem)
 
     def _check_open(self) -> None:
         if self._fatal is not None:
@@ -457,11 +479,11 @@ class Producer:
             lambda index: self._accumulator.queue_length(TopicPartition(info.name, index)),
         )
 
-    def _reachable(self, info: TopicInfo, partition: int, sticky: StickyPartitioner | None) -> int:
+    def _reachable(self, info: TopicInfo, partition: int, sticky: StickyPartitioner | None, size_bytes: int) -> int:
         """Return the partition, or for a record that may go anywhere another one that a Tidegauge broker leads.
 
         Raises:
-            OnKafkaBroker: an Apache Kafka broker leads.
+            OnKafkaBroker: an Apache Kafka broker leads; the record's memory was returned.
         """
         elsewhere = self.led_by_kafka(info.name)
         if partition in elsewhere and sticky is not None:
@@ -469,6 +491,7 @@ class Producer:
             partition = self._draw(info, sticky)
         if partition in elsewhere:
             self._cluster.request_refresh()
+            self._memory.release(size_bytes)
             raise led_by(TopicPartition(info.name, partition), elsewhere[partition])
         return partition
 
@@ -531,8 +554,8 @@ class Producer:
 
     def _batch_done(self, batch: Batch) -> None:
         self._memory.release(batch.reserved_bytes)
-        if self._transactions is not None:
-            self._note_outcome(self._transactions, batch)
+        if self._transactions is not None and batch.failure is not None:
+            self._transactions.failed(batch.failure)
         for promise in batch.promises:
             # A failure that the caller never reads is no fault: asyncio would otherwise log it as one.
             if isinstance(promise, asyncio.Future) and not promise.cancelled() and promise.exception() is None:
@@ -548,27 +571,5 @@ class Producer:
                 done.set_result(None)
 
 
-def _check_idempotence(
-    acks: Literal["all", 0, 1, -1], max_in_flight: int, *, is_idempotent: bool, is_transactional: bool
-) -> None:
-    """Check the settings that idempotence depends on, and those that depend on it.
-
-    Raises:
-        TidegaugeError: INVALID_REQUIRED_ACKS, INVALID_CONFIG.
-    """
-    if acks not in {"all", -1, 0, 1}:
-        raise TidegaugeError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be all, 1 or 0, not {acks!r}")
-    if is_idempotent and acks not in {"all", -1}:
-        raise _config("Must set acks to all in order to use the idempotent producer.")
-    if is_transactional and not is_idempotent:
-        raise _config("Cannot set a transactional_id without also enabling idempotence.")
-    if max_in_flight < 1 or (is_idempotent and max_in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE):
-        raise _config(f"max_in_flight must be 1 to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer.")
-
-
 def _is_payload(given: object) -> bool:
     return given is None or isinstance(given, bytes | bytearray | memoryview)
-
-
-def _config(sentence: str) -> TidegaugeError:
-    return TidegaugeError(ErrorCode.INVALID_CONFIG, sentence)

@@ -341,6 +341,7 @@ class Sender:
 
     def _report(self, batch: Batch, problem: TidegaugeError) -> None:
         self.counters.failed += batch.record_count
+        batch.failure = problem
         kind = OutcomeUnknown if batch.may_be_written else TidegaugeError
         for promise in batch.promises:
             if not promise.done():

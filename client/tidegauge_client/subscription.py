@@ -10,13 +10,16 @@ Nothing here waits or sends; times are arguments (monotonic ms). A partition is 
 
 Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; KIP-320):
     1. A response counts only if the position is still the one of the request.
-    2. Errors of a broker that is not the leader cause a back-off and a metadata refresh; UNKNOWN_LEADER_EPOCH causes a
-       back-off only.
+    2. Errors of a broker that is not the leader cause a back-off and a metadata refresh. UNKNOWN_LEADER_EPOCH does so,
+       too: a topic that was deleted and created again begins at epoch 0, and its id, by which Kafka's consumer notices
+       it (Fetch since version 13), is in the metadata alone.
     3. OFFSET_OUT_OF_RANGE resets by the policy, or is raised if there is none.
     4. A position below which the log was truncated (a diverging epoch) continues where the logs diverge, or is raised
        if there is no policy: records that were read may be lost.
     5. CORRUPT_MESSAGE is raised after the records before it were returned.
     6. What is not raised is noted: why a partition can't be read now, and that a position was reset.
+    7. A partition with an error to be raised is not fetched before it was; a seek discards it, as it discards what was
+       fetched (CompletedFetch).
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge.v1 import fetch_pb2, offsets_pb2
 from tidegauge_client.isolation import Aborted, without_aborted
 from tidegauge_client.records import Headers, decode_batch, decode_rows
+
+_REFRESH_TOO = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
 
 
 class ConsumerRecord(NamedTuple):
@@ -159,6 +164,7 @@ class PartitionState:
     high_watermark: int | None = None
     retry_at_ms: float = 0.0
     trouble: TidegaugeError | None = None
+    problem: TidegaugeError | None = None
     reset_because: str = ""
 
 
@@ -176,7 +182,6 @@ class Subscription:
         self._check_crcs = check_crcs
         self._has_group = has_group
         self._states: dict[TopicPartition, PartitionState] = {}
-        self._problems: deque[TidegaugeError] = deque()
         self._notices: deque[str] = deque()
 
     # The application's side -----------------------------------------------------------------------------------
@@ -228,8 +233,7 @@ class Subscription:
         state = self._state(topic_partition)
         state.position = position
         state.phase = Phase.FETCHING
-        state.fetched = None
-        state.retry_at_ms = 0.0
+        self._begin_again(state)
 
     def reset(self, topic_partition: TopicPartition, where: Reset) -> None:
         """Look the position up again.
@@ -241,8 +245,15 @@ class Subscription:
         state.reset = where
         state.phase = Phase.RESETTING
         state.position = None
+        self._begin_again(state)
+
+    @staticmethod
+    def _begin_again(state: PartitionState) -> None:
+        """Discard what was fetched at another position, and what it led to (rule 7)."""
         state.fetched = None
         state.retry_at_ms = 0.0
+        state.problem = None
+        state.reset_because = ""
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """Return the offset of the next record; None while it is looked up.
@@ -273,7 +284,7 @@ class Subscription:
         if taken:
             state.position = Position(taken[-1].offset + 1, taken[-1].leader_epoch)
         if problem is not None:
-            self._problems.append(problem)
+            state.problem = problem
             state.fetched = None
         elif fetched.is_over:
             # Control batches and gaps left by compaction, behind the last record, are skipped.
@@ -286,18 +297,22 @@ class Subscription:
         """Put the partition last in the next fetch: a response that is full before it reaches one starves none."""
         self._states[topic_partition] = self._states.pop(topic_partition)
 
-    def report(self, problem: TidegaugeError) -> None:
-        """Note a problem, to be raised in the next poll."""
-        self._problems.append(problem)
+    def report(self, topic_partition: TopicPartition, problem: TidegaugeError) -> None:
+        """Note a partition's problem, to be raised in the next poll."""
+        state = self._states.get(topic_partition)
+        if state is not None:
+            state.problem = problem
 
     def raise_problem(self) -> None:
-        """Raise the first problem of which the application must know.
+        """Raise the first problem of which the application must know; its partition is tried again then (rule 7).
 
         Raises:
             TidegaugeError: the first problem; OFFSET_OUT_OF_RANGE for a partition without position and policy.
         """
-        if self._problems:
-            raise self._problems.popleft()
+        for state in self._states.values():
+            if state.problem is not None:
+                problem, state.problem = state.problem, None
+                raise problem
         unset = [str(tp) for tp, state in self._states.items() if state.phase is Phase.UNSET]
         if unset:
             raise TidegaugeError(
@@ -322,7 +337,7 @@ class Subscription:
         return [
             tp
             for tp, state in self._states.items()
-            if state.phase in phases and state.retry_at_ms <= now_ms and state.fetched is None
+            if state.phase in phases and state.retry_at_ms <= now_ms and state.fetched is None and state.problem is None
         ]
 
     def next_due_ms(self, now_ms: float) -> float:
@@ -335,6 +350,15 @@ class Subscription:
         if state is not None:
             state.retry_at_ms = until_ms
             state.trouble = why
+
+    def topic_replaced(self, topic: str) -> None:
+        """Forget a deleted topic's leader epochs: one of the same name has been created, which begins with its own.
+
+        The position is kept, and validated against the new topic's log, as in Kafka's consumer.
+        """
+        for topic_partition, state in self._states.items():
+            if topic_partition.topic == topic:
+                state.leader_epoch = None
 
     def leader_epoch_seen(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Note the leader epoch in the metadata; a higher one means that the position must be validated."""
@@ -401,7 +425,7 @@ class Subscription:
             headers.extend(iterate_headers(data))
         except TidegaugeError as problem:
             if not headers:
-                self._problems.append(problem)
+                state.problem = problem
                 return
         if headers:  # rule 5: what does not begin a batch is fetched again behind the sound ones, and raised then
             after = Position(max(asked.offset, headers[-1].next_offset), headers[-1].leader_epoch)
@@ -410,7 +434,7 @@ class Subscription:
                 try:
                     headers = without_aborted(data, headers, aborted)
                 except TidegaugeError as problem:
-                    self._problems.append(problem)
+                    state.problem = problem
                     return
             state.fetched = Fetched(data, headers, after)
 
@@ -421,17 +445,18 @@ class Subscription:
         if problem.code is ErrorCode.CORRUPT_MESSAGE or not (
             problem.retriable or problem.code is ErrorCode.UNKNOWN_SERVER_ERROR
         ):
-            self._problems.append(problem)
+            state.problem = problem
             return False
         # A leader whose HW lags its epoch may have been replaced already: Kafka refreshes metadata there too.
-        return ERROR_TABLE[problem.code].refresh_metadata or problem.code is ErrorCode.OFFSET_NOT_AVAILABLE
+        return ERROR_TABLE[problem.code].refresh_metadata or problem.code in _REFRESH_TOO
 
     def _reset_or_report(self, topic_partition: TopicPartition, message: str, retry_at_ms: float) -> None:
         """Reset by the policy, or report to the application (rules 3 and 4)."""
         if self._policy is Reset.NONE:
-            self._states[topic_partition].retry_at_ms = retry_at_ms
-            self._problems.append(
-                TidegaugeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{message}, and there is no reset policy; seek")
+            state = self._states[topic_partition]
+            state.retry_at_ms = retry_at_ms
+            state.problem = TidegaugeError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{message}, and there is no reset policy; seek"
             )
         else:
             self.reset(topic_partition, self._policy)

@@ -13,6 +13,8 @@ Rules (KafkaProducer, TransactionManager):
        later would belong to the next one. A request that adds something is carried out even if the caller gives up
        waiting for it, and the end waits for it; if it has no response in time, the transaction must be aborted. So the
        coordinator never has a transaction of which this producer does not know.
+    7. A commit that is called while another one has not ended waits for it, and shares its outcome; so does an abort
+       (TransactionManager.handleCachedTransactionRequestResult).
 
 Only ``producer`` knows the records; this module sends requests and keeps the state.
 """
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -87,6 +89,9 @@ class Transactions:
         self._has_offsets = False
         self._adding = asyncio.Lock()
         self._additions: set[asyncio.Task[None]] = set()
+        self._one_commit, self._one_abort = asyncio.Lock(), asyncio.Lock()
+        self._number = 0
+        self._last_end = (0, False)
         self.phase = Phase.NEW
         self.identity: Identity | None = None
         self.problem: TidegaugeError | None = None
@@ -131,6 +136,7 @@ class Transactions:
     def begin(self) -> None:
         """Begin a transaction."""
         self.expect(Phase.READY)
+        self._number += 1
         self._begun(Phase.OPEN)
 
     def _begun(self, phase: Phase) -> None:
@@ -211,6 +217,30 @@ class Transactions:
                 self.phase = Phase.OPEN
             raise
 
+    def one_commit(self) -> contextlib.AbstractAsyncContextManager[bool]:
+        """Wait for a commit that has not ended; yield whether the transaction is still to be committed: rule 7.
+
+        Raises:
+            TidegaugeError: INVALID_TXN_STATE, the transaction was aborted meanwhile.
+        """
+        return self._one_end(self._one_commit, committed=True)
+
+    def one_abort(self) -> contextlib.AbstractAsyncContextManager[bool]:
+        """Wait for an abort that has not ended; yield whether the transaction is still to be aborted: rule 7."""
+        return self._one_end(self._one_abort, committed=False)
+
+    @contextlib.asynccontextmanager
+    async def _one_end(self, one: asyncio.Lock, *, committed: bool) -> AsyncIterator[bool]:
+        number = self._number
+        async with one:
+            is_over = self._number != number or self.phase is Phase.READY
+            if is_over and self._last_end != (number, committed):
+                raise TidegaugeError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"the transaction was {'aborted' if committed else 'committed'} by another call meanwhile",
+                )
+            yield not is_over
+
     async def close(self) -> None:
         """Give up what is being added: the producer stops, and its transaction ends by its timeout."""
         additions = set(self._additions)
@@ -237,6 +267,7 @@ class Transactions:
                 if problem.code is not ErrorCode.REQUEST_TIMED_OUT and not self.is_fenced:
                     self.phase, self.problem = Phase.TO_ABORT, problem
                 raise
+        self._last_end = self._number, committed
         self._begun(Phase.READY)
 
     def _who(self) -> dict[str, Any]:

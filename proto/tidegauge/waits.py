@@ -1,4 +1,4 @@
-"""Waits with a limit of time that whoever cancels them ends.
+"""Waits that whoever cancels them ends: with a limit of time, or when what must not be left half done is done.
 
 ``asyncio.wait_for`` before Python 3.12 returns, and swallows the cancellation, where it comes within two turns of the
 event loop after what is waited for: the task then goes on, and whoever waits for its end waits for ever. A test finds
@@ -8,6 +8,8 @@ the calls of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 
 async def until_set(event: asyncio.Event, seconds: float | None) -> bool:
@@ -18,3 +20,25 @@ async def until_set(event: asyncio.Event, seconds: float | None) -> bool:
     except TimeoutError:
         return event.is_set()
     return True
+
+
+async def carried_out(work: Coroutine[Any, Any, None]) -> None:
+    """Carry work out to its end, though the caller is cancelled meanwhile; the caller is cancelled then.
+
+    Args:
+        work: what must not be left half done, such as closing connections; it ends soon.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled; the work has ended.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+    if cancelled is not None:
+        task.exception()
+        raise cancelled
+    task.result()

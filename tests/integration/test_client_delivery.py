@@ -212,3 +212,40 @@ def test_wait_exits_4_with_what_is_true_and_124_when_no_broker_responds(cluster:
         check=False,
     )
     assert alone.returncode == 124
+
+
+async def test_a_topic_that_is_created_again_is_written_and_read_on(cluster: LocalCluster) -> None:
+    """Its leader epochs begin at 0, below those that producer and consumer know of the deleted topic."""
+    servers = cluster.bootstrap_servers
+    topic = await make_topic(servers, partitions=1)
+    tp = TopicPartition(topic, 0)
+
+    async with (
+        Producer(servers) as producer,
+        Admin(servers) as admin,
+        Consumer(servers, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign([tp])
+        victim = await leader_of(servers, topic)
+        await asyncio.to_thread(cluster.kill, victim)
+        await (await producer.send(topic, b"before"))
+        assert [record.value for record in await consumer.poll(60_000)] == [b"before"]
+        await asyncio.to_thread(cluster.start, victim)
+        await admin.delete_topic(topic)
+
+        async def created() -> bool:
+            try:  # a client that asks for a topic has it created, too (auto.create.topics.enable)
+                await admin.create_topic(topic, partitions=1, replication_factor=3)
+            except TidegaugeError as problem:
+                assert problem.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            return bool((await admin.metadata([topic])).topics[topic].partitions)
+
+        await until_async(created, what="the deletion has ended, and there is a new topic")
+        await admin.wait_for_topic(topic)
+        async with asyncio.timeout(150):
+            acknowledged = await (await producer.send(topic, b"after"))
+            assert acknowledged.offset == 0
+            read: list[bytes | None] = []
+            while not read:
+                read += [record.value for record in await consumer.poll(500)]
+        assert read == [b"after"]

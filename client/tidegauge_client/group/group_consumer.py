@@ -29,7 +29,7 @@ from tidegauge_client.group.listener import RebalanceListener, tell
 from tidegauge_client.group.member import Member
 from tidegauge_client.group.membership import Membership, MembershipSettings
 from tidegauge_client.group.requests import GroupRequests
-from tidegauge_client.subscription import Phase, Position
+from tidegauge_client.subscription import ConsumerRecord, Phase, Position
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 NO_EPOCH = -1
@@ -124,30 +124,42 @@ class GroupConsumer(Consumer):
         self._member.start()
 
     async def stop(self) -> None:
-        """Commit (auto commit), give the partitions up, leave the group unless static, and close."""
+        """Commit (auto commit), give the partitions up, leave the group unless static, and close.
+
+        If the caller is cancelled nothing more is committed, and the group learns by session.timeout.ms; the rest is
+        closed.
+        """
         try:
             if self._is_running:
                 await self._close_membership(now_ms() + self._close_timeout_ms)
         finally:
-            self._is_running = False
-            await self._member.stop()
-            tasks = [*self._commits, *([] if self._initialising is None else [self._initialising])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await super().stop()
+
+    async def _close(self) -> None:
+        await self._member.stop()
+        tasks = [*self._commits, *([] if self._initialising is None else [self._initialising])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await super()._close()
 
     async def _close_membership(self, deadline_ms: float) -> None:
         """Do as ConsumerCoordinator.close does; a commit that fails is not raised."""
+        await self._wait_for_commits(deadline_ms)
         offsets = self._consumed()
         if self._auto_commit.is_on and offsets and self._membership.failure is None:
             with contextlib.suppress(TidegaugeError, TimeoutError):
                 async with asyncio.timeout(max(0.0, deadline_ms - now_ms()) / 1000):
                     await self._member.commit(offsets, deadline_ms)
-        if self._commits:
-            await asyncio.wait(self._commits, timeout=max(0.0, deadline_ms - now_ms()) / 1000)
         self._run_callbacks()
         await self._leave("the consumer is being closed", deadline_ms)
+
+    async def _wait_for_commits(self, deadline_ms: float) -> bool:
+        """Wait for the commits that were begun, so that a later one comes after them; return whether they ended."""
+        begun = set(self._commits)
+        if begun:
+            await asyncio.wait(begun, timeout=max(0.0, deadline_ms - now_ms()) / 1000)
+        return not any(task in self._commits and not task.done() for task in begun)
 
     async def _leave(self, reason: str, deadline_ms: float) -> None:
         if not self._member.topics:
@@ -229,7 +241,15 @@ class GroupConsumer(Consumer):
             while effects := self._membership.poll_effects(now_ms()):
                 if not await self._perform(effects, deadline_ms):
                     break
-        self._commit_if_due()
+        if self._last_commit is None:  # it may be sent again, and must not overtake a later one
+            self._commit_if_due()
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
+        """Give no records of partitions that are about to be given up, once their positions are being committed.
+
+        Source: ConsumerCoordinator.maybeMarkPartitionsPendingRevocation (KAFKA-14196), for eager rebalancing.
+        """
+        return [] if self._last_commit is not None and not self._is_cooperative else super()._take(limit)
 
     async def _perform(self, effects: Sequence[Effect], deadline_ms: float) -> bool:
         """Perform the effects of a poll; return whether there may be more."""
@@ -352,11 +372,11 @@ class GroupConsumer(Consumer):
             self._auto_commit.failed(problem, now_ms())
 
     async def commit_sync(self, offsets: Offsets | None = None, *, timeout_ms: float = 60_000) -> None:
-        """Commit offsets, and wait until they are committed.
+        """Commit offsets, after the commits that were begun before, and wait until they are committed.
 
         Args:
             offsets: the next offset to read of each partition; None: the positions, behind what poll has returned.
-            timeout_ms: how long to retry while the coordinator moves.
+            timeout_ms: how long it may take, with the commits before it and retries while the coordinator moves.
 
         Raises:
             CommitFailedError: the group has rebalanced; others may have the partitions already.
@@ -364,8 +384,23 @@ class GroupConsumer(Consumer):
                 be committed all the same; FENCED_INSTANCE_ID; OFFSET_METADATA_TOO_LARGE; INVALID_REQUEST.
         """
         wanted = self._to_commit(offsets)
+        deadline_ms = now_ms() + timeout_ms
+        if not await self._wait_for_commits(deadline_ms):
+            raise TidegaugeError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The offsets were not sent: an earlier commit has had no response in {timeout_ms:.0f} ms, and a later "
+                "one must not overtake it; commit again",
+            )
         if wanted:
-            await self._member.commit(wanted, now_ms() + timeout_ms)
+            try:
+                async with asyncio.timeout(max(0.0, deadline_ms - now_ms()) / 1000):
+                    await self._member.commit(wanted, deadline_ms)
+            except TimeoutError:
+                raise TidegaugeError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"The coordinator has not responded in {timeout_ms:.0f} ms; the offsets may be committed all the "
+                    "same. Commit again",
+                ) from None
         self._run_callbacks()
 
     def commit_async(self, offsets: Offsets | None = None, *, callback: CommitCallback | None = None) -> None:
@@ -448,7 +483,7 @@ class GroupConsumer(Consumer):
             elif is_retried(one):
                 self._subscription.back_off(at, now_ms() + self._retry_backoff_ms, one)
             else:
-                self._subscription.report(one)
+                self._subscription.report(at, one)
 
 
 def _position(committed: OffsetAndMetadata) -> Position:

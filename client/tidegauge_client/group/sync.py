@@ -95,11 +95,11 @@ class SyncGroupConsumer(GroupConsumerFacade):
         return self._inner.group_trouble()
 
     def commit_sync(self, offsets: Offsets | None = None, *, timeout_ms: float = 60_000) -> None:
-        """Commit offsets, and wait until they are committed.
+        """Commit offsets, after the commits that were begun before, and wait until they are committed.
 
         Args:
             offsets: the next offset to read of each partition; None: the positions, behind what poll has returned.
-            timeout_ms: how long to retry while the coordinator moves.
+            timeout_ms: how long it may take, with the commits before it and retries while the coordinator moves.
 
         Raises:
             CommitFailedError: the group has rebalanced; others may have the partitions already.

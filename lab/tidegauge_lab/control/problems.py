@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -14,6 +15,8 @@ _NOT_FOUND = {
     ErrorCode.RESOURCE_NOT_FOUND,
 }
 _MALFORMED = {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+_OF_A_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
 class RefusedError(Exception):
@@ -62,3 +65,14 @@ def refused(problem: TidegaugeError) -> RefusedError:
     else:
         status = 408 if problem.code is ErrorCode.REQUEST_TIMED_OUT else 409
     return RefusedError(status, problem.code.name, problem.message)
+
+
+def unwritable(problem: OSError) -> RefusedError | None:
+    """Return an error of the disk beneath the cluster as a refusal; None: it is another error."""
+    if problem.errno not in _OF_A_DISK:
+        return None
+    sentence = (
+        f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}; this request has "
+        "ended where it was. Brokers whose disk is full halt, too: make room, then POST /v1/reset starts them"
+    )
+    return RefusedError(409, ErrorCode.KAFKA_STORAGE_ERROR.name, sentence)

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +23,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
 from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
 from tidegauge_lab.control.gate import refusal
-from tidegauge_lab.control.problems import RefusedError, malformed, refused
+from tidegauge_lab.control.problems import RefusedError, malformed, refused, unwritable
 from tidegauge_lab.http_server import HttpServer
 
 _STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
@@ -106,6 +106,12 @@ def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitab
         except TidegaugeError as problem:
             found = refused(problem)
             return _json(found.status, found.body)
+        except OSError as problem:
+            if (full := unwritable(problem)) is None:
+                raise
+            return _json(full.status, full.body)
+        except ClientDisconnect:
+            return Response()  # there is no connection on which it could be sent
 
     return handle
 

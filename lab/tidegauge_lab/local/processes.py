@@ -124,7 +124,7 @@ class LabProcess:
         """Start it and note its pid; it must be down.
 
         Raises:
-            OSError: the command can't be run.
+            OSError: the command can't be run, or not be noted (``note``).
         """
         assert self.pid is None, f"{self.name} runs already"
         self.make_directories()
@@ -148,12 +148,21 @@ class LabProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
 
     def note(self, pid: int) -> None:
-        """Remember that this process, which has just been started, is the one."""
+        """Remember that this process, which has just been started, is the one.
+
+        Raises:
+            OSError: its pid file can't be written; the process was killed, since nothing would find it again.
+        """
         facts = look_up(pid)
         start_time = "" if facts is None else facts.start_time
         temporary = self.pid_file.with_suffix(".tmp")
-        temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
-        temporary.replace(self.pid_file)
+        try:
+            temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
+            temporary.replace(self.pid_file)
+        except OSError:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            raise
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is dead."""

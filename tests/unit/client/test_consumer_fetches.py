@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.records import NewRecord, encode_batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -100,3 +102,36 @@ async def test_a_position_that_is_looked_up_before_its_fetch_begins_is_fetched_t
             consumer._subscription.reset(at, consumer._subscription._policy)
 
     assert sorted(await fetched_after(consumer, leader, seek_to_end)) == [0, 1]
+
+
+async def test_a_partition_that_can_not_be_read_is_raised_though_another_one_has_records(
+    consumer: Consumer, leader: Leader
+) -> None:
+    """FetchCollector.collectFetch: a poll that has given the records before it raises it in the next one."""
+    consumer._subscription.report(A, TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "damaged"))
+    result = fetch_pb2.FetchPartitionResult(
+        topic="t", partition=1, high_watermark=9, records=encode_batch([NewRecord(b"v")] * 6, base_offset=3)
+    )
+    consumer._fetched(B, consumer._subscription.fetch_position(B), result)
+    with pytest.raises(TidegaugeError, match="damaged"):
+        await consumer.poll(0, max_records=1)
+    assert [record.offset for record in await consumer.poll(0, max_records=1)] == [3]
+
+
+async def test_of_a_topic_that_was_created_again_no_fetch_names_the_epoch_of_the_deleted_one(
+    consumer: Consumer, leader: Leader
+) -> None:
+    """Its leader would have UNKNOWN_LEADER_EPOCH for each, until its own epochs are as high."""
+
+    def now_known(topic_id: str, epoch: int) -> None:
+        partitions = {number: PartitionInfo("t", number, 0, epoch, (0,), (0,)) for number in (0, 1)}
+        info = ClusterInfo(brokers={0: BrokerInfo(0, "b", 1)}, topics={"t": TopicInfo("t", topic_id, partitions)})
+        consumer._cluster.info = info
+        consumer._metadata_changed()
+
+    now_known("old", 7)
+    assert consumer._subscription.fetch_position(A).leader_epoch == 7
+    now_known("old", 6)
+    assert consumer._subscription.fetch_position(A).leader_epoch == 7, "old metadata of the same topic"
+    now_known("new", 0)
+    assert consumer._subscription.fetch_position(A).leader_epoch == 0

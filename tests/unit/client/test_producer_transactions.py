@@ -114,3 +114,103 @@ async def test_a_record_that_fails_while_a_commit_waits_leaves_nothing_but_the_a
     assert coordinator.asked == ["AddPartitions"]
     await producer.abort_transaction()
     assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+
+
+async def test_a_failed_record_counts_for_its_transaction_though_its_future_was_cancelled(producer: Producer) -> None:
+    """``asyncio.wait_for`` cancels the future whose time is over: a commit must not pass over the lost record."""
+    promise = await producer.send("t", b"1", partition=0)
+    promise.cancel()
+    batch = producer._accumulator.take(AT)
+    producer._sender._refused(batch, TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large"), 0)
+    with pytest.raises(TidegaugeError, match="abort_transaction") as refused:
+        await producer.commit_transaction()
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_two_commits_at_a_time_are_one(producer: Producer, coordinator: Coordinator) -> None:
+    """The second waits for the outcome of the first (TransactionManager.handleCachedTransactionRequestResult).
+
+    Else it ends the transaction while records of it are in flight.
+    """
+    await producer.send("t", b"1", partition=0)
+    first = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    second = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    assert coordinator.asked == ["AddPartitions"], "a record is not acknowledged"
+    acknowledge(producer)
+    await asyncio.gather(first, second)
+    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+
+
+async def test_a_second_commit_ends_no_later_transaction(producer: Producer, coordinator: Coordinator) -> None:
+    """It was about the transaction that was open when it was called."""
+    await producer.send("t", b"1", partition=0)
+
+    async def commit_and_go_on() -> None:
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"2", partition=0)
+
+    first = asyncio.ensure_future(commit_and_go_on())
+    await turns()
+    second = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    acknowledge(producer)
+    await asyncio.gather(first, second)
+    assert coordinator.asked == ["AddPartitions", "EndTransaction", "AddPartitions"]
+    assert producer._transactions is not None
+    assert producer._transactions.phase is Phase.OPEN
+
+
+async def test_a_commit_that_is_given_up_lets_the_one_that_waits_for_it_go_on(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    """The transaction is still to be committed."""
+    await producer.send("t", b"1", partition=0)
+    first = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    second = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    first.cancel()
+    await asyncio.wait({first})
+    acknowledge(producer)
+    await second
+    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+
+
+async def test_two_aborts_at_a_time_are_one(
+    producer: Producer, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the later response to InitTransactions sets a transaction back that has begun meanwhile."""
+    assert producer._transactions is not None
+    responds = asyncio.Event()
+
+    async def ask(method: str, request: Any) -> Any:
+        response = await coordinator.ask(method, request)
+        await responds.wait()
+        return response
+
+    await producer.send("t", b"1", partition=0)
+    monkeypatch.setattr(producer._transactions, "_ask", ask)
+    aborts = [asyncio.ensure_future(producer.abort_transaction()) for _ in range(2)]
+    await turns()
+    responds.set()
+    await asyncio.gather(*aborts)
+    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert producer._transactions.phase is Phase.READY
+
+
+async def test_an_abort_does_not_wait_for_a_commit_that_has_failed(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    """A commit whose first record has failed still waits for others, as long as their delivery timeout."""
+    await producer.send("t", b"1", partition=0)
+    committing = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    assert producer._transactions is not None
+    producer._transactions.failed(TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "expired"))
+    await producer.abort_transaction()
+    with pytest.raises(TidegaugeError):
+        await committing
+    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]

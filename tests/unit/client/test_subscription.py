@@ -108,7 +108,7 @@ def test_a_response_for_an_older_position_is_ignored() -> None:
         (ErrorCode.KAFKA_STORAGE_ERROR, True),
         (ErrorCode.OFFSET_NOT_AVAILABLE, True),
         (ErrorCode.REPLICA_NOT_AVAILABLE, True),
-        (ErrorCode.UNKNOWN_LEADER_EPOCH, False),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, True),
         (ErrorCode.UNKNOWN_SERVER_ERROR, False),
     ],
 )
@@ -211,6 +211,54 @@ def checked(subscription: Subscription, **end: int) -> bool:
     for name, value in end.items():
         setattr(result.end, name, value)
     return subscription.epoch_checked(TP, subscription.fetch_position(TP), result, retry_at_ms=RETRY_MS)
+
+
+def test_a_topic_that_was_created_again_begins_with_its_own_epochs() -> None:
+    """Metadata.updateLatestMetadata: a leader epoch is compared only with one of the same topic id.
+
+    Else every fetch names the deleted topic's epoch, and the leader knows none so high.
+    """
+    subscription = read_two_then_new_leader()
+    subscription.topic_replaced(TP.topic)
+    subscription.leader_epoch_seen(TP, 0)
+    assert subscription.fetch_position(TP).leader_epoch == 0
+    assert subscription.due(Phase.VALIDATING, now_ms=0) == [TP], "is what was read in this log, too?"
+
+
+def test_a_problem_is_raised_once_for_each_attempt_and_never_after_a_seek() -> None:
+    """CompletedFetch.cachedRecordException: it belongs to what was fetched, which a seek discards."""
+    damaged = bytearray(batch(0, 2))
+    damaged[-1] ^= 1
+    subscription = at(0)
+    respond(subscription, records=bytes(damaged))
+    assert offsets(subscription) == []
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [], "not fetched again before the application knows"
+    with pytest.raises(TidegaugeError):
+        subscription.raise_problem()
+    assert subscription.due(Phase.FETCHING, now_ms=0) == [TP]
+
+    respond(subscription, records=bytes(damaged))
+    assert offsets(subscription) == []
+    subscription.seek(TP, Position(2))
+    subscription.raise_problem()
+
+
+def test_a_problem_of_a_partition_that_is_given_up_is_raised_no_more() -> None:
+    subscription = at(0)
+    respond(subscription, error=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    subscription.assign([TopicPartition("other", 0)])
+    subscription.raise_problem()
+
+
+def test_a_seek_ends_the_reset_that_was_to_be_noted() -> None:
+    """Rule 6: a later reset has its own reason, or none."""
+    subscription = at(99, Reset.LATEST)
+    respond(subscription, error=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    subscription.seek(TP, Position(3))
+    subscription.reset(TP, Reset.LATEST)
+    found = offsets_pb2.ListOffsetsResult(topic=TP.topic, partition=TP.partition, offset=5)
+    subscription.offset_found(TP, Reset.LATEST, found, retry_at_ms=RETRY_MS)
+    assert subscription.take_notices() == []
 
 
 def test_a_new_leader_epoch_is_validated_before_the_next_fetch() -> None:

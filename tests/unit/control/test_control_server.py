@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -239,4 +241,40 @@ async def test_a_token_is_asked_for_by_every_request(control: FakeControl, given
     app = application(control, token="secret")  # noqa: S106 - of a test
     response = await ask(app, "GET", "/v1/cluster", **given)
     assert (response.status, response.value["error"]["name"]) == (401, "UNAUTHORIZED")
+    assert control.asked == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+async def test_a_disk_that_is_full_is_no_defect_of_the_server(app: Starlette, control: FakeControl, number: int):
+    """It says what can't be written, and what to do."""
+    control.problem = OSError(number, os.strerror(number), "/data/tally")
+    response = await ask(app, "POST", "/v1/reset")
+    assert (response.status, response.value["error"]["name"]) == (409, "KAFKA_STORAGE_ERROR")
+    assert f"/data/tally can't be read or written: {os.strerror(number)}" in response.value["error"]["message"]
+
+
+async def test_another_failure_of_the_system_is_a_defect_all_the_same(app: Starlette, control: FakeControl):
+    control.problem = ConnectionResetError(errno.ECONNRESET, "reset")
+    with pytest.raises(ConnectionResetError):  # for the log; the server responds before
+        await ask(app, "POST", "/v1/reset")
+
+
+async def test_a_client_that_goes_away_in_the_middle_of_its_body_has_asked_for_nothing(control: FakeControl):
+    """Not a word of it in the log either: it is no defect."""
+    app = application(control)
+    messages = iter([{"type": "http.request", "body": b'{"steps"', "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> dict[str, Any]:
+        return next(messages)
+
+    async def send(_: Any) -> None:
+        pass
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "POST",
+        "scheme": "http", "path": "/v1/steps", "raw_path": b"/v1/steps", "query_string": b"", "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in HOST.items()],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 19079),
+    }  # fmt: skip
+    await app(scope, receive, send)
     assert control.asked == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,13 @@ def test_last_words_are_those_of_the_last_start(tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write("one\n\ntwo\n")
     assert process.last_words(since) == "one\ntwo"
+
+
+def test_a_process_that_can_not_be_noted_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full: no pid file names it, so neither ``down`` nor ``status`` would ever find it again."""
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append((pid, number)))
+    missing = tmp_path / "missing"
+    with pytest.raises(OSError, match="missing"):
+        LabProcess("broker-1", missing, tmp_path / "broker-1.log").note(4711)
+    assert killed == [(4711, signal.SIGKILL)]
