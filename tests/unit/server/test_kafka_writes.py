@@ -28,12 +28,15 @@ class Socket:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int = 10**9) -> None:
         self.limit = limit
+        self.problem: type[OSError] | None = None
         self.taken = bytearray()
         self.buffers: list[Any] = []
         monkeypatch.setattr(module.os, "writev", self._writev)
 
     def _writev(self, descriptor: int, buffers: list[Any]) -> int:
         assert descriptor == SOCKET
+        if self.problem is not None:
+            raise self.problem
         if self.limit < 0:
             raise BlockingIOError
         self.buffers += buffers
@@ -87,3 +90,26 @@ def test_nothing_overtakes_what_the_transport_has_still_to_write(
     client.send(request(METADATA, MetadataRequest()))
     assert not socket.taken
     assert client.correlation_ids() == [1]
+
+
+class DeadTransport(PlainTransport):
+    """Meets the error of a dead socket at its first write and is closing from then on, as asyncio's transports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def write(self, data: Any) -> None:
+        self.writes += 1
+        self.is_ending = True
+
+
+def test_a_dead_socket_is_written_to_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first write ends the connection; after four more each would be a warning of asyncio's in the broker's log."""
+    partitions = [PartitionData(number, records=bytes(10)) for number in range(8)]
+    listener.handlers[FETCH] = lambda *_: FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)])
+    socket = Socket(monkeypatch)
+    socket.problem = BrokenPipeError
+    transport = DeadTransport()
+    Client(listener, transport).send(request(FETCH, FetchRequest()))
+    assert transport.writes == 1

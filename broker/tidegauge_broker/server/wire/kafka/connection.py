@@ -487,6 +487,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 transport.write(memoryview(part)[written:])
                 written = 0
+                if transport.is_closing():  # the socket is dead: of more writes asyncio would warn in the log
+                    return
 
     # The end
 
