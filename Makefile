@@ -6,6 +6,9 @@ PROTO_BIN := .venv-proto/bin
 COORDINATOR_SEARCHES := groups:timely:1000:20000 transactions:timely:1000:20000 transactions:late:1000:20000 exactly-once:timely:3000:2000 exactly-once:late:3000:2000 exactly-once:late-ends:3000:2000 forced:timely:1:1770
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
+# Hundreds of processes are started by what stands here: each would compile what it loads again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.

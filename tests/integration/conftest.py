@@ -28,7 +28,7 @@ import pytest
 from tests.labs import resume_all
 
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab.local import layout, startup, takedown
+from tidegauge_lab.local import launcher, layout, startup, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.ports import Reservations, is_free, shared_directory
 from tidegauge_lab.local.processes import ProcessState, living_children
@@ -124,6 +124,13 @@ def processes_of_directory(directory: Path) -> dict[int, str]:
                 if f"{directory}/" in command:
                     found[int(entry.name)] = command.strip()
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def launcher_of_brokers(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What brokers load is loaded once for all clusters of this process, as for users of the pytest plugin."""
+    with launcher.kept(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(scope="session")

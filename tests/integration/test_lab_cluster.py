@@ -14,7 +14,7 @@ from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
-from tidegauge_lab.local import layout, processes
+from tidegauge_lab.local import launcher, layout, processes
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.ports import Reservations
 from tidegauge_lab.local.processes import ProcessState
@@ -271,11 +271,14 @@ def test_when_a_broker_refuses_to_start_its_sentence_is_shown_and_the_others_end
     assert [broker["state"] for broker in cluster.status()["brokers"]] == ["down", "down"]
 
 
-def test_a_killed_process_that_is_not_reaped_is_dead(make_cluster: MakeCluster) -> None:
+def test_a_killed_process_that_is_not_reaped_is_dead(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A zombie responds to kill(pid, 0); its state says that it holds nothing any more."""
     cluster = make_cluster(brokers=1)
     cluster.stop(0)
-    cluster.start(0)  # by its command: this process is the parent, not the launcher's heir
+    monkeypatch.setattr(launcher, "_kept", [])
+    cluster.start(0)  # by its command: this process is the parent, not a launcher
     process = layout.broker_process(cluster.directory, 0)
     pid = process.pid
     assert pid is not None

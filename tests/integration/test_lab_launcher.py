@@ -1,27 +1,38 @@
 """The brokers' launcher: loads once and forks each broker; what it starts is as if it had been started alone.
 
+A launcher that is kept serves every start of its process.
+
 Source: docs/adr/0007-brokers-are-forked.md; section 8 of the design (start-up to the first acknowledged record).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.conftest import MakeCluster
 from tests.waiting import until
 
 from tidegauge_lab.local import launcher
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.launcher import Launcher
-from tidegauge_lab.local.processes import LabProcess
+from tidegauge_lab.local.processes import LabProcess, ProcessState
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux", reason="brokers are forked on Linux alone"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def none_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test says itself whether a launcher is kept."""
+    monkeypatch.setattr(launcher, "_kept", [])
 
 
 def process_in(directory: Path, name: str) -> LabProcess:
@@ -87,3 +98,92 @@ def test_without_a_launcher_a_broker_is_started_by_its_command(tmp_path: Path, m
     assert pid > 0
     until(lambda: process.pid is None)
     assert process.last_words() == "started alone"
+
+
+def parent_of(pid: int | None) -> int:
+    """The parent of a process that lives."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat[stat.rindex(")") + 1 :].split()[1])
+
+
+def launchers_of(directory: Path) -> list[int]:
+    """Pids of living launchers with this directory in their command lines."""
+    sign = f" -m {launcher.MODULE} {directory}/ "
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and sign in (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode():
+                found.append(int(entry.name))
+    return found
+
+
+def lacking_config(directory: Path) -> Path:
+    config = directory / "lacking.properties"
+    config.write_text("listeners=PLAINTEXT://127.0.0.1:0\n")
+    return config
+
+
+def test_a_kept_launcher_forks_each_broker_that_is_started_until_it_is_kept_no_more(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    cluster = make_cluster(up=False, brokers=2)
+    with launcher.kept(tmp_path):
+        [one] = launchers_of(tmp_path)
+        cluster.up()
+        assert launchers_of(cluster.directory) == [], "its own launcher would load again what the kept one has"
+        assert [parent_of(cluster.pid_of(broker_id)) for broker_id in (0, 1)] == [one, one]
+        cluster.kill(1)
+        cluster.start(1)
+        assert parent_of(cluster.pid_of(1)) == one
+    assert launchers_of(tmp_path) == []
+    assert cluster.state_of(0) is ProcessState.UP
+    cluster.kill(1)
+    cluster.start(1)
+    assert parent_of(cluster.pid_of(1)) == os.getpid(), "by its command"
+
+
+def test_a_broker_that_has_ended_is_no_zombie_of_the_launcher_that_is_kept(tmp_path: Path) -> None:
+    process = process_in(tmp_path, "broker-0")
+    with launcher.kept(tmp_path), Launcher(tmp_path, wanted=True) as one:
+        pid = one.start(process, broker_command(lacking_config(tmp_path)))
+        until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_launcher_that_was_kept_under_other_variables_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is loaded depends on them: PYTHONPATH and TIDEGAUGE_COMPILED say what is a broker."""
+    with launcher.kept(tmp_path / "kept"):
+        with monkeypatch.context() as changed:
+            changed.setenv("TIDEGAUGE_COMPILED", "off")
+            with Launcher(tmp_path / "own", wanted=True):
+                assert len(launchers_of(tmp_path / "own")) == 1
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "another test")
+        with Launcher(tmp_path / "own", wanted=True):
+            assert launchers_of(tmp_path / "own") == []
+
+
+def test_when_a_kept_launcher_has_ended_brokers_are_started_as_without_it(tmp_path: Path) -> None:
+    process = process_in(tmp_path, "broker-0")
+    with launcher.kept(tmp_path / "kept"), Launcher(tmp_path, wanted=False) as one:
+        [pid] = launchers_of(tmp_path / "kept")
+        os.kill(pid, signal.SIGKILL)
+        one.start(process, [sys.executable, "-c", "print('started alone')"])
+        until(lambda: process.pid is None)
+    assert process.last_words() == "started alone"
+
+
+def test_a_launcher_ends_with_the_process_that_keeps_it_also_where_that_has_forked(tmp_path: Path) -> None:
+    """A process that the owner forked, as multiprocessing does, must not hold the pipe open."""
+    program = (
+        "import os, sys; from pathlib import Path; from tidegauge_lab.local import launcher\n"
+        "kept = launcher.kept(Path(sys.argv[1])); kept.__enter__()\n"
+        "if os.fork() == 0: sys.stdin.read(); os._exit(0)\n"
+        "print('forked', flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"forked\n"
+        until(lambda: launchers_of(tmp_path) == [])

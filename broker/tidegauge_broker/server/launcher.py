@@ -8,6 +8,7 @@ Rules:
 - It forks while it has one thread: nothing here may begin a channel, a pool or an event loop.
 - A broker shares nothing with the launcher or with another broker: own session, directory, log file; stdin from the
   null device.
+- A broker that has ended is no zombie of a launcher that lives on.
 - A broker shows the command line by which it would have been started alone, so that it is found among the processes of
   a cluster. Linux has room for it where the launcher's own command line lies, no more.
 """
@@ -19,6 +20,7 @@ import ctypes
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +56,7 @@ class Order(NamedTuple):
 def main() -> None:
     """Fork a broker for each order, until there are no more."""
     gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what nothing waits for
     while line := sys.stdin.readline():
         order = Order(*json.loads(line))
         sys.stderr.flush()
@@ -66,6 +69,7 @@ def main() -> None:
 
 def _separate(order: Order) -> None:
     """Separate the new broker's process from the launcher's."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     os.chdir(order.directory)
     if order.environment is not None:

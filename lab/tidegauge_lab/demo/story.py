@@ -32,6 +32,7 @@ from tidegauge_lab.demo.stream import Stream
 from tidegauge_lab.local import takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.guard import guarding
+from tidegauge_lab.local.launcher import kept
 
 CLUSTER = "cluster"
 TOPIC = "flights"
@@ -69,7 +70,7 @@ class Demo:
 
     async def run(self) -> list[str]:
         """Tell the story; returns what was not as it should be, a sentence each."""
-        with guarding(self._directory / CLUSTER, signs=(self._query.sign,)):
+        with guarding(self._directory / CLUSTER, signs=(self._query.sign,)), kept(self._directory / CLUSTER):
             return await self._run()
 
     async def _run(self) -> list[str]:

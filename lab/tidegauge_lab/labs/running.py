@@ -20,6 +20,7 @@ from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.layout import LAB_NOTE
 
 USUAL_KAFKA_PORT = 9092
@@ -57,8 +58,9 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
                 replace(one, advertised=f"{one.host}:{lab.advertised_port + one.id}") for one in cluster.file.brokers
             ]
             cluster.change_brokers(brokers, [])
-        cluster.start(ZOOKEEPER, lab.controller)
-        cluster.up()
+        with kept(directory):
+            cluster.start(ZOOKEEPER, lab.controller)
+            cluster.up()
         _create_topics(lab, cluster)
     except BaseException:
         _remove(cluster)

@@ -5,6 +5,8 @@ Rules:
 - Where there is none (other systems than Linux) or where it fails, brokers are started by a command each: slower, and
   the same otherwise. What is wrong with the installation, a broker's own log tells then.
 - It lives no longer than the ``with``; the brokers do.
+- A process that starts brokers again and again keeps one (``kept``): each start is then a fork, whichever method asks
+  for it. A kept launcher serves while the variables are those that it began with, as if it had begun now.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +30,8 @@ _RESPONSE_LIMIT_SECONDS = 60.0
 _END_LIMIT_SECONDS = 10.0
 _ROOM_FOR_COMMAND = " " * 4096
 """The brokers write their command lines over the launcher's: it must be long enough."""
+_OF_EACH_TEST = "PYTEST_CURRENT_TEST"
+"""Names the test that runs; nothing that a broker loads reads it."""
 
 
 def environment_of_brokers() -> dict[str, str]:
@@ -37,36 +42,112 @@ def environment_of_brokers() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
 
 
+class _Process:
+    """The launcher's process, and the pipes to it.
+
+    Args:
+        directory: stands in its command line, by which a guard finds it.
+
+    Raises:
+        OSError: it can't be started.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._owner = os.getpid()
+        self._one_at_a_time = threading.Lock()
+        self._variables = _variables_that_count()
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", MODULE, f"{directory}/", _ROOM_FOR_COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment_of_brokers(),
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is this process's own, lives, and has the variables of this process."""
+        return self._owner == os.getpid() and self._child.poll() is None and self._variables == _variables_that_count()
+
+    def order(self, order: tuple[object, ...]) -> int | None:
+        """Give it an order; the new broker's pid, or None where it fails, after which it has ended."""
+        try:
+            with self._one_at_a_time:
+                pid = self._ask(order)
+        except BaseException:  # the response to this order would be taken for the next one's
+            self.end(at_once=True)
+            raise
+        if pid is None:
+            self.end(at_once=True)
+        return pid
+
+    def _ask(self, order: tuple[object, ...]) -> int | None:
+        stdin, stdout = self._child.stdin, self._child.stdout
+        assert stdin is not None
+        assert stdout is not None
+        if stdin.closed:
+            return None
+        try:
+            stdin.write(json.dumps(order).encode() + b"\n")
+            stdin.flush()
+        except OSError:
+            return None
+        responded, _, _ = select.select([stdout], [], [], _RESPONSE_LIMIT_SECONDS)
+        line = stdout.readline() if responded else b""
+        return int(line) if line else None
+
+    def end(self, *, at_once: bool) -> None:
+        """End it, at once or when it has loaded; brokers go on."""
+        if at_once:
+            self._child.kill()
+        try:
+            self._child.communicate(timeout=_END_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.communicate()
+
+    def let_go(self) -> None:
+        """Hold the pipes no more, in a process that the owner has forked: the launcher ends with its owner."""
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None and not pipe.closed:
+                os.dup2(nothing, pipe.fileno(), inheritable=False)
+        os.close(nothing)
+
+
+_kept: list[_Process] = []
+
+
+def _variables_that_count() -> dict[str, str]:
+    return {name: value for name, value in environment_of_brokers().items() if name != _OF_EACH_TEST}
+
+
 class Launcher:
     """Starts brokers; an object to use in a ``with``.
 
     Args:
         directory: the cluster's directory.
-        wanted: False: there is nothing to start.
+        wanted: whether one is worth its loading, where none is kept.
     """
 
     def __init__(self, directory: Path, *, wanted: bool) -> None:
         self._directory = directory
         self._wanted = wanted and sys.platform == "linux"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._own: _Process | None = None
 
     def __enter__(self) -> Self:
-        if self._wanted:
+        if self._wanted and _serving() is None:
             with contextlib.suppress(OSError):
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", MODULE, f"{self._directory}/", _ROOM_FOR_COMMAND],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    env=environment_of_brokers(),
-                )
+                self._own = _Process(self._directory)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(at_once=kind is not None)
+        own, self._own = self._own, None
+        if own is not None:
+            own.end(at_once=kind is not None)
 
     def start(self, process: LabProcess, command: list[str], environment: Mapping[str, str] | None = None) -> int:
         """Start a broker by this command, with these variables or one's own; gives its pid. It must be down.
@@ -74,38 +155,51 @@ class Launcher:
         Raises:
             OSError: the command can't be run.
         """
-        if self._process is None:
+        launcher = self._own or _serving()
+        if launcher is None:
             return process.spawn(command, environment)
         process.make_directories()
         variables = None if environment is None else dict(environment)
-        pid = self._order(self._process, (command, str(process.directory), str(process.log_file), variables))
+        pid = launcher.order((command, str(process.directory), str(process.log_file), variables))
         if pid is None:
-            self._end(at_once=True)
+            self._own = None
             return process.spawn(command, environment)
         process.note(pid)
         return pid
 
-    @staticmethod
-    def _order(launcher: subprocess.Popen[bytes], order: tuple[object, ...]) -> int | None:
-        assert launcher.stdin is not None
-        assert launcher.stdout is not None
-        try:
-            launcher.stdin.write(json.dumps(order).encode() + b"\n")
-            launcher.stdin.flush()
-        except OSError:
-            return None
-        responded, _, _ = select.select([launcher.stdout], [], [], _RESPONSE_LIMIT_SECONDS)
-        line = launcher.stdout.readline() if responded else b""
-        return int(line) if line else None
 
-    def _end(self, *, at_once: bool) -> None:
-        launcher, self._process = self._process, None
-        if launcher is None:
-            return
-        if at_once:
-            launcher.kill()
-        try:
-            launcher.communicate(timeout=_END_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            launcher.kill()
-            launcher.communicate()
+@contextlib.contextmanager
+def kept(directory: Path) -> Iterator[None]:
+    """Keep a launcher until the end of the ``with``: every start of a broker by this process is a fork of it.
+
+    It loads beside what the caller does first. Where there can be none, brokers start as without it.
+
+    Args:
+        directory: what stands in its command line: that of the one cluster, or one that contains the clusters'.
+    """
+    launcher = None
+    if sys.platform == "linux" and _serving() is None:
+        with contextlib.suppress(OSError):
+            launcher = _Process(directory)
+    if launcher is None:
+        yield
+        return
+    _kept.append(launcher)
+    try:
+        yield
+    finally:
+        _kept.remove(launcher)
+        launcher.end(at_once=True)
+
+
+def _serving() -> _Process | None:
+    """Return the kept launcher, if there is one that can serve."""
+    return next((one for one in _kept if one.serves), None)
+
+
+def _forked() -> None:
+    for one in _kept:
+        one.let_go()
+
+
+os.register_at_fork(after_in_child=_forked)

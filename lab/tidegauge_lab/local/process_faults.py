@@ -20,6 +20,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, startup
 from tidegauge_lab.local.fault_log import note_fault
+from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.layout import LOGS
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
@@ -191,9 +192,10 @@ def start(
     if start_with.after_power_cut:
         lost = {broker_id: cut_power(directory, broker_id) for broker_id in broker_ids}
     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
-    for broker_id in broker_ids:
-        _note(directory / LOGS, "start", broker_id, processes[broker_id])
-        startup.start_broker(directory, file, file.broker(broker_id), held=start_with.held)
+    with Launcher(directory, wanted=len(broker_ids) > 1) as launcher:
+        for broker_id in broker_ids:
+            _note(directory / LOGS, "start", broker_id, processes[broker_id])
+            startup.start_broker(directory, file, file.broker(broker_id), held=start_with.held, launcher=launcher)
     # Those that were up already are waited for too: a `start` that follows another means the same readiness.
     wanted = [target for target in processes if isinstance(target, int)]
     startup.wait_brokers(

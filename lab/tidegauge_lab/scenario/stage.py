@@ -5,6 +5,8 @@ Rules:
 - Ports: a block of sixteen, held by a lock on a small file for as long as the scenario runs. A broker that is killed
   and started again must find its port free, so another scenario must not take it meanwhile.
 - ZooKeeper is one of its own, or one that is given, under a chroot that no other run uses.
+- One launcher, which is kept until the end, starts all of a story's brokers: the controller's, the others, and each
+  that the story starts again.
 - The end kills every process at once; nothing is gained by a controlled shutdown. A guard does it where the run's own
   process is killed (``tidegauge_lab.local.guard``).
 """
@@ -24,6 +26,7 @@ from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, ports, startup, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.guard import guarding
+from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.ports import shared_directory
 from tidegauge_lab.scenario.client_processes import sign_of
 from tidegauge_lab.scenario.model import Scenario
@@ -54,6 +57,7 @@ def stage(
     clusters = (directory / _CLUSTER, directory / layout.ZOOKEEPER)
     with (
         guarding(*clusters, signs=(sign_of(directory),), temporary=directory if is_temporary else None),
+        kept(directory / _CLUSTER),
         contextlib.ExitStack() as stack,
     ):
         base_port = stack.enter_context(_ports())
