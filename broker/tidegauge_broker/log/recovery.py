@@ -21,6 +21,12 @@ Rules:
     8. A loss of power may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
+    9. It may also leave later segments, while one before them has lost all that was not synced. A segment above the
+       recovery point that is empty, or ends just there, and does not reach to the next one, is such a one: the later
+       segments are removed. (Kafka would go on with the gap, which no replication fills.)
+   10. A .txnindex that is written again is synced, unless its segment will be scanned by the next recovery, too: a
+       segment without the file is taken for one without aborted transactions, whose records readers would then get.
+       It is written before the other indexes, whose state says that it must be.
 """
 
 from __future__ import annotations
@@ -48,12 +54,12 @@ from tidegauge_broker.log.segment import (
     TIME_INDEX_SUFFIX,
     LogSegment,
 )
-from tidegauge_broker.log.swap import CLEANED_SUFFIX, complete_swaps
+from tidegauge_broker.log.swap import complete_swaps, remove_cleaned
 from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX, aborted
 from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.producer_state import ProducerState
 
-_UNFINISHED = (DELETED_SUFFIX, CLEANED_SUFFIX)
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _SCAN_BYTES = 1 << 20
 
@@ -79,6 +85,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         OSError: the disk refused.
     """
     _remove_leftovers(directory, plan.disk)
+    remove_cleaned(directory, plan.disk)
     complete_swaps(directory, plan.disk)
     _remove_orphans(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
@@ -158,7 +165,7 @@ def _create(directory: Path, base_offset: int, settings: LogSettings, plan: Load
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
-        if path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
+        if path.suffix in {DELETED_SUFFIX, TEMPORARY_SUFFIX}:
             level = logging.INFO if path.suffix == DELETED_SUFFIX else logging.WARNING
             _logger.log(level, "Removing %s, which an unfinished operation left", path)
             disk.remove(path)
@@ -190,10 +197,11 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
         scanned = not plan.clean and (end_offset is None or end_offset > plan.recovery_point)
         if not scanned and not _indexes_are_sound(segment):
             _logger.warning("%s: the indexes are missing or unsound and are rebuilt", segment.path)
+            _rebuild_transaction_index(directory, segments[: at + 1], plan)
             removed_bytes = scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
             if removed_bytes:
                 _logger.error("%s: truncated %d bytes at the first bad batch", segment.path, removed_bytes)
-            _rebuild_transaction_index(directory, segments[: at + 1], plan)
+                _rebuild_transaction_index(directory, segments[: at + 1], plan)
     return segments
 
 
@@ -252,11 +260,29 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
                 removed_bytes,
                 len(segments) - at - 1,
             )
-            for later in reversed(segments[at + 1 :]):
-                later.delete()
-            return segments[: at + 1]
+            return _without_later(segments, at)
+        if following is not None and _has_lost_its_end(segment, following, plan.recovery_point):
+            _logger.warning(
+                "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
+                segment.path,
+                following,
+                len(segments) - at - 1,
+            )
+            return _without_later(segments, at)
     _drop_hollow_end(segments, plan)
     return segments
+
+
+def _without_later(segments: list[LogSegment], at: int) -> list[LogSegment]:
+    for later in reversed(segments[at + 1 :]):
+        later.delete()
+    return segments[: at + 1]
+
+
+def _has_lost_its_end(segment: LogSegment, following: int, recovery_point: int) -> bool:
+    """Return whether a segment that was scanned lacks what a loss of power has taken: rule 9."""
+    end_offset = segment.next_offset()
+    return end_offset < following and (segment.size_bytes == 0 or end_offset == recovery_point)
 
 
 def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
@@ -407,8 +433,8 @@ def _load_producers(
         if segment.base_offset in keeps:
             take(segment.base_offset)
         if segment.base_offset in scanned:
-            segment.transaction_index.reset()
-            _replay(state, segment, segment.base_offset, rebuilds_index=True)
+            found_aborted = _replay_headers(state, segment, 0)
+            segment.transaction_index.replace(found_aborted, sync=log_end_offset <= plan.recovery_point)  # rule 10
         elif end_offset > from_offset:
             _replay(state, segment, from_offset)
     if log_end_offset > bases[-1]:
@@ -433,20 +459,23 @@ def _rebuild_transaction_index(directory: Path, segments: Sequence[LogSegment], 
     state = ProducerState.from_entries(entries)
     if from_offset < base:
         replay_producers(state, before, from_offset)
-    segment.transaction_index.reset()
-    _replay(state, segment, base, rebuilds_index=True)
-    segment.transaction_index.close()
+    segment.transaction_index.replace(_replay_headers(state, segment, 0), sync=True)
 
 
-def _replay(state: ProducerState, segment: LogSegment, from_offset: int, *, rebuilds_index: bool = False) -> None:
-    """Take in a segment's batches from an offset on; with ``rebuilds_index``, index the aborted transactions."""
+def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None:
+    """Take in a segment's batches from an offset on."""
     try:
         position = segment.position_of(from_offset)
     except TidegaugeError as problem:
         _logger.error("%s: its producers are not known: %s", segment.path, problem.message)  # noqa: TRY400 - it says all
         return
-    if position is None:
-        return
+    if position is not None:
+        _replay_headers(state, segment, position)
+
+
+def _replay_headers(state: ProducerState, segment: LogSegment, position: int) -> list[AbortedTransaction]:
+    """Take in a segment's batches from a position on, and return the transactions that are aborted there."""
+    found: list[AbortedTransaction] = []
     for header in _headers_until_damage(segment, position):
         if header.producer_id == NO_PRODUCER_ID:
             continue
@@ -461,8 +490,9 @@ def _replay(state: ProducerState, segment: LogSegment, from_offset: int, *, rebu
         completed = None if marker is None else state.update_marker(header, marker)
         if completed is not None:
             state.transactions.hold(completed)
-            if rebuilds_index and marker is not None and marker.outcome is Outcome.ABORT:
-                segment.transaction_index.append(aborted(completed, state.transactions))
+            if marker is not None and marker.outcome is Outcome.ABORT:
+                found.append(aborted(completed, state.transactions))
+    return found
 
 
 def _headers_until_damage(segment: LogSegment, position: int) -> Iterator[BatchHeader]:
