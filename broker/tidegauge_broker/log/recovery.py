@@ -9,7 +9,8 @@ Rules:
        the mark: it appends behind what is left of a batch.)
     2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
        rising offsets); indexes, leader epochs and producer state are rebuilt from them.
-    3. The log ends at the first bad batch: that segment is truncated there, and later segments are removed.
+    3. The log ends at the first bad batch: later segments are removed, and only then that segment is truncated there.
+       A recovery that a crash interrupts would else leave a log with a gap, and no sign of it.
     4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
@@ -34,7 +35,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,8 +108,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
             log_end_offset,
             log_start_offset,
         )
-        for segment in reversed(segments):
-            segment.delete()
+        _delete(segments)
         segments = []
     if not segments:
         log_end_offset = log_start_offset
@@ -252,31 +252,38 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
         if following is not None and following <= plan.recovery_point:
             continue
-        removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs)
+        later = segments[at + 1 :]
+        removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs, later=later)
         if removed_bytes:
             _logger.warning(
                 "%s: truncated %d bytes at the first bad batch; %d later segments are removed",
                 segment.path,
                 removed_bytes,
-                len(segments) - at - 1,
+                len(later),
             )
-            return _without_later(segments, at)
+            return segments[: at + 1]
         if following is not None and _has_lost_its_end(segment, following, plan.recovery_point):
             _logger.warning(
                 "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
                 segment.path,
                 following,
-                len(segments) - at - 1,
+                len(later),
             )
-            return _without_later(segments, at)
+            _delete(later)
+            return segments[: at + 1]
     _drop_hollow_end(segments, plan)
     return segments
 
 
-def _without_later(segments: list[LogSegment], at: int) -> list[LogSegment]:
-    for later in reversed(segments[at + 1 :]):
-        later.delete()
-    return segments[: at + 1]
+def _delete(later: Sequence[LogSegment]) -> None:
+    """Remove segments, the newest first: what a crash leaves of them still follows the one before.
+
+    They are gone for good when this returns: behind what is appended next they would look sound.
+    """
+    for segment in reversed(later):
+        segment.delete()
+    for segment in later[:1]:
+        segment.disk.sync_directory(segment.path.parent)
 
 
 def _has_lost_its_end(segment: LogSegment, following: int, recovery_point: int) -> bool:
@@ -294,10 +301,17 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
         and segments[-2].next_offset() < segments[-1].base_offset
     ):
         _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)
-        segments.pop().delete()
+        _delete([segments.pop()])
 
 
-def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int | None, epochs: EpochCache) -> int:
+def scan_segment(
+    segment: LogSegment,
+    index_interval_bytes: int,
+    end_offset: int | None,
+    epochs: EpochCache,
+    *,
+    later: Sequence[LogSegment] = (),
+) -> int:
     """Check every batch of a segment, build its indexes, truncate it at the first bad batch.
 
     Args:
@@ -305,6 +319,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         index_interval_bytes: bytes between two index entries.
         end_offset: the next segment's base, which no batch may reach; None for the last segment.
         epochs: takes in the batches' leader epochs.
+        later: segments that are removed before this one is truncated, if it is.
 
     Returns:
         How many bytes were truncated.
@@ -319,6 +334,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         valid_bytes = header.position + header.size_bytes
     removed_bytes = segment.size_bytes - valid_bytes
     if removed_bytes:
+        _delete(later)
         segment.truncate_file(valid_bytes)
     segment.seal()
     return removed_bytes
@@ -433,7 +449,7 @@ def _load_producers(
         if segment.base_offset in keeps:
             take(segment.base_offset)
         if segment.base_offset in scanned:
-            found_aborted = _replay_headers(state, segment, 0)
+            found_aborted = _replay(state, segment, segment.base_offset)
             segment.transaction_index.replace(found_aborted, sync=log_end_offset <= plan.recovery_point)  # rule 10
         elif end_offset > from_offset:
             _replay(state, segment, from_offset)
@@ -462,15 +478,14 @@ def _rebuild_transaction_index(directory: Path, segments: Sequence[LogSegment], 
     segment.transaction_index.replace(_replay_headers(state, segment, 0), sync=True)
 
 
-def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> None:
-    """Take in a segment's batches from an offset on."""
+def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> list[AbortedTransaction]:
+    """Take in a segment's batches from an offset on, and return the transactions that are aborted there."""
     try:
         position = segment.position_of(from_offset)
     except TidegaugeError as problem:
         _logger.error("%s: its producers are not known: %s", segment.path, problem.message)  # noqa: TRY400 - it says all
-        return
-    if position is not None:
-        _replay_headers(state, segment, position)
+        return []
+    return [] if position is None else _replay_headers(state, segment, position)
 
 
 def _replay_headers(state: ProducerState, segment: LogSegment, position: int) -> list[AbortedTransaction]:

@@ -316,7 +316,8 @@ def _is_partly_known(found: Producer, wanted: Producer | None, log_start: int) -
 
 
 def _against_compacted(found: Found, twin: Twin, visible: Sequence[Batch]) -> Iterator[str]:
-    aborted = twin.aborted(found.end)
+    # A marker that a loss of power has taken may have counted when the log was compacted.
+    aborted = twin.aborted(max((batch.end_offset for batch in twin.batches), default=0))
     rows = [row for batch in visible for row in batch.rows if row[0] >= found.start]
     strange = set(found.rows) - {row for batch in visible for row in batch.rows}
     if strange:

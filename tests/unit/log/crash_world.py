@@ -243,6 +243,8 @@ class World:
         pending = at in self.after
         after = self.after.get(at)
         if log is None:
+            if pending and after is None and self._logs.offline_directories:
+                return  # the deletion waits for the log directory
             if before is None or (pending and after is None):
                 if pending and after is None:
                     self.twins[at] = None
@@ -491,11 +493,7 @@ class World:
 
     def _clean(self) -> Iterator[None]:
         """As ``LogCleaner``, stage by stage."""
-        stable = {
-            at: min(twin.high_watermark, twin.last_stable_offset(twin.end))
-            for at, twin in self._alive()
-            if twin.is_compacted
-        }
+        stable = {at: twin.last_stable_offset(twin.high_watermark) for at, twin in self._alive() if twin.is_compacted}
         cleaning = self._logs.compaction.next_to_clean(stable)
         if cleaning is None:
             return

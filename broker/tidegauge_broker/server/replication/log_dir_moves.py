@@ -21,7 +21,8 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
        onto a directory that exists, and the attempt would take the log directory offline. One that may hold what
        compaction has removed from the log since begins again (``FutureLogs``, rule 4).
     5. A copy replaces the replica when as much of it is on the disk: else a loss of power soon after would take what
-       had been flushed. (Kafka does not look at that.)
+       had been flushed. What a process before has flushed is not known, so a copy that is whole is flushed once in any
+       case. (Kafka does not look at that.)
     6. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
@@ -42,6 +43,7 @@ from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.future_logs import is_name_too_long, span_of
 from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.future_replica import (
     REPLACE,
@@ -111,6 +113,8 @@ class LogDirMoves:
         self._quota = ReplicationQuota(limits.bytes_per_second)
         self._moving: set[TopicPartition] = set()
         self._unsynced: set[TopicPartition] = set()
+        self._synced: dict[TopicPartition, PartitionLog] = {}
+        """Copies that were brought to the disk since they had all that the log held when this process began."""
         self._task: asyncio.Task[None] | None = None
 
     # What is asked for
@@ -270,6 +274,8 @@ class LogDirMoves:
 
     def _carry_out(self, at: TopicPartition, step: Step, now_ms: int) -> None:
         logs, futures = self._logs, self._logs.futures
+        if isinstance(step, TruncateTo | StartAt):
+            self._synced.pop(at, None)
         match step:
             case TruncateTo(offset):
                 futures.follow_truncation(at, offset)
@@ -289,9 +295,11 @@ class LogDirMoves:
     def _replace(self, at: TopicPartition) -> None:
         """Rule 4 of ``next_step``; the replica has moved even if its former log directory fails now."""
         current, future = self._logs.logs[at], self._logs.futures.logs[at]
-        if future.recovery_point < min(current.recovery_point, future.log_end_offset):
+        is_synced = self._synced.get(at) is future
+        if not is_synced or future.recovery_point < min(current.recovery_point, future.log_end_offset):
             self._unsynced.add(at)  # rule 5
             return
+        del self._synced[at]
         self._moving.discard(at)
         partition = self._core.partition(at)
         assert partition is not None
@@ -303,6 +311,7 @@ class LogDirMoves:
         if at not in self._unsynced or future is None:
             return
         self._unsynced.discard(at)
+        self._synced[at] = future
         await self._in_log_pool(future.flush)
         self._replicas.report_failures()
 
