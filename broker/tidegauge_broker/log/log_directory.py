@@ -190,6 +190,7 @@ class LogDirectory:
             raise self.failed(error, f"renaming {directory}") from error
         self.write_recovery_points()
         self.write_log_start_offsets()
+        self._forget_high_watermarks()
         for log in logs:
             self.forget_cleaned(log.topic_partition)
 
@@ -354,6 +355,18 @@ class LogDirectory:
         """
         with self._high_watermark_lock:
             self._write(self._high_watermarks, values_of())
+
+    def _forget_high_watermarks(self) -> None:
+        """Remove deleted logs from replication-offset-checkpoint.
+
+        The log of a new topic of that name would else begin with the deleted one's high watermark, if the broker is
+        killed before the next checkpoint.
+        """
+        with self._high_watermark_lock:
+            written = self._read(self._high_watermarks)
+            left = {at: value for at, value in written.items() if at in self.logs or at in self.futures}
+            if left != written:
+                self._write(self._high_watermarks, left)
 
     def write_recovery_points(self) -> None:
         """Replace recovery-point-offset-checkpoint from the logs.

@@ -9,7 +9,8 @@ Rules:
        the mark: it appends behind what is left of a batch.)
     2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
        rising offsets); indexes, leader epochs and producer state are rebuilt from them.
-    3. The log ends at the first bad batch: that segment is truncated there, and later segments are removed.
+    3. The log ends at the first bad batch: later segments are removed, and only then that segment is truncated there.
+       A recovery that a crash interrupts would else leave a log with a gap, and no sign of it.
     4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
@@ -21,6 +22,12 @@ Rules:
     8. A loss of power may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
+    9. It may also leave later segments, while one before them has lost all that was not synced. A segment above the
+       recovery point that is empty, or ends just there, and does not reach to the next one, is such a one: the later
+       segments are removed. (Kafka would go on with the gap, which no replication fills.)
+   10. A .txnindex that is written again is synced, unless its segment will be scanned by the next recovery, too: a
+       segment without the file is taken for one without aborted transactions, whose records readers would then get.
+       It is written before the other indexes, whose state says that it must be.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,12 +55,12 @@ from tidegauge_broker.log.segment import (
     TIME_INDEX_SUFFIX,
     LogSegment,
 )
-from tidegauge_broker.log.swap import CLEANED_SUFFIX, complete_swaps
+from tidegauge_broker.log.swap import complete_swaps, remove_cleaned
 from tidegauge_broker.log.transaction_index import TRANSACTION_INDEX_SUFFIX, aborted
 from tidegauge_broker.replica.epoch_cache import EpochCache
+from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.producer_state import ProducerState
 
-_UNFINISHED = (DELETED_SUFFIX, CLEANED_SUFFIX)
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _SCAN_BYTES = 1 << 20
 
@@ -79,6 +86,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
         OSError: the disk refused.
     """
     _remove_leftovers(directory, plan.disk)
+    remove_cleaned(directory, plan.disk)
     complete_swaps(directory, plan.disk)
     _remove_orphans(directory, plan.disk)
     segments = _load_segments(directory, settings, plan)
@@ -100,8 +108,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
             log_end_offset,
             log_start_offset,
         )
-        for segment in reversed(segments):
-            segment.delete()
+        _delete(segments)
         segments = []
     if not segments:
         log_end_offset = log_start_offset
@@ -158,7 +165,7 @@ def _create(directory: Path, base_offset: int, settings: LogSettings, plan: Load
 
 def _remove_leftovers(directory: Path, disk: Disk) -> None:
     for path in list(directory.iterdir()):
-        if path.suffix in _UNFINISHED or path.name.endswith(TEMPORARY_SUFFIX):
+        if path.suffix in {DELETED_SUFFIX, TEMPORARY_SUFFIX}:
             level = logging.INFO if path.suffix == DELETED_SUFFIX else logging.WARNING
             _logger.log(level, "Removing %s, which an unfinished operation left", path)
             disk.remove(path)
@@ -190,10 +197,11 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
         scanned = not plan.clean and (end_offset is None or end_offset > plan.recovery_point)
         if not scanned and not _indexes_are_sound(segment):
             _logger.warning("%s: the indexes are missing or unsound and are rebuilt", segment.path)
+            _rebuild_transaction_index(directory, segments[: at + 1], plan)
             removed_bytes = scan_segment(segment, settings.index_interval_bytes, end_offset, EpochCache())
             if removed_bytes:
                 _logger.error("%s: truncated %d bytes at the first bad batch", segment.path, removed_bytes)
-            _rebuild_transaction_index(directory, segments[: at + 1], plan)
+                _rebuild_transaction_index(directory, segments[: at + 1], plan)
     return segments
 
 
@@ -244,19 +252,44 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
         if following is not None and following <= plan.recovery_point:
             continue
-        removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs)
+        later = segments[at + 1 :]
+        removed_bytes = scan_segment(segment, settings.index_interval_bytes, following, epochs, later=later)
         if removed_bytes:
             _logger.warning(
                 "%s: truncated %d bytes at the first bad batch; %d later segments are removed",
                 segment.path,
                 removed_bytes,
-                len(segments) - at - 1,
+                len(later),
             )
-            for later in reversed(segments[at + 1 :]):
-                later.delete()
+            return segments[: at + 1]
+        if following is not None and _has_lost_its_end(segment, following, plan.recovery_point):
+            _logger.warning(
+                "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
+                segment.path,
+                following,
+                len(later),
+            )
+            _delete(later)
             return segments[: at + 1]
     _drop_hollow_end(segments, plan)
     return segments
+
+
+def _delete(later: Sequence[LogSegment]) -> None:
+    """Remove segments, the newest first: what a crash leaves of them still follows the one before.
+
+    They are gone for good when this returns: behind what is appended next they would look sound.
+    """
+    for segment in reversed(later):
+        segment.delete()
+    for segment in later[:1]:
+        segment.disk.sync_directory(segment.path.parent)
+
+
+def _has_lost_its_end(segment: LogSegment, following: int, recovery_point: int) -> bool:
+    """Return whether a segment that was scanned lacks what a loss of power has taken: rule 9."""
+    end_offset = segment.next_offset()
+    return end_offset < following and (segment.size_bytes == 0 or end_offset == recovery_point)
 
 
 def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
@@ -268,10 +301,17 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
         and segments[-2].next_offset() < segments[-1].base_offset
     ):
         _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)
-        segments.pop().delete()
+        _delete([segments.pop()])
 
 
-def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int | None, epochs: EpochCache) -> int:
+def scan_segment(
+    segment: LogSegment,
+    index_interval_bytes: int,
+    end_offset: int | None,
+    epochs: EpochCache,
+    *,
+    later: Sequence[LogSegment] = (),
+) -> int:
     """Check every batch of a segment, build its indexes, truncate it at the first bad batch.
 
     Args:
@@ -279,6 +319,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         index_interval_bytes: bytes between two index entries.
         end_offset: the next segment's base, which no batch may reach; None for the last segment.
         epochs: takes in the batches' leader epochs.
+        later: segments that are removed before this one is truncated, if it is.
 
     Returns:
         How many bytes were truncated.
@@ -293,6 +334,7 @@ def scan_segment(segment: LogSegment, index_interval_bytes: int, end_offset: int
         valid_bytes = header.position + header.size_bytes
     removed_bytes = segment.size_bytes - valid_bytes
     if removed_bytes:
+        _delete(later)
         segment.truncate_file(valid_bytes)
     segment.seal()
     return removed_bytes
@@ -407,8 +449,8 @@ def _load_producers(
         if segment.base_offset in keeps:
             take(segment.base_offset)
         if segment.base_offset in scanned:
-            segment.transaction_index.reset()
-            _replay(state, segment, segment.base_offset, rebuilds_index=True)
+            found_aborted = _replay(state, segment, segment.base_offset)
+            segment.transaction_index.replace(found_aborted, sync=log_end_offset <= plan.recovery_point)  # rule 10
         elif end_offset > from_offset:
             _replay(state, segment, from_offset)
     if log_end_offset > bases[-1]:
@@ -433,20 +475,22 @@ def _rebuild_transaction_index(directory: Path, segments: Sequence[LogSegment], 
     state = ProducerState.from_entries(entries)
     if from_offset < base:
         replay_producers(state, before, from_offset)
-    segment.transaction_index.reset()
-    _replay(state, segment, base, rebuilds_index=True)
-    segment.transaction_index.close()
+    segment.transaction_index.replace(_replay_headers(state, segment, 0), sync=True)
 
 
-def _replay(state: ProducerState, segment: LogSegment, from_offset: int, *, rebuilds_index: bool = False) -> None:
-    """Take in a segment's batches from an offset on; with ``rebuilds_index``, index the aborted transactions."""
+def _replay(state: ProducerState, segment: LogSegment, from_offset: int) -> list[AbortedTransaction]:
+    """Take in a segment's batches from an offset on, and return the transactions that are aborted there."""
     try:
         position = segment.position_of(from_offset)
     except TidegaugeError as problem:
         _logger.error("%s: its producers are not known: %s", segment.path, problem.message)  # noqa: TRY400 - it says all
-        return
-    if position is None:
-        return
+        return []
+    return [] if position is None else _replay_headers(state, segment, position)
+
+
+def _replay_headers(state: ProducerState, segment: LogSegment, position: int) -> list[AbortedTransaction]:
+    """Take in a segment's batches from a position on, and return the transactions that are aborted there."""
+    found: list[AbortedTransaction] = []
     for header in _headers_until_damage(segment, position):
         if header.producer_id == NO_PRODUCER_ID:
             continue
@@ -461,8 +505,9 @@ def _replay(state: ProducerState, segment: LogSegment, from_offset: int, *, rebu
         completed = None if marker is None else state.update_marker(header, marker)
         if completed is not None:
             state.transactions.hold(completed)
-            if rebuilds_index and marker is not None and marker.outcome is Outcome.ABORT:
-                segment.transaction_index.append(aborted(completed, state.transactions))
+            if marker is not None and marker.outcome is Outcome.ABORT:
+                found.append(aborted(completed, state.transactions))
+    return found
 
 
 def _headers_until_damage(segment: LogSegment, position: int) -> Iterator[BatchHeader]:

@@ -485,15 +485,15 @@ class LogSegment:
             self.disk.remove(path)
 
     def rename_files(self, suffix: str) -> None:
-        """Give all files another suffix behind their proper one ("": none), the ``.txnindex`` and the ``.log`` last.
+        """Give all files another suffix behind their proper one ("": none), in the order of Kafka's LogSegment.
 
         A file that already has it is left; so what a crash interrupted can be done again.
         """
         names = (
-            (self.time_index, TIME_INDEX_SUFFIX),
-            (self.index, INDEX_SUFFIX),
-            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
             (self, LOG_SUFFIX),
+            (self.index, INDEX_SUFFIX),
+            (self.time_index, TIME_INDEX_SUFFIX),
+            (self.transaction_index, TRANSACTION_INDEX_SUFFIX),
         )
         for owner, proper in names:
             renamed = owner.path.with_name(file_name(self.base_offset) + proper + suffix)

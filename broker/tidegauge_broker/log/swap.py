@@ -2,14 +2,17 @@
 
 The steps (LocalLog.replaceSegments): the new files are written as ``.cleaned`` and synced, and
 renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of
-files the ``.log`` is always renamed last, and the ``.txnindex`` after the other indexes.
+files the ``.log`` is always renamed last, and the ``.txnindex`` after the other indexes. Apache Kafka renames the
+``.log`` first and the ``.txnindex`` last (LogSegment.changeFileSuffixes); one broker may find what the other left.
 
-Rules:
-    1. While a ``.log.swap`` is there, it stands for every segment whose base lies within its offsets. A compacted
-       segment ends with the last batch of the old ones, if need be an empty one; so its offsets cover them all.
-    2. Without it the old segments count: ``.cleaned`` and leftover ``.swap`` indexes are removed.
+Rules (LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load):
+    1. While files of a segment are still ``.cleaned``, the old segments count. Its ``.swap`` files are removed, and
+       only then the ``.cleaned`` ones, so that a crash in between changes nothing.
+    2. Otherwise a ``.log.swap`` stands for every segment whose base lies within its offsets. A compacted segment ends
+       with the last batch of the old ones, if need be an empty one; so its offsets cover them all.
     3. The new segment need not have a ``.txnindex``. One of that name without the suffix is the old segment's while
        there is an ``.index.swap``; afterwards it is the new one's.
+    4. Without a ``.log.swap`` the ``.log`` is the new segment's, and other files that are ``.swap`` are its, too.
 """
 
 from __future__ import annotations
@@ -32,6 +35,22 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 _logger = logging.getLogger(__name__)
+
+
+def remove_cleaned(directory: Path, disk: Disk) -> None:
+    """Remove the files of compactions that had not come to take anything's place: rule 1.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    cleaned = sorted(directory.glob("*" + CLEANED_SUFFIX))
+    if not cleaned:
+        return
+    first = min(path.name.partition(".")[0] for path in cleaned)
+    for path in (*sorted(directory.glob("*" + SWAP_SUFFIX)), *cleaned):
+        if path.name.partition(".")[0] >= first:
+            _logger.warning("Removing %s, which an unfinished compaction left", path)
+            disk.remove(path)
 
 
 def complete_swaps(directory: Path, disk: Disk) -> None:
@@ -60,7 +79,8 @@ def complete_swaps(directory: Path, disk: Disk) -> None:
         if segment.index.path.exists():  # rule 3
             disk.remove(directory / (file_name(base_offset) + TRANSACTION_INDEX_SUFFIX))
         segment.rename_files("")
-    for leftover in directory.glob("*" + SWAP_SUFFIX):
-        disk.remove(leftover)
+    for leftover in sorted(directory.glob("*" + SWAP_SUFFIX)):  # rule 4
+        disk.rename(leftover, leftover.with_suffix(""))
+        swaps.append(leftover)
     if swaps:
         disk.sync_directory(directory)

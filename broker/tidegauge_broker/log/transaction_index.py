@@ -113,6 +113,23 @@ class TransactionIndex:
             self._disk.truncate(self.path, keep * _ENTRY.size)
             del entries[keep:]
 
+    def replace(self, entries: Sequence[AbortedTransaction], *, sync: bool) -> None:
+        """Replace all entries at once: a crash leaves the former ones or these. Without any there is no file.
+
+        Args:
+            entries: rising by marker.
+            sync: they are on the disk when this returns.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if not entries:
+            self.reset()
+            return
+        self.close()
+        self._disk.replace(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries), sync=sync)
+        self._entries = list(entries)
+
     def reset(self) -> None:
         """Remove all entries, and the file."""
         self.close()

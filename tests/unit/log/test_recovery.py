@@ -3,8 +3,10 @@
 import os
 
 import pytest
+from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
 
 from tidegauge.record_batch import iterate_headers
+from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.log import recovery
 from tidegauge_broker.replica.messages import EpochEntry
 
@@ -97,9 +99,9 @@ def test_only_what_lies_above_the_recovery_point_is_scanned(bench, batch, monkey
     scanned = []
     scan = recovery.scan_segment
 
-    def note(segment, *arguments):
+    def note(segment, *arguments, **options):
         scanned.append(segment.base_offset)
-        return scan(segment, *arguments)
+        return scan(segment, *arguments, **options)
 
     monkeypatch.setattr(recovery, "scan_segment", note)
     log = bench.log()
@@ -272,3 +274,126 @@ def test_a_log_that_was_flushed_to_its_end_needs_no_index_entry_to_be_read(bench
     assert bases(log) == list(range(0, 40, 2))
     assert log.find_offset_by_time(7001, 40) == (15, 7001)
     assert log.segments[0].largest_timestamp == (19001, 39)
+
+
+@pytest.mark.parametrize("synced", [0, 2])
+def test_a_segment_that_lost_its_unsynced_end_ends_the_log(bench, batch, tmp_path, synced):
+    """A loss of power may leave the segment after it. Offsets that are missing must not lie within the log.
+
+    A replica would never fetch them again, and as a leader it would pass over them. Nor may the segments that recovery
+    has removed come back with the next loss of power, behind what was appended since.
+    """
+    bench.disk = disk = JournalDisk(bench.directory, tmp_path / "attic")
+    bench.settings["log.segment.bytes"] = "300"
+    bench.log().write_epochs([EpochEntry(0, 0)], sync=True)
+    for at in range(4):
+        bench.append(batch(2))
+        if at + 1 == synced:
+            bench.manager.sync(bench.name)
+    first, second = bench.log().segments
+    bench.stop(clean=False)
+    disk.sync_directory(bench.partition_directory)
+    os.truncate(first.path, synced * len(batch(2)))
+    log = bench.log()
+    assert bases(log) == [0, 2][:synced]
+    assert log.log_end_offset == 2 * synced
+    assert not second.path.exists()
+    bench.stop(clean=False)
+    disk.lose_power(NoUnsyncedNameStays())
+    assert not second.path.exists()
+
+
+def abort_a_transaction(bench, batch):
+    bench.append(batch(1, producer_id=8, sequence=0, transactional=True))
+    bench.append(make_marker(TransactionMarker(8, 0, Outcome.ABORT, 0), bench.now_ms))
+
+
+def aborted_producers(log):
+    return [one.producer_id for segment in log.segments for one in segment.transaction_index.entries()]
+
+
+class NoUnsyncedByteStays:
+    """For ``JournalDisk.lose_power``: files keep their names, and lose what was not synced."""
+
+    def choice(self, options):
+        return options[0]
+
+    def randint(self, low, _high):
+        return low
+
+
+class NoUnsyncedNameStays(NoUnsyncedByteStays):
+    """All that may be lost is lost."""
+
+    def choice(self, options):
+        return options[1]
+
+
+def test_the_aborted_transactions_that_recovery_lists_survive_a_loss_of_power(bench, batch, tmp_path):
+    """The segment ends at the recovery point. When the next one is there, it is not scanned any more."""
+    bench.disk = disk = JournalDisk(bench.directory, tmp_path / "attic")
+    abort_a_transaction(bench, batch)
+    bench.manager.sync(bench.name)
+    log = bench.restart(clean=False)
+    log._roll(log.log_end_offset)
+    bench.append(batch(1))
+    bench.stop(clean=False)
+    disk.lose_power(NoUnsyncedByteStays())
+    log = bench.log()
+    assert log.log_end_offset >= 2
+    assert aborted_producers(log) == [8]
+
+
+def test_a_kill_while_indexes_are_built_again_loses_no_aborted_transaction(bench, batch, tmp_path):
+    """Of a segment that is not scanned: once its other indexes are there, nothing says that the list is not."""
+    bench.disk = disk = JournalDisk(bench.directory, tmp_path / "attic")
+    abort_a_transaction(bench, batch)
+    log = bench.log()
+    log._roll(log.log_end_offset)
+    bench.append(batch(1))
+    bench.stop()
+    index = log.segments[0].index.path
+    changes, is_whole = 0, False
+    while not is_whole:
+        index.unlink(missing_ok=True)
+        disk.fate = Fate(changes)
+        try:
+            bench.open()
+            is_whole = True
+        except Crash:
+            pass
+        disk.fate = Fate()
+        bench.stop(clean=False)
+        assert aborted_producers(bench.log()) == [8], f"killed at change {changes}"
+        bench.stop()
+        changes += 1
+    assert changes > 10
+
+
+def test_a_kill_while_a_damaged_log_is_truncated_leaves_no_gap_in_it(bench, batch, tmp_path):
+    """Later segments go first: behind a truncated one they would look sound."""
+    bench.settings["log.segment.bytes"] = "300"
+    bench.disk = disk = JournalDisk(bench.directory, tmp_path / "attic")
+    for _ in range(8):
+        bench.append(batch(2))
+    segments = bench.log().segments
+    bench.stop(clean=False)
+    files = {path: path.read_bytes() for path in bench.partition_directory.iterdir()}
+    files[segments[0].path] = files[segments[0].path][:-1]
+    changes, is_whole = 0, False
+    while not is_whole:
+        for path, data in files.items():
+            path.write_bytes(data)
+        disk.fate = Fate(changes)
+        try:
+            bench.open()
+            is_whole = True
+        except Crash:
+            pass
+        disk.fate = Fate()
+        bench.stop(clean=False)
+        log = bench.log()
+        assert bases(log) == list(range(0, log.log_end_offset, 2)), f"killed at change {changes}"
+        bench.stop(clean=False)
+        changes += 1
+    assert changes > 10

@@ -162,7 +162,7 @@ def test_recovery_begins_at_the_snapshot_of_the_segment_with_the_recovery_point(
     monkeypatch.setattr(
         recovery,
         "_replay",
-        lambda state, segment, at, **options: (read.append(segment.base_offset), replay(state, segment, at, **options)),
+        lambda state, segment, at: read.append(segment.base_offset) or replay(state, segment, at),
     )
     bench.log()
     assert read == [12]

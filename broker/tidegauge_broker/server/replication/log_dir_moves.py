@@ -20,7 +20,10 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
        So is one beside which the replica was created again, after its own log directory was lost: it can't be renamed
        onto a directory that exists, and the attempt would take the log directory offline. One that may hold what
        compaction has removed from the log since begins again (``FutureLogs``, rule 4).
-    5. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
+    5. A copy replaces the replica when as much of it is on the disk: else a loss of power soon after would take what
+       had been flushed. What a process before has flushed is not known, so a copy that is whole is flushed once in any
+       case. (Kafka does not look at that.)
+    6. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
 
@@ -40,6 +43,7 @@ from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.future_logs import is_name_too_long, span_of
 from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.future_replica import (
     REPLACE,
@@ -108,6 +112,9 @@ class LogDirMoves:
         self._now_ms = now_ms
         self._quota = ReplicationQuota(limits.bytes_per_second)
         self._moving: set[TopicPartition] = set()
+        self._unsynced: set[TopicPartition] = set()
+        self._synced: dict[TopicPartition, PartitionLog] = {}
+        """Copies that were brought to the disk since they had all that the log held when this process began."""
         self._task: asyncio.Task[None] | None = None
 
     # What is asked for
@@ -211,7 +218,7 @@ class LogDirMoves:
         self._moving.difference_update(topic_partitions)
 
     def drop_offline(self) -> None:
-        """Give up the moves to log directories that failed, and stop those whose replica is offline (rule 5)."""
+        """Give up the moves to log directories that failed, and stop those whose replica is offline (rule 6)."""
         given_up = self._logs.futures.drop_offline()
         if given_up:
             names = ",".join(map(str, sorted(given_up)))
@@ -234,6 +241,7 @@ class LogDirMoves:
         while self._moving:
             at = min(self._moving)
             is_waiting = not self._advance(at)
+            await self._sync_copy(at)
             await asyncio.sleep(_THROTTLED_PAUSE_SECONDS if is_waiting else 0)
 
     def _advance(self, at: TopicPartition) -> bool:
@@ -266,6 +274,8 @@ class LogDirMoves:
 
     def _carry_out(self, at: TopicPartition, step: Step, now_ms: int) -> None:
         logs, futures = self._logs, self._logs.futures
+        if isinstance(step, TruncateTo | StartAt):
+            self._synced.pop(at, None)
         match step:
             case TruncateTo(offset):
                 futures.follow_truncation(at, offset)
@@ -284,10 +294,26 @@ class LogDirMoves:
 
     def _replace(self, at: TopicPartition) -> None:
         """Rule 4 of ``next_step``; the replica has moved even if its former log directory fails now."""
+        current, future = self._logs.logs[at], self._logs.futures.logs[at]
+        is_synced = self._synced.get(at) is future
+        if not is_synced or future.recovery_point < min(current.recovery_point, future.log_end_offset):
+            self._unsynced.add(at)  # rule 5
+            return
+        del self._synced[at]
         self._moving.discard(at)
         partition = self._core.partition(at)
         assert partition is not None
         self._logs.replace_with_future(at, partition.high_watermark)
+
+    async def _sync_copy(self, at: TopicPartition) -> None:
+        """Bring a copy to the disk that is whole but for that (rule 5); a log directory that refuses is offline."""
+        future = self._logs.futures.logs.get(at)
+        if at not in self._unsynced or future is None:
+            return
+        self._unsynced.discard(at)
+        self._synced[at] = future
+        await self._in_log_pool(future.flush)
+        self._replicas.report_failures()
 
     async def close(self) -> None:
         """Copy nothing more; the future logs stay, and their copies go on after the next start."""

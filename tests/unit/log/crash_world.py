@@ -1,0 +1,591 @@
+"""A broker's logs in two log directories, driven by a script beside their twins, through crashes and starts.
+
+A script is a list of lives. A life is a list of steps, each with two numbers that are taken modulo what is there, so
+that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its steps or
+before one of the changes of files that it makes (its start counts). After each start everything is compared with the
+twins (``crash_twin.py``), and what the controller would repeat is repeated.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from tests.unit.log.conftest import CLUSTER, START_MS, build_keyed_batch
+from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
+from tests.unit.log.crash_look import look_at, names_in
+from tests.unit.log.crash_twin import Batch, Found, Twin, adopted, differences
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.record_batch import read_header
+from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
+from tidegauge_broker.log.cleaner import CompactionVoid
+from tidegauge_broker.log.files import StorageError
+from tidegauge_broker.log.log_effects import LogEffects
+from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.replica.effects import AdvanceLogStart, TruncateFully, TruncateLog
+from tidegauge_broker.replica.messages import EpochEntry
+from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
+
+PARTITIONS = [TopicPartition(topic, at) for topic in ("orders", "keys") for at in (0, 1)]
+SETTINGS = {
+    "log.segment.bytes": "350",
+    "log.index.interval.bytes": "0",
+    "log.retention.bytes": "700",
+    "log.retention.ms": "-1",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.cleaner.delete.retention.ms": "0",
+    "num.recovery.threads.per.data.dir": "1",
+}
+
+Step = tuple[str, int, int]
+
+
+class Life(NamedTuple):
+    """What a process does, and how it ends.
+
+    Attributes:
+        end: "clean", "kill" or "power".
+        last: the change of a file before which it ends; None: after its steps.
+        torn: half of that change happens, if it is an append.
+        seed: of what a loss of power leaves.
+        failing: the log directory that fails from the start, if any.
+    """
+
+    steps: tuple[Step, ...]
+    end: str = "kill"
+    last: int | None = None
+    torn: bool = False
+    seed: int = 0
+    failing: int | None = None
+
+
+class Wrong(AssertionError):
+    """A rule does not hold."""
+
+
+class _Moves(LogDirMoves):
+    """The moves without their task: the script makes the steps."""
+
+    def _add(self, topic_partitions: Any) -> None:
+        self._moving.update(topic_partitions)
+
+    def advance(self) -> None:
+        if self._moving:
+            at = min(self._moving)
+            self._advance(at)
+            run_at_once(self._sync_copy(at))
+
+
+def run_at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Run what waits for nothing."""
+    with suppress(StopIteration):
+        coroutine.send(None)
+
+
+async def _at_once(call: Callable[[], None]) -> None:
+    call()
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disks = [JournalDisk(directory / name, directory / f"attic-{name}") for name in "ab"]
+        self.twins: dict[TopicPartition, Twin | None] = dict.fromkeys(PARTITIONS)
+        self.after: dict[TopicPartition, Twin | None] = {}
+        """What comes of the step in progress, where it changes a replica; None: no replica."""
+        self.power_lost: set[TopicPartition] = set()
+        """The replicas that were not looked at since."""
+        self.now_ms = START_MS
+        self.numbers = 0
+        self.changes: list[int] = []
+        """How many changes each life has made."""
+        self._former_places: dict[TopicPartition, Path] = {}
+
+    # A life
+
+    def live(self, life: Life) -> None:
+        fate = Fate(life.last, torn=life.torn)
+        for at, disk in enumerate(self.disks):
+            disk.fate, disk.failing = fate, at == life.failing
+        self.manager: LogManager | None = None
+        self._cleaning: Iterator[None] = iter(())
+        try:
+            self.start()
+            for name, one, other in life.steps:
+                self.take(name, one, other)
+            if life.end == "clean":
+                self.close()
+        except Crash:
+            pass
+        self.changes.append(fate.changes)
+        fate.dead = True
+        self._let_go()
+        if life.end == "power":
+            for disk in self.disks:
+                disk.lose_power(Random(life.seed))
+            self.power_lost.update(PARTITIONS)
+
+    def _let_go(self) -> None:
+        if self.manager is not None:
+            self.manager._unlock()
+            self.manager = None
+
+    def open(self) -> None:
+        broker, unknown = parse_broker_settings(SETTINGS)
+        assert not unknown
+        policies = {"keys": {"cleanup.policy": "compact"}}
+        while self.manager is None:
+            try:
+                self.manager = LogManager.open(
+                    [disk.root for disk in self.disks],
+                    broker_id=1,
+                    cluster_id=CLUSTER,
+                    broker=broker,
+                    topic_values=lambda topic: parse_topic_settings(policies.get(topic, {}), broker),
+                    now_ms=lambda: self.now_ms,
+                    disk_of={disk.root: disk for disk in self.disks}.__getitem__,
+                )
+            except TidegaugeError as problem:
+                if not problem.message.startswith("Duplicate log directories for") or not self._former_places:
+                    raise
+                self._remove_the_former_of(problem.message)
+        self.effects = LogEffects(self.manager)
+        core: Any = SimpleNamespace(
+            partition=self._partition, hosted=SimpleNamespace(leader_of=lambda *_: (None, ErrorCode.NONE))
+        )
+        replicas: Any = SimpleNamespace(core=core, logs=self.manager, report_failures=lambda: None)
+        self.moves = _Moves(replicas, MoveLimits(step_bytes=200), _at_once, lambda: self.now_ms)
+
+    def _remove_the_former_of(self, message: str) -> None:
+        """Do as the error says: the operator moves the replica away that the move has left, or was about to."""
+        at = next(at for at in PARTITIONS if f" {at} " in message)
+        path = self._former_places.pop(at) / str(at)
+        disk = next(disk for disk in self.disks if disk.root == path.parent)
+        if not path.is_dir():
+            raise Wrong(f"{message}; and none of it was moved")
+        fate, failing = disk.fate, disk.failing
+        disk.fate, disk.failing = Fate(), False
+        disk.remove_directory(path)
+        disk.sync_directory(disk.root)
+        disk.fate, disk.failing = fate, failing
+
+    def _partition(self, at: TopicPartition) -> Any:
+        twin = self.twins[at]
+        if twin is None:
+            return None
+        role = Role.LEADER if self.is_alive(at) else Role.OFFLINE
+        return SimpleNamespace(role=role, high_watermark=twin.high_watermark)
+
+    def start(self) -> None:
+        self.open()
+        self.check()
+        self._repeat_requests()
+
+    def _repeat_requests(self) -> None:
+        """As the controller does: what was not completed is asked for again."""
+        for topic in {at.topic for at in PARTITIONS}:
+            asked = [at for at in PARTITIONS if at.topic == topic and at in self.after]
+            if any(self.after[at] is None for at in asked):
+                self.delete_topic(topic)
+            elif asked:
+                self._create(asked, is_new=False)
+        for at, twin in self.twins.items():
+            if twin is not None and at not in self.after:
+                with suppress(StorageError):
+                    self._logs.get_or_create(at, twin.topic_id, is_new=False)
+        self.moves.resume([at for at in PARTITIONS if self.is_alive(at)])
+
+    @property
+    def _logs(self) -> LogManager:
+        assert self.manager is not None
+        return self.manager
+
+    def close(self) -> None:
+        values = {at: twin.high_watermark for at, twin in self._alive()}
+        alive = [(at, twin, self._logs.logs[at].log_directory) for at, twin in self._alive()]
+        self._logs.close(values)
+        self.manager = None
+        for at, twin, log_directory in alive:
+            if log_directory.path in (disk.root for disk in self.disks if disk.failing):
+                continue
+            self.twins[at] = replace(
+                twin.synced(), high_watermark_written=twin.high_watermark, start_written=twin.start
+            )
+
+    # What is compared
+
+    def check(self) -> None:
+        """Compare everything with the twins; then go on with what is there."""
+        self._check_directories()
+        for at in PARTITIONS:
+            self._check_replica(at)
+        self.after = {at: twin for at, twin in self.after.items() if twin is None or self.twins[at] is None}
+
+    def _check_directories(self) -> None:
+        for disk in self.disks:
+            if disk.root in self._logs.offline_directories and not disk.failing:
+                raise Wrong(f"{disk.root.name} is offline without a fault")
+
+    def _check_replica(self, at: TopicPartition) -> None:
+        log, before = self._logs.get(at), self.twins[at]
+        pending = at in self.after
+        after = self.after.get(at)
+        if log is None:
+            if pending and after is None and self._logs.offline_directories:
+                return  # the deletion waits for the log directory
+            if before is None or (pending and after is None):
+                if pending and after is None:
+                    self.twins[at] = None
+                self.power_lost.discard(at)
+                return
+            if self._logs.offline_directories:
+                return
+            if at in self.power_lost and before.flushed == 0:
+                self.twins[at] = Twin(before.topic_id, before.is_compacted, epoch=before.epoch + 1)
+                self.power_lost.discard(at)
+                return
+            raise Wrong(f"{at} has no log")
+        if before is None and not pending:
+            if at not in self._former_places:
+                raise Wrong(f"{at} was deleted, and its log is there")
+            # The log directory that a move has left had failed, and holds the former log; an operator removes it.
+            self._logs.delete(at)
+            return
+        twin = before or after
+        assert twin is not None
+        found = self.found(at)
+        reasons = differences(found, twin, after, power_lost=at in self.power_lost)
+        if reasons:
+            raise Wrong(f"{at}: {'; or '.join(reasons)}")
+        self.power_lost.discard(at)
+        if before is not None:
+            self.twins[at] = adopted(found, before, after)
+
+    def found(self, at: TopicPartition) -> Found:
+        return look_at(self._logs, at)
+
+    def open_and_check_twice(self) -> None:
+        """Start without a fault and end by a kill, twice: the second start changes nothing."""
+        seen = []
+        for _ in range(2):
+            for disk in self.disks:
+                disk.fate, disk.failing = Fate(), False
+            self.manager = None
+            self.open()
+            self.check()
+            seen.append({at: self.found(at) for at in PARTITIONS if self._logs.get(at)})
+            self._repeat_requests()
+            self.check_leftovers()
+            self._let_go()
+        first, second = seen
+        for at, found in second.items():
+            if at in first and found != first[at]:
+                raise Wrong(f"{at}: a second start finds {found} where the first one found {first[at]}")
+
+    def remove(self) -> None:
+        """Remove all files."""
+        self._let_go()
+        shutil.rmtree(self.disks[0].root.parent, ignore_errors=True)
+
+    def check_leftovers(self) -> None:
+        """Nothing is left that no process will remove, and each replica is in one place."""
+        self.now_ms += 100_000
+        self._logs.remove_deleted()
+        futures = {log.directory for log in self._logs.futures.logs.values()}
+        hosted = {log.directory for log in self._logs.logs.values()}
+        for disk in self.disks:
+            for name in names_in(disk.root):
+                path = disk.root / name
+                is_of_deleted_topic = name.endswith("-future") and self.twins[_owner(name)] is None
+                if path.is_dir() and path not in futures | hosted and not is_of_deleted_topic:
+                    raise Wrong(f"{path} is nothing's")
+                if path.parent != disk.root and path.suffix in {".deleted", ".cleaned", ".swap", ".tmp"}:
+                    raise Wrong(f"{path} is left")
+
+    # Steps
+
+    def is_alive(self, at: TopicPartition) -> bool:
+        log = self._logs.get(at)
+        is_there = log is not None and self.twins[at] is not None and at not in self.after
+        return is_there and not log.log_directory.offline  # type: ignore[union-attr]
+
+    def _alive(self) -> list[tuple[TopicPartition, Twin]]:
+        return [(at, twin) for at, twin in self.twins.items() if twin is not None and self.is_alive(at)]
+
+    @contextmanager
+    def changing(self, at: TopicPartition, after: Twin) -> Iterator[None]:
+        """A step in progress; where a disk refuses it, both are possible until the next start."""
+        self.after[at] = after
+        yield
+        self.twins[at] = self.after.pop(at)
+
+    def take(self, name: str, one: int, other: int) -> None:
+        """Make one step; those without sense at the moment do nothing."""
+        try:
+            if name in _OF_A_REPLICA:
+                alive = self._alive()
+                if not alive:
+                    return
+                at, twin = alive[one % len(alive)]
+                log = self._logs.get(at)
+                assert log is not None
+                _OF_A_REPLICA[name](self, at, twin, log, other)
+            else:
+                _OF_THE_BROKER[name](self, one, other)
+        except StorageError:
+            self.moves.drop_offline()
+        self._check_directories()
+
+    def append(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        """A batch without a producer, of an idempotent one, or of a transactional one."""
+        producer_id = (-1, -1, 5, 11, 12)[other % 5]
+        known = twin.producers(twin.end).get(producer_id)
+        sequence = -1 if producer_id < 0 else known.last_sequence + 1 if known else 0
+        pairs = []
+        for index in range(1 + other % 3):
+            self.numbers += 1
+            kind = (other // 5 + index) % 6
+            pairs.append((b"k%d" % ((other // 7 + index) % 5), None if kind == 5 else b"%d" % self.numbers))
+        data = build_keyed_batch(
+            *pairs, time_ms=self.now_ms, producer_id=producer_id, sequence=sequence, transactional=producer_id > 10
+        )
+        rows = tuple((twin.end + index, *pair) for index, pair in enumerate(pairs))
+        last_sequence = -1 if producer_id < 0 else sequence + len(pairs) - 1
+        self._append(at, twin, log, data, rows, producer_id, last_sequence, "")
+
+    def end_transaction(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        open_ones = [key for key, one in twin.producers(twin.end).items() if one.transaction_start is not None]
+        if not open_ones:
+            return
+        producer_id = open_ones[other % len(open_ones)]
+        outcome = Outcome.ABORT if other // 2 % 2 else Outcome.COMMIT
+        data = make_marker(TransactionMarker(producer_id, 0, outcome, 0), self.now_ms)
+        self._append(at, twin, log, data, (), producer_id, -1, "abort" if outcome is Outcome.ABORT else "commit")
+
+    def _append(
+        self, at: TopicPartition, twin: Twin, log: PartitionLog, data: bytes, rows: Any, producer_id: int,
+        last_sequence: int, outcome: str,
+    ) -> None:  # fmt: skip
+        header = read_header(data)._replace(base_offset=twin.end, leader_epoch=twin.epoch)
+        stored = twin.end.to_bytes(8, "big") + data[8:12] + twin.epoch.to_bytes(4, "big") + data[16:]
+        is_transactional = producer_id > 10
+        epoch = 0 if producer_id >= 0 else -1
+        batch = Batch(twin.end, stored, rows, twin.epoch, producer_id, epoch, last_sequence, is_transactional, outcome)
+        with self.changing(at, twin.appended(batch)):
+            if not log.epochs or log.epochs[-1].epoch < twin.epoch:
+                kept = [entry for entry in log.epochs if entry.start_offset < twin.end]
+                log.write_epochs([*kept, EpochEntry(twin.epoch, twin.end)], sync=True)
+            log.append_as_leader(data, header)
+
+    def roll(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        with log.storage("rolling"):
+            if log.segments[-1].size_bytes:
+                log._roll(log.log_end_offset)
+
+    def raise_high_watermark(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        value = twin.end if other % 3 else min(twin.end, max(twin.high_watermark, twin.start) + other % 4)
+        self.twins[at] = replace(twin, high_watermark=value)
+        self._logs.note_high_watermarks({at: value})
+        log.producer_state.transactions.replicated(value)
+
+    def lead(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        """A new leader epoch, which the log has with its first batch."""
+        self.twins[at] = replace(twin, epoch=twin.epoch + 1)
+
+    def sync(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        self._logs.sync(at)
+        self.twins[at] = twin.synced()
+
+    def delete_records(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        if twin.high_watermark > twin.start and not twin.is_compacted:
+            start = twin.start + 1 + other % (twin.high_watermark - twin.start)
+            with self.changing(at, replace(twin, start=start)):
+                self.effects.advance_log_start(AdvanceLogStart(at, start))
+
+    def truncate(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        """As a follower of a new leader."""
+        lowest = max(twin.start, twin.high_watermark, twin.touched_to) if twin.is_compacted else twin.start
+        wanted = twin.end - other % 8
+        borders = [lowest, *(batch.base_offset for batch in twin.batches if lowest <= batch.base_offset <= wanted)]
+        to_offset = min(twin.end, borders[-1])
+        with self.changing(at, replace(twin.truncated(to_offset), epoch=twin.epoch + 1)):
+            self.effects.truncate_to(TruncateLog(at, to_offset))
+            log.write_epochs([one for one in log.epochs if one.start_offset < to_offset], sync=False)
+
+    def empty(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        """As a follower whose log ends below the leader's log start offset."""
+        start = twin.end + 1 + other % 5
+        with self.changing(at, replace(twin.emptied(start), epoch=twin.epoch + 1)):
+            self.effects.truncate_fully(TruncateFully(at, start))
+            log.write_epochs([], sync=False)
+
+    def begin_move(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        run_at_once(self.moves.alter({at: str(self.disks[other % 2].root)}))
+
+    def go_on_moving(self, one: int, other: int) -> None:
+        moving = min(self.moves._moving, default=None)
+        log = None if moving is None else self._logs.get(moving)
+        twin = None if moving is None else self.twins[moving]
+        for _ in range(1 + other % 4):
+            if moving is not None and log is not None and twin is not None:
+                self._former_places[moving] = log.log_directory.path
+            self.moves.advance()
+        if moving is not None and twin is not None and self._logs.get(moving) is not log:
+            self.twins[moving] = replace(twin, high_watermark_written=twin.high_watermark)
+
+    def flush_rolled(self, one: int, other: int) -> None:
+        self._logs.flush_dirty()
+        for at, twin in self._alive():
+            log = self._logs.get(at)
+            assert log is not None
+            self.twins[at] = replace(twin, flushed=max(twin.flushed, min(twin.end, log.segments[-1].base_offset)))
+
+    def checkpoint(self, one: int, other: int) -> None:
+        if one % 3 == 0:
+            self._logs.write_recovery_points()
+        elif one % 3 == 1:
+            self._logs.write_log_start_offsets()
+            for at, twin in self._alive():
+                self.twins[at] = replace(twin, start_written=twin.start)
+        else:
+            self._logs.write_high_watermarks({at: twin.high_watermark for at, twin in self._alive()})
+            for at, twin in self._alive():
+                self.twins[at] = replace(twin, high_watermark_written=twin.high_watermark)
+
+    def retain(self, one: int, other: int) -> None:
+        alive = dict(self._alive())
+        values = {at: twin.high_watermark for at, twin in alive.items()}
+        for at, twin in alive.items():
+            self.after[at] = replace(twin, start=max(twin.start, twin.high_watermark))
+        self._logs.housekeeping(values)
+        self._logs.housekeeping_of_compacted(values)
+        for at, twin in alive.items():
+            log = self._logs.get(at)
+            assert log is not None
+            if log.log_directory.offline:
+                continue
+            del self.after[at]
+            if not twin.start <= log.log_start_offset <= max(twin.start, twin.high_watermark):
+                raise Wrong(f"{at}: retention moved the log start from {twin.start} to {log.log_start_offset}")
+            self.twins[at] = replace(twin, start=log.log_start_offset)
+
+    def remove_deleted(self, one: int, other: int) -> None:
+        self.now_ms += 100_000
+        self._logs.remove_deleted()
+
+    def compact(self, one: int, other: int) -> None:
+        """The next stages of the compaction in progress, or of a new one."""
+        for _ in range(1 + other % 4):
+            if next(self._cleaning, self) is self:
+                self._cleaning = self._clean()
+
+    def _clean(self) -> Iterator[None]:
+        """As ``LogCleaner``, stage by stage."""
+        stable = {at: twin.last_stable_offset(twin.high_watermark) for at, twin in self._alive() if twin.is_compacted}
+        cleaning = self._logs.compaction.next_to_clean(stable)
+        if cleaning is None:
+            return
+        at = cleaning.log.topic_partition
+        twin = self.twins[at]
+        assert twin is not None
+        self.twins[at] = replace(twin, touched_to=max(twin.touched_to, cleaning.part.first_uncleanable_offset))
+        with suppress(CompactionVoid):
+            yield
+            groups = cleaning.map_keys()
+            for group in groups:
+                yield
+                cleaned = cleaning.write(group)
+                yield
+                if not cleaning.replace(group, cleaned):
+                    return
+            yield
+            self._logs.compaction.note_cleaned(cleaning)
+
+    def delete_or_create_topic(self, one: int, other: int) -> None:
+        topic = PARTITIONS[one % len(PARTITIONS)].topic
+        replicas = [at for at in PARTITIONS if at.topic == topic]
+        if any(at in self.after for at in replicas):
+            return
+        if all(self.twins[at] is None for at in replicas):
+            self.numbers += 1
+            for at in replicas:
+                self.after[at] = Twin(f"topic{self.numbers:017d}", at.topic == "keys")
+            self._create(replicas, is_new=True)
+        elif other % 3 == 0:
+            self.delete_topic(topic)
+
+    def _create(self, replicas: list[TopicPartition], *, is_new: bool) -> None:
+        for at in replicas:
+            twin = self.after[at]
+            assert twin is not None
+            with suppress(StorageError):
+                self._logs.get_or_create(at, twin.topic_id, is_new=is_new)
+                self.twins[at] = self.after.pop(at)
+
+    def delete_topic(self, topic: str) -> None:
+        """A replica whose log directory is offline holds the deletion up, until that is back."""
+        replicas = [at for at in PARTITIONS if at.topic == topic and self.twins[at] is not None]
+        places = [self._logs.get(at) for at in replicas]
+        if any(log is not None and log.log_directory.offline for log in places) or (
+            None in places and self._logs.offline_directories
+        ):
+            return
+        for at in replicas:
+            self.after[at] = None
+        self.moves.stop(replicas)
+        self._logs.delete_all(replicas)
+        for at in PARTITIONS:
+            if at.topic == topic:
+                self.twins[at] = None
+                self.after.pop(at, None)
+
+    def fail(self, one: int, other: int) -> None:
+        """A log directory refuses from now on; the other one must be sound, or the broker would halt."""
+        if other % 3 == 0 and not any(disk.failing for disk in self.disks):
+            self.disks[one % 2].failing = True
+
+
+def _owner(name: str) -> TopicPartition:
+    return TopicPartition.parse(name.rpartition(".")[0])
+
+
+_OF_A_REPLICA: dict[str, Callable[..., None]] = {
+    "append": World.append,
+    "end transaction": World.end_transaction,
+    "roll": World.roll,
+    "high watermark": World.raise_high_watermark,
+    "lead": World.lead,
+    "sync": World.sync,
+    "delete records": World.delete_records,
+    "truncate": World.truncate,
+    "empty": World.empty,
+    "move": World.begin_move,
+}
+_OF_THE_BROKER: dict[str, Callable[..., None]] = {
+    "go on moving": World.go_on_moving,
+    "flush rolled": World.flush_rolled,
+    "checkpoint": World.checkpoint,
+    "retain": World.retain,
+    "remove deleted": World.remove_deleted,
+    "compact": World.compact,
+    "topic": World.delete_or_create_topic,
+    "fail": World.fail,
+}
+STEPS = {
+    "append": 24, "end transaction": 5, "roll": 4, "high watermark": 8, "lead": 2, "sync": 2, "delete records": 2,
+    "truncate": 3, "empty": 1, "move": 3, "go on moving": 5, "flush rolled": 3, "checkpoint": 5, "retain": 2,
+    "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1,
+}  # fmt: skip
+"""How often each step comes."""
