@@ -3,7 +3,8 @@
 No topics mean all topics in version 0 and none later; null means all. Versions 10 and 11 respond with topic ids,
 version 12 takes them as well; names beside an id are then not looked at. Before it a request with an id, or a topic
 without a name, is refused, and nothing else is named.
-Brokers without the listener are left out; a partition that one of them leads has LISTENER_NOT_FOUND (version 6 on, LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
+Brokers without the listener are left out; a partition that one of them leads has LISTENER_NOT_FOUND (version 6 on,
+LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
 An unknown topic that client and broker may create is being created: the first response says LEADER_NOT_AVAILABLE.
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getPartitionMetadata``.
 """
