@@ -76,6 +76,7 @@ class ErrorCode(IntEnum):
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
     NON_EMPTY_GROUP = 68
@@ -260,6 +261,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.SASL_AUTHENTICATION_FAILED, no, no, definite, "The credentials were not accepted."),
         (e.UNKNOWN_PRODUCER_ID, no, no, definite, "Not returned by a 3.9 broker."),
         (e.REASSIGNMENT_IN_PROGRESS, no, no, definite, "Partitions of the topic are being reassigned."),
+        (e.DELEGATION_TOKEN_AUTH_DISABLED, no, no, definite, "The broker has no delegation tokens."),
         (
             e.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
             no,

@@ -16,10 +16,22 @@ import psutil
 import pytest
 from tests.certificates import Authority
 from tests.integration.test_kafka_large_requests import refused
+from tests.odd_requests import OddRequests
 from tests.unit.kafka.random_messages import message_versions, random_message
 from tests.waiting import until
+from tests.wire_responses.probe import KEYS, SILENCE_SECONDS, SILENT, Probe, message
 
-from tidegauge.kafka.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from tidegauge.kafka.apis import (
+    ALTER_CLIENT_QUOTAS,
+    APIS,
+    CONTROLLED_SHUTDOWN,
+    JOIN_GROUP,
+    LEADER_AND_ISR,
+    PRODUCE,
+    STOP_REPLICA,
+    SYNC_GROUP,
+    UPDATE_METADATA,
+)
 from tidegauge.kafka.compiler import MAX_ITEMS
 from tidegauge.kafka.frames import joined, request_frame
 from tidegauge_lab.local.cluster import LocalCluster
@@ -165,3 +177,48 @@ def test_a_kafka_client_produces_and_consumes_in_tls(
     finally:
         broker.terminate()
         broker.wait(LIMIT_SECONDS)
+
+
+ODD_REQUESTS = 500
+MANY_OF = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetCommit", "Produce", "Fetch", "Metadata", "AddPartitionsToTxn")
+WAITING = {JOIN_GROUP, SYNC_GROUP}
+NOT_SENT = {*OBEYED, CONTROLLED_SHUTDOWN, ALTER_CLIENT_QUOTAS}
+"""A quota of the test's own client would only make the test slow."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_cluster: Any, seed: int) -> None:
+    """Things named twice, null, unknown beside known, numbers at the ends: each request has a response or a closed
+    connection, but for those that wait for others; no broker ends, and none meets an exception that it did not expect.
+    """
+    cluster: LocalCluster = make_cluster(profile="kafka", settings={"offsets.topic.replication.factor": "1"})
+    pids = {broker: cluster.pid_of(broker) for broker in (0, 1, 2)}
+    rng = random.Random(seed)
+    probe = Probe([(host, int(port)) for host, _, port in map(_parted, cluster.kafka_bootstrap_servers)])
+    topics = {}
+    for name in ("odd-1", "odd-2"):
+        wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
+        probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
+        topics[name] = bytes(probe.topic(name).topic_id)
+    odd = OddRequests(rng, topics)
+    keys = [key for key in APIS if key not in NOT_SENT]
+    for _ in range(ODD_REQUESTS):
+        key = KEYS[rng.choice(MANY_OF)] if rng.random() < 0.4 else rng.choice(keys)
+        version = rng.randint(APIS[key].first, APIS[key].last)
+        peer = probe.new_peer(rng.choice(probe.brokers))
+        request = odd.message(key, version)
+        response = peer.ask(version, request, SILENCE_SECONDS)
+        peer.close()
+        for field, known in odd.learned.items():
+            if not isinstance(response, str) and getattr(response, field, None) not in {None, *known}:
+                known.append(getattr(response, field))
+        is_silent = key == PRODUCE and request.acks == 0
+        assert response != SILENT or is_silent or key in WAITING, (APIS[key].name, version, request)
+    probe.close()
+    assert {broker: cluster.pid_of(broker) for broker in (0, 1, 2)} == pids
+    logs = [(cluster.logs / f"broker-{broker}.log").read_text() for broker in (0, 1, 2)]
+    assert not any("Traceback" in log for log in logs)
+
+
+def _parted(address: str) -> tuple[str, str, str]:
+    return address.rpartition(":")

@@ -13,6 +13,7 @@ from tests.wire_responses import (
     framing,
     group_edges,
     groups,
+    orders,
     records,
     security,
     settings,
@@ -63,6 +64,7 @@ PARTS: Sequence[Callable[[Probe], None]] = (
     admin_edges.admin,
     group_edges.groups,
     epochs.epochs,
+    orders.orders,
 )
 
 

@@ -29,6 +29,7 @@ from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, offset_k
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.text_limits import is_too_long
 
+_LARGEST_TIME_MS = 2**63 - 1
 _DEFAULT = -1
 _NOTHING = FetchedOffset()
 _UNSTABLE = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -99,10 +100,11 @@ def accepted(
         offsets: of the request.
         runtime: for the time and the limit of the metadata.
         results: taken over: partitions whose metadata is too large.
-        retention_time_ms: of an OffsetCommit v2 to v4; -1: none of its own.
+        retention_time_ms: of an OffsetCommit v2 to v4; -1: none of its own. One that ends beyond the largest time ends
+            there. (In Kafka the sum overflows, and the offset expires at once.)
     """
     now_ms = runtime.now_ms
-    expires_ms = None if retention_time_ms == _DEFAULT else now_ms + retention_time_ms
+    expires_ms = None if retention_time_ms == _DEFAULT else min(now_ms + retention_time_ms, _LARGEST_TIME_MS)
     limit = runtime.settings.offset_metadata_max_bytes
     commits: dict[TopicPartition, CommittedOffset] = {}
     for one in offsets:

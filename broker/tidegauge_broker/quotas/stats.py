@@ -173,10 +173,12 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 def java_round(value: float) -> int:
-    """Return the nearest integer of 64 bits, as ``Math.round``: half is rounded up."""
-    if value >= _LONG_MAX:
-        return _LONG_MAX
-    return max(math.floor(value + 0.5), -_LONG_MAX - 1)
+    """Return the nearest integer of 64 bits, as ``Math.round``: half is rounded up, and NaN is 0."""
+    if math.isnan(value):
+        return 0
+    if abs(value) >= _LONG_MAX:
+        return _LONG_MAX if value > 0 else -_LONG_MAX - 1
+    return math.floor(value + 0.5)
 
 
 def to_int(value: int) -> int:

@@ -249,6 +249,7 @@ class Leader(Reader):
                 partition.topic_partition,
                 error,
                 f"broker {replica_id} is no assigned replica of {partition.topic_partition}",
+                leader_hint=partition.leader_hint,
             )
         result = self.read(wanted, replica_id, reads_committed=reads_committed)
         if replica_id != CONSUMER and result.error is _NONE and result.diverging is None:

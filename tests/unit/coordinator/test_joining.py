@@ -100,6 +100,20 @@ def test_one_protocol_that_all_members_support_is_enough_and_the_most_votes_win(
     assert {broker.joined(token).protocol_name for token in tokens} == {"sticky"}
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once():
+    """Kafka counts it twice (incrementSupportedProtocols), finds none, and never responds; here the broker halted."""
+    broker = Harness()
+    twice = (RANGE, Protocol("range", b"other"), STICKY, RANGE)
+    broker.stable_group(2, protocols=twice)
+    assert broker.group().protocol_name == "range"
+    assert [member.metadata for member in broker.group().members] == [RANGE.metadata] * 2
+    third = broker.join(protocols=(STICKY,))
+    assert broker.is_parked(third), "both members support it"
+    assert broker.joined(broker.join(protocols=(Protocol("none", b""),) * 3)).error is (
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    ), "naming a protocol as often as there are members does not make it theirs"
+
+
 def test_only_the_leader_is_shown_the_members():
     broker = Harness()
     tokens = [broker.join(), broker.join(group_instance_id="i")]

@@ -109,6 +109,16 @@ def test_nothing_expires_where_the_subscription_is_unknown(protocol_type, metada
     assert broker.offset(OTHER).offset == 1
 
 
+def test_a_retention_beyond_the_largest_time_never_ends():
+    """GroupCoordinatorAdapter adds it to the time; in Kafka the sum overflows, here the broker halted."""
+    for retention_ms in (2**63 - 1, -(2**63)):
+        broker = retaining()
+        committed = broker.send(OffsetCommit("g", (OffsetToCommit(T0, 1),), retention_time_ms=retention_ms))
+        assert broker.committed(committed) is E.NONE
+        broker.after(2 * RETENTION_MS)
+        assert broker.offset().offset == (1 if retention_ms > 0 else -1)
+
+
 def test_an_expiration_time_of_its_own_counts_instead():
     broker = retaining()
     broker.send(OffsetCommit("g", (OffsetToCommit(T0, 1),), retention_time_ms=5_000))

@@ -306,6 +306,9 @@ def test_a_broker_without_a_replica_may_not_fetch():
     exchange.box.clear()
     cluster.arrive(exchange)
     assert exchange.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    hint = exchange.response.leader_hint
+    assert hint is not None, "KafkaApis names the leader with this error, whoever is asked (KIP-951)"
+    assert hint.leader == 1
 
 
 # Verdicts (Partition.submitAlterPartition)

@@ -134,3 +134,20 @@ def test_an_endless_throttle_time_is_none_as_in_kafka() -> None:
 
 def test_halves_are_rounded_up() -> None:
     assert [java_round(value) for value in (0.5, 1.5, 2.4, -0.5, -1.5)] == [1, 2, 2, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [
+        *((1.5, 2), (-1.5, -1), (0.49, 0)),
+        *((math.nan, 0), (math.inf, 2**63 - 1), (-math.inf, -(2**63)), (1e300, 2**63 - 1), (-1e300, -(2**63))),
+    ],
+)
+def test_numbers_are_rounded_as_by_math_round(value: float, rounded: int) -> None:
+    assert java_round(value) == rounded
+
+
+@pytest.mark.parametrize("limit", [math.nan, -math.inf])
+def test_a_quota_that_is_no_number_throttles_no_client(limit: float) -> None:
+    """Kafka takes any number as request_percentage, and makes no throttle time of these (QuotaUtils.throttleTime)."""
+    assert throttle_ms(3.0, limit, 11_000) == 0

@@ -9,6 +9,7 @@ from typing import Any
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
+from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -36,14 +37,20 @@ class FakeService(SimpleNamespace):
 
 
 async def ask(
-    service: Any, name: str, version: int, request: Any, client_id: str | None = "test", tags: Tags = NO_TAGS
+    service: Any,
+    name: str,
+    version: int,
+    request: Any,
+    client_id: str | None = "test",
+    tags: Tags = NO_TAGS,
+    principal: Principal = ANONYMOUS,
 ) -> Any:
     """Return a handler's response as a client of that version reads it: encoded and decoded."""
     key = KEYS[name]
     request, _ = decode(key, version, memoryview(joined(encode(key, version, request))))
     context = Context(
         service,
-        Caller("test", "PLAINTEXT"),
+        Caller("test", "PLAINTEXT", principal=principal),
         FetchSessionCache(10, lambda: 1),
         lambda: 0,
         RequestHeader(key, version, 1, client_id, 0, tags),

@@ -24,6 +24,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
+from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, Quota
 from tidegauge_broker.server.configs.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
@@ -88,6 +89,37 @@ async def test_a_token_that_is_refused_names_who_asked() -> None:
     assert response.issue_timestamp_ms == -1
     older = await ask(FakeService(), "CreateDelegationToken", 2, message("CreateDelegationToken"))
     assert (older.principal_type, older.principal_name) == ("User", "ANONYMOUS")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "shown"),
+    [
+        ("", "b", ("", "b")),
+        ("Group", "", ("User", "ANONYMOUS")),
+        (None, None, ("User", "ANONYMOUS")),
+        ("Group", "b", ("Group", "b")),
+    ],
+)
+async def test_a_token_whose_owner_has_no_name_is_of_who_asked(
+    kind: str | None, name: str | None, shown: tuple[str, str]
+) -> None:
+    """KafkaApis.handleCreateTokenRequest: the name alone decides."""
+    owner = {"owner_principal_type": kind, "owner_principal_name": name}
+    response = await ask(FakeService(), "CreateDelegationToken", 3, message("CreateDelegationToken", **owner))
+    assert (response.principal_type, response.principal_name) == shown
+
+
+@pytest.mark.parametrize(
+    "name", ["CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"]
+)
+async def test_tokens_are_disabled_for_who_is_authenticated(name: str) -> None:
+    """DelegationTokenManager without delegation.token.secret.key: DELEGATION_TOKEN_AUTH_DISABLED."""
+    alice = Principal("User", "alice")
+    for version in versions(name):
+        response = await ask(FakeService(), name, version, message(name), principal=alice)
+        assert response.error_code == 61
+    if name == "CreateDelegationToken":
+        assert (response.principal_name, response.token_requester_principal_name) == ("alice", "alice")
 
 
 @pytest.mark.parametrize("name", ["SaslHandshake", "SaslAuthenticate"])
@@ -264,13 +296,31 @@ def new_topic(**more: Any) -> dict[str, Any]:
 async def test_a_topic_that_contradicts_itself_is_not_asked_for(
     topics: list[dict[str, Any]], error: int, sentence: str
 ) -> None:
-    service = FakeService(create_topics=coming([]))
+    service = FakeService(create_topics=coming([]), is_controller=True, topic_id=returning(None))
     for version in versions("CreateTopics"):
         response = await ask(service, "CreateTopics", version, message("CreateTopics", topics=topics))
         assert [one.error_code for one in response.topics] == [error] * len(topics)
         if version >= 1:
             assert all(sentence in one.error_message for one in response.topics)
-    assert all(call[1][0] == [] for call in service.calls)
+    assert all(call[1][0] == [] for call in service.calls if call[0] == "create_topics")
+
+
+async def test_a_topic_that_exists_says_so_before_what_else_is_wrong() -> None:
+    """ZkAdminManager.createTopics looks for the name first, then at settings, then at counts and assignment."""
+    both = {"num_partitions": 1, "assignments": [{"partition_index": 0, "broker_ids": [0]}]}
+    null = {"configs": [{"name": "b", "value": None}, {"name": "c", "value": None}]}
+    for topic_id, fields, error, sentence in (
+        (TOPIC_ID, both, 36, "Topic 't' already exists."),
+        (None, both | null, 40, "Null value not supported for topic configs: b,c"),
+        (None, both, 42, "Both numPartitions or replicationFactor"),
+    ):
+        service = FakeService(create_topics=coming([]), is_controller=True, topic_id=returning(topic_id))
+        response = await ask(service, "CreateTopics", 7, message("CreateTopics", topics=[new_topic(**fields)]))
+        assert response.topics[0].error_code == error
+        assert response.topics[0].error_message.startswith(sentence)
+    elsewhere = FakeService(create_topics=coming([]), is_controller=False, topic_id=returning(TOPIC_ID))
+    response = await ask(elsewhere, "CreateTopics", 7, message("CreateTopics", topics=[new_topic(**both)]))
+    assert response.topics[0].error_code == 41
 
 
 async def test_every_topic_has_the_error_of_a_broker_that_is_not_the_controller() -> None:
@@ -361,8 +411,20 @@ async def test_metadata_of_ids_is_for_version_12() -> None:
     assert [one.error_code for one in (await ask(service, "Metadata", 12, named)).topics] == [100]
     older = message("Metadata", topics=[{"name": "t", "topic_id": ID_BYTES}])
     assert [one.error_code for one in (await ask(service, "Metadata", 11, older)).topics] == [42]
+    for name in (None, "t"):  # version 10 and 11 have no null in their responses
+        nameless = message("Metadata", topics=[{"name": None}, {"name": name}])
+        refused = await ask(service, "Metadata", 10, nameless)
+        assert [(one.name, one.error_code) for one in refused.topics] == [("", 42), (name or "", 42)]
+    assert await _brokers_of(service, older) == [], "nothing is named but the error (MetadataRequest.getErrorResponse)"
+    mixed = message("Metadata", topics=[{"name": "t"}, {"name": None, "topic_id": ID_BYTES}])
+    assert [one.error_code for one in (await ask(service, "Metadata", 12, mixed)).topics] == [100]
+    assert service.calls[-1][1][1] == [], "names beside an id are not looked at (handleTopicMetadataRequest)"
     neither = message("Metadata", topics=[{"name": None}])
     assert [one.error_code for one in (await ask(service, "Metadata", 12, neither)).topics] == [-1]
+
+
+async def _brokers_of(service: FakeService, request: Any) -> list[Any]:
+    return list((await ask(service, "Metadata", 11, request)).brokers)
 
 
 # Log directories

@@ -173,7 +173,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
         """Return whether a member with these protocols fits in (GroupMetadata.supportsProtocols)."""
-        names = [protocol.name for protocol in protocols]
+        names = [*_names(protocols)]
         if self.state is EMPTY:
             return bool(protocol_type and names)
         votes = self._supporters()
@@ -190,7 +190,12 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def _supporters(self) -> Counter[str]:
-        return Counter(protocol.name for member in self.members.values() for protocol in member.protocols)
+        """Return how many members support each protocol, in the order in which they name them.
+
+        A member that names a protocol twice supports it once. Kafka counts it twice (``incrementSupportedProtocols``),
+        and so finds no protocol that as many members support as there are: the join phase never ends.
+        """
+        return Counter(name for member in self.members.values() for name in dict.fromkeys(_names(member.protocols)))
 
     # Subscriptions
 
@@ -206,3 +211,7 @@ class Group:
         if self.protocol_name is None:
             return None
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
+
+
+def _names(protocols: Iterable[Protocol]) -> Iterable[str]:
+    return (protocol.name for protocol in protocols)

@@ -33,11 +33,11 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.handlers.metadata import is_refused, named_by_id
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 
 _DESCRIBE = Operation.DESCRIBE
-_IDS_FROM = 12
 _CLUSTER_OPERATIONS_TO = 10
 _SEVERAL_KEYS_FROM = 4
 _SEVERAL_GROUPS_FROM = 8
@@ -55,6 +55,8 @@ def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
     Whether a topic exists is not said to who may not describe it. Of all topics, those are left out.
     """
     version, asked = ask.context.version, request.topics
+    if is_refused(request, version):
+        return handler(request, ask.context)
     if asked is None or (version == 0 and not asked):
         response: Any = handler(request, ask.context)
         response.topics = [one for one in response.topics if ask.topic(_DESCRIBE, one.name, logs=False)]
@@ -64,7 +66,7 @@ def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
         )
         allowed: list[MetadataRequestTopic] = []
         refused: list[MetadataResponseTopic] = []
-        for item in asked:
+        for item in named_by_id(asked):
             found = _refused_topic(item, ask, may_create=may_create)
             if found is None:
                 allowed.append(item)
@@ -87,8 +89,6 @@ def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
 def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:
     """Return the refusal of a topic that is asked for; None: it is allowed, or the handler refuses it."""
     by_id = item.topic_id != NIL_UUID
-    if by_id and ask.context.version < _IDS_FROM:
-        return None
     name = ask.context.service.topic_name(topic_id_text(item.topic_id)) if by_id else item.name
     if name is None:
         return None

@@ -25,6 +25,7 @@ from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.decisions.topics import already_exists
 
 _DEFAULT = -1
 _FIRST_WITH_DETAILS = 5
@@ -44,13 +45,18 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
             wanted.append(_new_topic(topic, duplicates))
         except TidegaugeError as problem:
             outcomes[topic.name] = TopicOutcome(topic.name, problem.code, problem.message)
+            if topic.name not in duplicates and context.service.topic_id(topic.name) is not None:
+                there = already_exists(topic.name)  # counts before what the request says of the topic
+                outcomes[topic.name] = TopicOutcome(topic.name, there.code, there.message)
+    if not wanted and not context.service.is_controller:
+        return _refused_elsewhere(request)
     mutate = mutate_of(context, _FIRST_WITH_QUOTA_ERROR)
     created = await context.service.create_topics(
         wanted, request.timeout_ms, mutate, validate_only=request.validate_only
     )
     outcomes |= {outcome.name: outcome for outcome in created}
     if any(outcome.error is ErrorCode.NOT_CONTROLLER for outcome in created):
-        outcomes = {name: TopicOutcome(name, ErrorCode.NOT_CONTROLLER) for name in named}
+        return _refused_elsewhere(request)
     if request.validate_only and context.version >= _FIRST_WITH_DETAILS:
         checked = {topic.name: topic for topic in wanted}
         return CreateTopicsResponse(
@@ -59,9 +65,15 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     return CreateTopicsResponse(topics=[await _result(outcomes[topic.name], context) for topic in request.topics])
 
 
+def _refused_elsewhere(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Return the response of a broker that is not the controller."""
+    error = ErrorCode.NOT_CONTROLLER
+    return CreateTopicsResponse(topics=[CreatableTopicResult(one.name, NIL_UUID, error, "") for one in request.topics])
+
+
 def _checked(outcome: TopicOutcome, topic: NewTopic | None, context: Context) -> CreatableTopicResult:
     """Return the result for a topic that was only checked: what it would have."""
-    result = CreatableTopicResult(outcome.name, NIL_UUID, outcome.error, _message(outcome))
+    result = CreatableTopicResult(outcome.name, NIL_UUID, outcome.error, message_of(outcome.error, outcome.message))
     if outcome.error is ErrorCode.NONE and topic is not None:
         settings = context.service.settings
         if topic.assignment:
@@ -73,10 +85,6 @@ def _checked(outcome: TopicOutcome, topic: NewTopic | None, context: Context) ->
             result.replication_factor = settings.integer("default.replication.factor") if factor is None else factor
         result.configs = _configs(context.service.configs.new_topic(topic.configs))
     return result
-
-
-def _message(outcome: TopicOutcome) -> str | None:
-    return "" if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message)
 
 
 def _configs(views: Sequence[SettingView]) -> list[CreatableTopicConfigs]:
@@ -94,15 +102,16 @@ def _new_topic(topic: CreatableTopic, duplicates: Collection[str]) -> NewTopic:
             ErrorCode.INVALID_REQUEST,
             "Found multiple entries for this topic.",
         )
+    without_value = [config.name for config in topic.configs if config.value is None]
+    if without_value:
+        names = ",".join(without_value)
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}")
     if topic.assignments and (topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT):
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
             "same time.",
         )
-    for config in topic.configs:
-        if config.value is None:
-            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
     by_partition = {item.partition_index: tuple(item.broker_ids) for item in topic.assignments}
     if sorted(by_partition) != list(range(len(topic.assignments))):
         raise TidegaugeError(
@@ -122,7 +131,7 @@ async def _result(outcome: TopicOutcome, context: Context) -> CreatableTopicResu
         outcome.name,
         topic_id_bytes(outcome.topic_id) if outcome.topic_id else NIL_UUID,
         outcome.error,
-        _message(outcome),
+        message_of(outcome.error, outcome.message),
     )
     if outcome.error is ErrorCode.NONE and outcome.topic_id and context.version >= _FIRST_WITH_DETAILS:
         view = context.service.metadata(context.caller, [outcome.name], may_create=False).topics[0]

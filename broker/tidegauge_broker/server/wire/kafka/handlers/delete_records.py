@@ -31,8 +31,6 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
             at = TopicPartition(topic.name, item.partition_index)
             if not context.service.knows(at):
                 results[at] = DeleteRecordsResult(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, low_watermark=-1)
-            elif item.offset < _HIGH_WATERMARK:
-                results[at] = DeleteRecordsResult(at, ErrorCode.OFFSET_OUT_OF_RANGE, low_watermark=-1)
             else:
                 wanted[at] = RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset)
     found = await context.service.delete_records(list(wanted.values()), request.timeout_ms)

@@ -91,7 +91,7 @@ def handle(request: FetchRequest, context: Context) -> Response:
     version = context.version
     reader = reader_of(request, version)
     if request.isolation_level not in _ISOLATION_LEVELS:
-        return _failed(request)
+        return _failed(request, version)
     rule = context.header.tags.truncation_rule
     if rule and reader.is_follower:
         error, problem = context.service.admit_follower(request.cluster_id or "", rule)
@@ -147,18 +147,18 @@ def _held(reads: list[_Read], opened: Opened, pending: PendingResponse, context:
         raise
 
 
-def _failed(request: FetchRequest) -> FetchResponse:
-    """Return the response to a request that makes Kafka fail."""
+def _failed(request: FetchRequest, version: int) -> FetchResponse:
+    """Return the response to a request that makes Kafka fail (``FetchRequest.getErrorResponse``)."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     topics = [
         FetchableTopicResponse(
             topic.topic,
-            topic.topic_id,
-            [PartitionData(item.partition, error, -1, records=None) for item in topic.partitions],
+            partitions=[PartitionData(item.partition, error, -1, records=None) for item in topic.partitions],
         )
         for topic in request.topics
+        if version < _FIRST_WITH_IDS
     ]
-    return FetchResponse(error_code=error, responses=topics)
+    return FetchResponse(error_code=error, session_id=request.session_id, responses=topics)
 
 
 def _asked(item: FetchPartition) -> Asked:

@@ -2,8 +2,8 @@
 
 The response is parked until the rebalance's join phase ends. From version 4 on a first join without a member id is
 rejected with MEMBER_ID_REQUIRED and given one (KIP-394). Version 0 has no rebalance timeout: it is the session timeout.
-From version 7 on the protocol's type is named, and a name that is not chosen is null; version 9 may instruct a static
-leader to skip the assignment (KIP-814).
+From version 7 on the protocol's type is named, and a name that is not chosen, or empty, is null; version 9 may instruct
+a static leader to skip the assignment (KIP-814).
 Source: ``KafkaApis.handleJoinGroupRequest``, ``GroupCoordinatorAdapter.joinGroup``.
 """
 
@@ -51,7 +51,7 @@ async def _join(request: JoinGroupRequest, context: Context) -> JoinGroupRespons
         error_code=result.error,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
-        protocol_name=name if version >= _FIRST_WITH_NULL_PROTOCOL else name or "",
+        protocol_name=(name or None) if version >= _FIRST_WITH_NULL_PROTOCOL else name or "",
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,

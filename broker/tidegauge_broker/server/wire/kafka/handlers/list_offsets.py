@@ -84,8 +84,8 @@ def _partition(
 def _old_style(
     at: TopicPartition, item: ListOffsetsPartition, context: Context, replica_id: int
 ) -> ListOffsetsPartitionResponse:
-    if item.max_num_offsets < 0:  # Kafka fails to make an array of that size
-        return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     lookup = OffsetLookup(at, item.timestamp, replica_id=replica_id)
-    error, offsets = context.service.old_style_offsets(lookup, item.max_num_offsets)
+    error, offsets = context.service.old_style_offsets(lookup, max(item.max_num_offsets, 0))
+    if error is ErrorCode.NONE and item.max_num_offsets < 0:  # Kafka fails to make an array of that size
+        return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     return ListOffsetsPartitionResponse(at.partition, error, offsets)

@@ -1,8 +1,10 @@
 """Metadata (3), versions 0-12: this broker's metadata cache, as clients of the request's listener see it.
 
 No topics mean all topics in version 0 and none later; null means all. Versions 10 and 11 respond with topic ids,
-version 12 takes them as well. Brokers without the listener are left out; a partition that one of them leads has
-LISTENER_NOT_FOUND (version 6 on, LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
+version 12 takes them as well; names beside an id are then not looked at. Before it a request with an id, or a topic
+without a name, is refused, and nothing else is named.
+Brokers without the listener are left out; a partition that one of them leads has LISTENER_NOT_FOUND (version 6 on,
+LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
 An unknown topic that client and broker may create is being created: the first response says LEADER_NOT_AVAILABLE.
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getPartitionMetadata``.
 """
@@ -36,6 +38,8 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     """Return the cluster as this broker knows it."""
     version = context.version
     asked = request.topics
+    if is_refused(request, version):
+        return _refused(asked or ())
     wants_all = asked is None or (version == 0 and not asked)
     names, unknown = ([], []) if wants_all else _resolve(asked or (), context)
     view = context.service.metadata(
@@ -58,18 +62,31 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     )
 
 
+def is_refused(request: MetadataRequest, version: int) -> bool:
+    """Whether a request before version 12 has a topic's id, or a topic without a name, and is refused as a whole."""
+    return version < _FIRST_WITH_IDS_IN_REQUESTS and any(
+        topic.topic_id != NIL_UUID or topic.name is None for topic in request.topics or ()
+    )
+
+
+def named_by_id(asked: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
+    """Return those topics that are asked for by their ids; all, where none is."""
+    return [topic for topic in asked if topic.topic_id != NIL_UUID] or asked
+
+
 def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[list[str], list[MetadataResponseTopic]]:
-    """Return the names that are asked for, and responses for ids that name no topic."""
+    """Return the names that are asked for, and responses for ids that name no topic.
+
+    Where a topic is asked for by its id, those that are asked for by their names have no response.
+    """
     names: dict[str, None] = {}
     unknown: list[MetadataResponseTopic] = []
-    for topic in asked:
+    for topic in named_by_id(asked):
         if topic.topic_id == NIL_UUID:
             if topic.name is None:
                 unknown.append(_failed(ErrorCode.UNKNOWN_SERVER_ERROR, None, NIL_UUID))
             else:
                 names[topic.name] = None
-        elif context.version < _FIRST_WITH_IDS_IN_REQUESTS:
-            unknown.append(_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id))
         else:
             name = context.service.topic_name(topic_id_text(topic.topic_id))
             if name is None:
@@ -77,6 +94,14 @@ def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[l
             else:
                 names[name] = None
     return list(names), unknown
+
+
+def _refused(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Return the response to a request that is refused as a whole (``MetadataRequest.getErrorResponse``)."""
+    return MetadataResponse(
+        topics=[_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked],
+        cluster_authorized_operations=NOT_ASKED_FOR,
+    )
 
 
 def _failed(error: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:

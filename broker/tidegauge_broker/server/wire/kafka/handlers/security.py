@@ -1,8 +1,9 @@
 """Delegation tokens: there are none.
 
 CreateDelegationToken (38) and DescribeDelegationToken (41), versions 0-3, RenewDelegationToken (39) and
-ExpireDelegationToken (40), versions 0-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, so that tools say why.
-Source: ``KafkaApis.handleCreateTokenRequest`` and its neighbours.
+ExpireDelegationToken (40), versions 0-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, so that tools say why; for a client that
+has authenticated itself DELEGATION_TOKEN_AUTH_DISABLED, as of a broker without ``delegation.token.secret.key``.
+Source: ``KafkaApis.handleCreateTokenRequest`` and its neighbours, ``allowTokenRequests``, ``DelegationTokenManager``.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from tidegauge_broker.server.wire.kafka.request import Context
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
-    """Refuse, and name the owner and who asked."""
-    del context
+    """Refuse, and name the owner and who asked; an owner without a name is who asked."""
+    requester = context.caller.principal
+    kind, name = requester.kind, requester.name
+    if request.owner_principal_name:
+        kind, name = request.owner_principal_type or "", request.owner_principal_name
     return CreateDelegationTokenResponse(
-        ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=request.owner_principal_type or ANONYMOUS.kind,
-        principal_name=request.owner_principal_name or ANONYMOUS.name,
-        token_requester_principal_type=ANONYMOUS.kind,
-        token_requester_principal_name=ANONYMOUS.name,
+        _refusal(context),
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
@@ -42,19 +46,26 @@ def create_delegation_token(request: CreateDelegationTokenRequest, context: Cont
 
 def renew_delegation_token(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
     """Refuse."""
-    del request, context
-    return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
+    del request
+    return RenewDelegationTokenResponse(_refusal(context), expiry_timestamp_ms=-1)
 
 
 def expire_delegation_token(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
     """Refuse."""
-    del request, context
-    return ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
+    del request
+    return ExpireDelegationTokenResponse(_refusal(context), expiry_timestamp_ms=-1)
 
 
 def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: Context
 ) -> DescribeDelegationTokenResponse:
     """Refuse."""
-    del request, context
-    return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    del request
+    return DescribeDelegationTokenResponse(_refusal(context))
+
+
+def _refusal(context: Context) -> ErrorCode:
+    """Return why there is no token: who is not authenticated may not ask, and for the others tokens are disabled."""
+    if context.caller.principal == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

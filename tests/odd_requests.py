@@ -1,0 +1,146 @@
+"""Well-formed requests with odd contents: what exists beside what does not, things named twice, numbers at the ends.
+
+A request of any API and version is made from the schema; a field's name says which values are of use for it, so that
+most requests reach what is behind the first check. Those of ``tests/unit/kafka/random_messages.py`` have no meaning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.wire_responses.batches import TRANSACTIONAL, batch, message_set
+
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.fields import WIRE, Wire
+
+INTEGERS: Mapping[str, Sequence[int]] = {
+    "int8": (0, 1, 2, 3, -1, 127, -128),
+    "int16": (0, 1, 2, -1, -2, 2**15 - 1, -(2**15)),
+    "uint16": (0, 1, 2**16 - 1),
+    "int32": (0, 0, 1, 1, 2, -1, -2, 99, 2**31 - 1, -(2**31)),
+    "int64": (0, 0, 1, 2, 5, -1, -2, -3, 2**40, 2**63 - 1, -(2**63)),
+}
+SMALL = (0, 0, 0, 1, -1, 2, 99)
+TOPIC_FIELDS = {"topic", "topic_name", "topics", "topic_names"}
+GROUP_FIELDS = {"group_id", "groups_names", "groups", "group", "coordinator_keys", "key"}
+FIXED: Mapping[str, Sequence[Any]] = {
+    "protocol_type": ("consumer", "consumer", "consumer", "x", ""),
+    "protocol_name": ("range", "rr", ""),
+    "group_instance_id": ("i", "j", ""),
+    "resource_type": (2,),
+    "config_operation": (0, 1, 2, 3, 9),
+    "value": ("1000", "-1", "", "compact", "delete,compact", "9" * 20),
+    "partition": SMALL,
+    "partitions": SMALL,
+    "partition_index": SMALL,
+    "partition_indexes": SMALL,
+    "index": SMALL,
+    "broker_id": (99, -1),
+    "broker_ids": (0, 1, 2, 0, 99, -1),
+    "replicas": (0, 1, 2, 0, 99, -1),
+    "replica_id": (-1, -1, -1, -2, 1, 99),
+    "acks": (-1, 1, 0, 2),
+    "max_wait_ms": (0, 1),
+    "timeout_ms": (500,),
+    "session_timeout_ms": (6_000, 6_000, 6_000, 0, -1),
+    "rebalance_timeout_ms": (0, 1, 6_000, -1),
+    "transaction_timeout_ms": (60_000, 60_000, 0, -1),
+    "session_id": (0, 0, 1, -1),
+    "session_epoch": (0, 0, -1, 1),
+    "isolation_level": (0, 1, 9),
+    "generation_id": (1, 1, 0, -1),
+    "generation_id_or_member_epoch": (1, 1, 0, -1),
+    "producer_epoch": (0, 0, 1, -1),
+    "key_type": (0, 1, 2),
+    "validate_only": (True,),
+}
+"""Values for fields of these names. A client's quota and a broker's setting would outlive the test: none is written."""
+NAMES: Mapping[str, Sequence[str]] = {
+    "JoinGroup": ("range", "rr"),
+    "IncrementalAlterConfigs": ("retention.ms", "cleanup.policy", "compression.type", "nope", ""),
+    "AlterConfigs": ("retention.ms", "cleanup.policy", "compression.type", "nope", ""),
+    "AlterUserScramCredentials": ("alice", "", ".."),
+}
+"""Values of the field ``name``, where it is not a topic's."""
+
+
+class OddRequests:
+    """Makes requests about a few topics, groups and transactional ids; the same ones from the same seed.
+
+    Attributes:
+        learned: what responses have said that requests may name: ``member_id``, ``producer_id``.
+    """
+
+    def __init__(self, rng: random.Random, topics: Mapping[str, bytes]) -> None:
+        self._rng = rng
+        self._topics = topics
+        self.learned: dict[str, list[Any]] = {"member_id": ["", "nobody-known"], "producer_id": [-1, 424_242]}
+
+    def message(self, key: int, version: int) -> Any:
+        """Return a request of this API and version."""
+        return self._struct(APIS[key].name, message_class(key, response=False), version)
+
+    def _struct(self, api: str, kind: type, version: int) -> Any:
+        values = {}
+        for field in dataclasses.fields(kind):
+            wire: Wire = field.metadata[WIRE]
+            is_left_out = wire.tag is not None and self._rng.random() < 0.5
+            if version in wire.versions and not is_left_out:
+                values[field.name] = self._value(api, field.name, wire, version)
+        return kind(**values)
+
+    def _value(self, api: str, name: str, wire: Wire, version: int) -> Any:
+        if version in wire.nullable and self._rng.random() < 0.15:
+            return None
+        if wire.kind == "struct":
+            assert isinstance(wire.item, type)
+            return self._struct(api, wire.item, version)
+        if wire.kind == "array":
+            item = Wire(wire.item) if isinstance(wire.item, str) else Wire("struct", item=wire.item)
+            found = [self._value(api, name, item, version) for _ in range(self._rng.choice((1, 1, 2, 3, 0)))]
+            return [*found, *found[:1]] if self._rng.random() < 0.2 else found
+        return self._rng.choice(self._pool(api, name, wire.kind))
+
+    def _pool(self, api: str, name: str, kind: str) -> Sequence[Any]:
+        if name in self.learned:
+            return self.learned[name]
+        if name in FIXED and kind != "struct":
+            return FIXED[name]
+        match kind:
+            case "string":
+                return self._texts(api, name)
+            case "records":
+                return self._records()
+            case "uuid":
+                return (*self._topics.values(), *self._topics.values(), bytes(16), b"\7" * 16)
+            case "bytes":
+                return (b"", b"abc", b"\0\0\0\0\0\1\0\1t\0\0\0\0")
+            case "bool":
+                return (False, True)
+            case "float64":
+                return (1.0, -1.0, float("nan"))
+            case _:
+                return INTEGERS[kind]
+
+    def _texts(self, api: str, name: str) -> Sequence[str]:
+        if name in GROUP_FIELDS:
+            return ("odd-group", "odd-group", "odd-group-2", "")
+        if name in {"transactional_id", "transactional_ids", "v3_and_below_transactional_id"}:
+            return ("odd-transaction", "odd-transaction", "")
+        if name == "name" and api in NAMES:
+            return NAMES[api]
+        if name in TOPIC_FIELDS or name in {"name", "resource_name"}:
+            return (*self._topics, *self._topics, "nope", "", "..", "a" * 250)
+        return ("a", "", "b")
+
+    def _records(self) -> Sequence[Any]:
+        producer_id = self._rng.choice(self.learned["producer_id"])
+        made = {"producer_id": producer_id, "epoch": 0, "sequence": self._rng.choice((0, 1, 2, -1, 2**31 - 1))}
+        whole = batch()
+        return (
+            *(whole, whole * 2, whole[:-3], b"", message_set(b"old", 0), message_set(b"old", 1)),
+            *(batch((b"a", None), **made), batch(**made, attributes=TRANSACTIONAL)),
+        )
