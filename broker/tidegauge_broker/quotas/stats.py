@@ -119,8 +119,8 @@ class WindowedRate:
 class WindowedAverage:
     """The average of what was recorded in the latest samples."""
 
-    def __init__(self, window: Window = STATISTICS_WINDOW) -> None:
-        self._samples = _Samples(window)
+    def __init__(self) -> None:
+        self._samples = _Samples(STATISTICS_WINDOW)
 
     def record(self, value: float, now_ms: int) -> None:
         """Add a value."""

@@ -25,7 +25,7 @@ class BrokerFacts:
         faults: in force inside it, one line each.
         held: followers that are held; the value is the leader that withholds a response, or None.
         groups: the consumer groups that it coordinates, as it said last; None when it has never responded.
-        groups_answered: whether that is what it says now.
+        groups_responded: whether that is what it says now.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
         session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
@@ -55,7 +55,7 @@ class ZooKeeperFacts:
     Attributes:
         state: ``up``, ``paused``, ``down``, or ``unknown``.
         managed: whether the lab started it, and may stop it.
-        ``answers``: whether the sessions are what it says now.
+        responds: whether the sessions are what it says now.
     """
 
     address: str = ""

@@ -26,7 +26,7 @@ class BrokerState(NamedTuple):
     """One broker.
 
     Attributes:
-        ``life``: the number of its process, which is its broker epoch too; a new session raises it.
+        incarnation: the number of its process, which is its broker epoch too; a new session raises it.
         running: whether the process runs.
         records: its log, (epoch, number) each.
         epochs: the epoch file, (epoch, start offset) each; ``safe_epochs``: what a power loss leaves of it.

@@ -130,10 +130,9 @@ class MemoryBroker:
         failing: the directories whose writes are about to fail, with the number of writes before that.
         failed_directories: those whose disk has failed; they stay so until they are mended.
         offline_directories: those that this process has found failed; they stay so until it ends.
-        ``life``: the number of the process's incarnation, from 1.
+        incarnation: the number of its process, from 1.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         events: where its state changes are kept, if they are.
-        lines: the core's lines for the log, where ``keeps_lines`` is set.
         inputs: the number of events that its cores were given.
     """
 
@@ -147,7 +146,6 @@ class MemoryBroker:
         directories: int = 1,
         metadata: Callable[[], Any] = MemoryMetadata,
         looked_at: Callable[[MemoryBroker], None] = lambda _: None,
-        keeps_lines: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.settings = settings
@@ -165,9 +163,7 @@ class MemoryBroker:
         self.is_running = False
         self.broker_epoch = -1
         self.reported = Reported()
-        self.lines: list[str] = []
         self.inputs = 0
-        self._keeps_lines = keeps_lines
         self.events: list[dict[str, Any]] | None = None
         self._make_metadata = metadata
         self._looked_at = looked_at
@@ -294,9 +290,7 @@ class MemoryBroker:
             self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
     def say(self, line: LogLine) -> None:
-        """Keep a line, if they are kept."""
-        if self._keeps_lines:
-            self.lines.append(line.text)
+        """Nothing: lines for people are not read here."""
 
     def fetchers_changed(self, leaders: Sequence[int]) -> None:
         """Nothing: followers here ask whenever they may."""

@@ -16,17 +16,17 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 _CLOSE_SESSION = -11
 _TIMEOUT_MS = 10_000
+_HOST_TIMEOUT_SECONDS = 10.0
 _DEFAULT_PORT = 2181
 
 
-def end_session(hosts: str, session_id: int, password: bytes, patience_seconds: float = 10.0) -> None:
+def end_session(hosts: str, session_id: int, password: bytes) -> None:
     """End a session; return when the server has done so. Blocks.
 
     Args:
         hosts: ``host:port,...``; the first that responds is used.
         session_id: of the session.
         password: that the server gave with it.
-        patience_seconds: timeout for each host.
 
     Raises:
         TidegaugeError: NETWORK_EXCEPTION, no host responded.
@@ -34,7 +34,7 @@ def end_session(hosts: str, session_id: int, password: bytes, patience_seconds: 
     for text in hosts.split(","):
         host, _, port = text.strip().rpartition(":")
         address = (host.strip("[]"), int(port)) if host else (text.strip(), _DEFAULT_PORT)
-        with suppress(OSError), socket.create_connection(address, timeout=patience_seconds) as connection:
+        with suppress(OSError), socket.create_connection(address, timeout=_HOST_TIMEOUT_SECONDS) as connection:
             connection.sendall(_frame(_connect(session_id, password)) + _frame(_close()))
             # The responses to both arrive, then the server closes the connection: then the session is closed.
             responded = False

@@ -49,7 +49,7 @@ class Sources:
         histories: files of ``produce --history``; empty: none.
         reads: files of ``consume -o json``; empty: none.
         event_logs: the directory of a local cluster's event logs.
-        log_folders: of a local cluster's brokers; a broker that does not respond is read from there.
+        log_directories: of a local cluster's brokers; a broker that does not respond is read from there.
         is_complete: the histories hold everything that was written.
         timeout_ms: how long a leader, or the next record, is waited for.
     """
