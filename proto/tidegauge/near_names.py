@@ -58,7 +58,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int
 def each_did_you_mean(words: Collection[str], known: Collection[str]) -> str:
     """Return the end of a sentence about unknown names: for each that has one, the nearest name; empty if none has."""
     if len(words) == 1:
-        return did_you_mean(*words, known)
+        return did_you_mean(next(iter(words)), known)
     pairs = [(word, near[0]) for word in words if (near := near_names(word, known))]
     if not pairs:
         return ""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -54,6 +54,7 @@ from tidegauge_lab.switches.model import (
 )
 
 if TYPE_CHECKING:  # it exists in the stubs only
+    from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
 
 _OPTIONS = (
@@ -175,14 +176,11 @@ class Switches(FormerCalls):
 
     async def _metadata_of(self, broker_id: int) -> metadata_pb2.MetadataResponse | None:
         """Return a broker's metadata of all topics; None where it does not respond."""
-        stub = BrokerServiceStub(await self._channel(broker_id))
+        stub = cast("BrokerServiceAsyncStub", BrokerServiceStub(await self._channel(broker_id)))
         try:
-            response: metadata_pb2.MetadataResponse = await stub.Metadata(
-                metadata_pb2.MetadataRequest(all_topics=True), timeout=_METADATA_SECONDS
-            )
+            return await stub.Metadata(metadata_pb2.MetadataRequest(all_topics=True), timeout=_METADATA_SECONDS)
         except grpc.aio.AioRpcError:
             return None
-        return response
 
     async def heal(self, broker_id: int) -> list[Fault]:
         """End all network faults of the broker; returns those that ended."""
