@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -118,12 +118,16 @@ class Facade(Generic[Inner]):
 
 
 def made_on(loop: LoopThread, make: Callable[[], Result]) -> Result:
-    """Build an object on the loop that it will use."""
+    """Build an object on the loop that it will use; the loop's thread ends if that fails."""
 
     async def build() -> Result:
         return make()
 
-    return loop.run(build())
+    try:
+        return loop.run(build())
+    except BaseException:  # the settings are refused, and no client will end the thread
+        loop.close()
+        raise
 
 
 class ProducerFacade(Facade[Producer]):
@@ -139,12 +143,16 @@ class ProducerFacade(Facade[Producer]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Future[RecordMetadata]:
-        """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement."""
+        """Hand a record over, waiting for buffer memory if necessary; the future is the acknowledgement.
+
+        The future can't be cancelled (KafkaProducer's FutureRecordMetadata): the record is written all the same.
+        """
         acknowledged: Future[RecordMetadata] = Future()
+        acknowledged.set_running_or_notify_cancel()
 
         def completed(future: asyncio.Future[RecordMetadata]) -> None:
             if future.cancelled():
-                acknowledged.cancel()
+                acknowledged.set_exception(CancelledError())
             elif (problem := future.exception()) is not None:
                 acknowledged.set_exception(problem)
             else:
