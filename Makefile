@@ -6,6 +6,8 @@ PROTO_BIN := .venv-proto/bin
 COORDINATOR_SEARCHES := groups:timely:1000:20000 transactions:timely:1000:20000 transactions:late:1000:20000 exactly-once:timely:3000:2000 exactly-once:late:3000:2000 exactly-once:late-ends:3000:2000 forced:timely:1:1770
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
+# For two cores: a test of a cluster waits (for a session to expire, a JVM to start) longer than it computes.
+WORKERS ?= 3
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,14 +32,14 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 
 test: .venv ## All tests but the long ones.
 	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long'
 
 transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
 	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
 
 durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
 	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
 
 test-long: .venv ## What takes longer: repetitions and soaks.
 	@tools/need-java.sh $(BIN) --for-tests

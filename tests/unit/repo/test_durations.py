@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
 
-WORKERS = 2
+WORKERS = int(re.findall(r"^WORKERS \?= (\d+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[0])
 
 
 def test_the_longest_come_first_and_unknown_integration_tests_before_them() -> None:
