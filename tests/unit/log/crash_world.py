@@ -270,6 +270,9 @@ class World:
         if reasons:
             raise Wrong(f"{at}: {'; or '.join(reasons)}")
         self.power_lost.discard(at)
+        offline = self._logs.offline_directories
+        if offline and at in self._former_places:
+            self._former_places[at] = offline[0]  # the replica goes on where it is now
         if before is not None:
             self.twins[at] = adopted(found, before, after)
 
