@@ -148,8 +148,9 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     ERROR_CODE_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 60
     """Partitions of the topic are being reassigned."""
     ERROR_CODE_DELEGATION_TOKEN_AUTH_DISABLED: _ErrorCode.ValueType  # 61
-    """Delegation tokens need an authenticated connection."""
+    """The broker has no delegation tokens."""
     ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: _ErrorCode.ValueType  # 64
+    """Delegation tokens need an authenticated connection."""
     ERROR_CODE_DELEGATION_TOKEN_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 65
     """The principal may not use the delegation token."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
@@ -353,8 +354,9 @@ ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
 ERROR_CODE_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 60
 """Partitions of the topic are being reassigned."""
 ERROR_CODE_DELEGATION_TOKEN_AUTH_DISABLED: ErrorCode.ValueType  # 61
-"""Delegation tokens need an authenticated connection."""
+"""The broker has no delegation tokens."""
 ERROR_CODE_DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: ErrorCode.ValueType  # 64
+"""Delegation tokens need an authenticated connection."""
 ERROR_CODE_DELEGATION_TOKEN_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 65
 """The principal may not use the delegation token."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68

@@ -1,0 +1,162 @@
+"""Any order of requests with odd contents: a coordinator meets no exception that it does not expect.
+
+One that it meets halts the broker (``server/coordinators/runner.py``): what requests share can't be trusted any more.
+Values are those that Kafka's protocol can carry, after its checks of type and length alone.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.unit.coordinator.harness import T0, T1, Harness, subscription
+from tests.unit.coordinator.transaction_harness import OFFSETS_0, U0, TransactionHarness
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import (
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from tidegauge.transaction_marker import Outcome
+from tidegauge.transactions import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransaction,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+)
+
+REQUESTS = 150
+INT32 = (0, 1, -1, 2, 100, 2**31 - 1, -(2**31))
+INT64 = (*INT32, 2**62, 2**63 - 1, -(2**63))
+TEXTS = ("", "a", "consumer", "märz", "x" * 300)
+METADATA = (b"", b"abc", b"x" * 30, subscription("t"), subscription("t", "t", ""), subscription("u")[:-3])
+TIMES_MS = (0, 1, 3_000, 6_000, 60_000, 2_000_000)
+
+
+class OddGroups:
+    """Requests about two groups."""
+
+    def __init__(self, rng: random.Random, broker: Harness) -> None:
+        self._rng = rng
+        self._broker = broker
+
+    def request(self) -> Any:
+        one = self._rng.choice
+        group = one(("g", "g", "g", "h", "", None))
+        member = self._member(group)
+        instance = one((None, None, "i", "j", ""))
+        generation = one((self._generation(group), self._generation(group), *INT32))
+        partitions = tuple(one((T0, T0, T1, U0)) for _ in range(one((0, 1, 2, 3))))
+        offsets = tuple(
+            OffsetToCommit(at, one(INT64), one(INT32), one((None, *TEXTS)), one(INT64)) for at in partitions
+        )
+        match one(("join", "join", "join", "sync", "sync", "leave", "commit", "transaction", "other", "other")):
+            case "join":
+                names = [one(("range", "range", "rr", "", "x")) for _ in range(one((0, 1, 1, 2, 3)))]
+                return JoinGroup(
+                    group, member, one((6_000, 10_000, 1_800_000, *INT32)), one((0, 6_000, *INT32)),
+                    one(("consumer", "consumer", "consumer", *TEXTS)),
+                    tuple(Protocol(name, one(METADATA)) for name in names),
+                    instance, one(TEXTS), "/127.0.0.1", one((None, *TEXTS)), one((True, False)), one((True, False)),
+                )  # fmt: skip
+            case "sync":
+                given = tuple((self._member(group), one(METADATA)) for _ in range(one((0, 1, 2, 3))))
+                types, names = (None, None, "consumer", "x"), (None, None, "range", "x")
+                return SyncGroup(group, generation, member, instance, one(types), one(names), given)
+            case "leave":
+                return LeaveGroup(
+                    group,
+                    tuple(
+                        LeavingMember(self._member(group), one((None, "i", "j", "")), one((None, "", "x")))
+                        for _ in range(one((0, 1, 2, 3)))
+                    ),
+                )
+            case "commit":
+                return OffsetCommit(group, offsets, generation, member, instance, one((-1, -1, *INT64)))
+            case "transaction":
+                producer = (one((7, 7, *INT64)), one((0, 1, -1, 2**15 - 1)))
+                return TxnOffsetCommit(one(("tx", "")), group, *producer, offsets, generation, member, instance)
+            case _:
+                return one(
+                    (
+                        Heartbeat(group, generation, member, instance),
+                        OffsetFetch(group, one((None, partitions)), one((True, False))),
+                        OffsetDelete(group, partitions),
+                        DescribeGroup(group),
+                        DeleteGroup(group or ""),
+                    )
+                )
+
+    def _member(self, group: str | None) -> str:
+        view = self._broker.coordinator.group_view(group or "")
+        known = () if view is None else (*(member.member_id for member in view.members), *view.pending_members)
+        return self._rng.choice((*known, *known, "", "unknown"))
+
+    def _generation(self, group: str | None) -> int:
+        view = self._broker.coordinator.group_view(group or "")
+        return 0 if view is None else view.generation
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_group_coordinator_takes_any_requests(seed: int) -> None:
+    rng = random.Random(seed)
+    settings = {"offsets_retention_ms": 10**6, "group_max_size": rng.choice((2, 2**31 - 1))}
+    broker = Harness(**settings)
+    odd = OddGroups(rng, broker)
+    for _ in range(REQUESTS):
+        broker.holds_verifications = rng.random() < 0.2
+        broker.send(odd.request())
+        if rng.random() < 0.3:
+            broker.after(rng.choice(TIMES_MS))
+        if broker.verifications and rng.random() < 0.5:
+            broker.verify(rng.choice((ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE)))
+        if rng.random() < 0.1:
+            broker.complete_transaction(rng.choice((Outcome.COMMIT, Outcome.ABORT)))
+        if rng.random() < 0.03:
+            broker = broker.successor(**settings)
+            odd = OddGroups(rng, broker)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_transaction_coordinator_takes_any_requests(seed: int) -> None:
+    rng = random.Random(seed)
+    one, broker = rng.choice, TransactionHarness()
+    epoch = 0
+    for _ in range(REQUESTS):
+        name = one(("tx", "tx", "ty", "", None))
+        producer = (one((*range(broker.next_producer_id), *INT64)), one((0, 0, 1, 2, -1, 2**15 - 1, -(2**15))))
+        partitions = tuple(one((T0, T0, T1, U0, OFFSETS_0)) for _ in range(one((0, 1, 2, 3))))
+        broker.send(
+            one(
+                (
+                    InitProducerId(name, one((60_000, 60_000, *INT32)), *one((producer, (-1, -1)))),
+                    AddPartitionsToTxn(name, *producer, partitions, verify_only=one((True, False))),
+                    AddOffsetsToTxn(name, *producer, 0),
+                    EndTxn(name, *producer, one((Outcome.COMMIT, Outcome.ABORT))),
+                    DescribeTransaction(name or ""),
+                    ListTransactions(one(((), ("Ongoing", "x"))), one(((), (0, -1))), one(INT64)),
+                )
+            )
+        )
+        broker.holds_markers = rng.random() < 0.3
+        if broker.markers and rng.random() < 0.5:
+            one((broker.write_markers, broker.lose_markers))()
+        if rng.random() < 0.3:
+            broker.after(one(TIMES_MS))
+        if rng.random() < 0.03:
+            epoch += 1
+            broker = broker.successor(epoch)
