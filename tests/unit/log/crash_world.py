@@ -463,7 +463,8 @@ class World:
             for at, twin in self._alive():
                 self.twins[at] = replace(twin, start_written=twin.start)
         else:
-            self._logs.write_high_watermarks({at: twin.high_watermark for at, twin in self._alive()})
+            self._logs.note_high_watermarks({at: twin.high_watermark for at, twin in self._alive()})
+            self._logs.write_high_watermarks()
             for at, twin in self._alive():
                 self.twins[at] = replace(twin, high_watermark_written=twin.high_watermark)
 
