@@ -146,6 +146,13 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/log/test_compaction.py::test_a_map_that_is_full_compacts_in_several_rounds": GENERATOR,
     "tests/unit/server/test_failed_requests.py": FAKE,
     "tests/unit/server/test_throttling.py::test_the_records_of_a_fetch_that_fails_behind_its_read_count_no_longer": PATCHES,
+    "tests/unit/log/test_crash_steps.py::test_a_crash_at_any_step_of_a_compaction_leaves_the_aborted_transactions_named": DERIVES,
+    "tests/unit/server/test_metadata_cache.py::test_of_very_many_deleted_topics_the_newest_are_remembered": PATCHES,
+    "tests/unit/log/test_partition_log.py::test_a_flush_that_begins_in_the_middle_of_a_truncation_does_not_know_the_old_end": DERIVES,
+    "tests/unit/log/test_partition_log.py::test_a_flush_in_progress_writes_no_epochs_into_the_log_of_a_new_topic": DERIVES,
+    "tests/unit/log/test_retention.py::test_a_flush_that_meets_a_snapshot_that_goes_with_its_segment_is_no_failure": DERIVES,
+    "tests/unit/log/test_void_compactions.py::test_a_flush_that_meets_files_between_two_names_is_no_failure": DERIVES,
+    "tests/unit/hostile/test_log_dir_moves.py::test_a_copy_that_can_not_be_deleted_keeps_the_topic_from_being_forgotten": DERIVES,
 }
 """By the test's id, without its parameters, or by its file."""
 
