@@ -107,7 +107,7 @@ def parent_of(pid: int | None) -> int:
 
 
 def launchers_of(directory: Path) -> list[int]:
-    """Pids of living launchers with this directory in their command lines."""
+    """Pids of living launchers with this directory in their command lines; these show a moment after the start."""
     sign = f" -m {launcher.MODULE} {directory}/ "
     found = []
     for entry in Path("/proc").iterdir():
@@ -128,7 +128,7 @@ def test_a_kept_launcher_forks_each_broker_that_is_started_until_it_is_kept_no_m
 ) -> None:
     cluster = make_cluster(up=False, brokers=2)
     with launcher.kept(tmp_path):
-        [one] = launchers_of(tmp_path)
+        [one] = until(lambda: launchers_of(tmp_path))
         cluster.up()
         assert launchers_of(cluster.directory) == [], "its own launcher would load again what the kept one has"
         assert [parent_of(cluster.pid_of(broker_id)) for broker_id in (0, 1)] == [one, one]
@@ -157,7 +157,7 @@ def test_a_launcher_that_was_kept_under_other_variables_does_not_serve(
         with monkeypatch.context() as changed:
             changed.setenv("TIDEGAUGE_COMPILED", "off")
             with Launcher(tmp_path / "own", wanted=True):
-                assert len(launchers_of(tmp_path / "own")) == 1
+                assert len(until(lambda: launchers_of(tmp_path / "own"))) == 1
         monkeypatch.setenv("PYTEST_CURRENT_TEST", "another test")
         with Launcher(tmp_path / "own", wanted=True):
             assert launchers_of(tmp_path / "own") == []
@@ -166,7 +166,7 @@ def test_a_launcher_that_was_kept_under_other_variables_does_not_serve(
 def test_when_a_kept_launcher_has_ended_brokers_are_started_as_without_it(tmp_path: Path) -> None:
     process = process_in(tmp_path, "broker-0")
     with launcher.kept(tmp_path / "kept"), Launcher(tmp_path, wanted=False) as one:
-        [pid] = launchers_of(tmp_path / "kept")
+        [pid] = until(lambda: launchers_of(tmp_path / "kept"))
         os.kill(pid, signal.SIGKILL)
         one.start(process, [sys.executable, "-c", "print('started alone')"])
         until(lambda: process.pid is None)
