@@ -1,9 +1,9 @@
 """A broker's logs in two log directories, driven by a script beside their twins, through crashes and starts.
 
 A script is a list of processes. A process is a list of steps, each with two numbers that are taken modulo what is
-there, so that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its steps or
-before one of the changes of files that it makes (its start counts). After each start everything is compared with the
-twins (``crash_twin.py``), and what the controller would repeat is repeated.
+there, so that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its
+steps or before one of the changes of files that it makes (its start counts). After each start everything is compared
+with the twins (``crash_twin.py``), and what the controller would repeat is repeated.
 """
 
 from __future__ import annotations
