@@ -278,7 +278,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
 def _delete(later: Sequence[LogSegment]) -> None:
     """Remove segments, the newest first: what a crash leaves of them still follows the one before.
 
-    They are gone for good when this returns: behind what is appended next they would look sound.
+    A loss of power does not bring them back: behind what is appended next they would look sound.
     """
     for segment in reversed(later):
         segment.delete()

@@ -31,7 +31,7 @@ class Fate:
     """Counts the changes, and ends the process at the chosen one; from then on nothing is changed.
 
     Args:
-        last: the change that does not happen any more, counted from 0; None: the process lives.
+        last: the change that does not happen any more, counted from 0; None: the process processes.
         torn: if that change is an append, half of it happens.
     """
 

@@ -1,9 +1,9 @@
 """A broker's logs in two log directories, driven by a script beside their twins, through crashes and starts.
 
-A script is a list of lives. A life is a list of steps, each with two numbers that are taken modulo what is there, so
-that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its steps or
-before one of the changes of files that it makes (its start counts). After each start everything is compared with the
-twins (``crash_twin.py``), and what the controller would repeat is repeated.
+A script is a list of processes. A process is a list of steps, each with two numbers that are taken modulo what is
+there, so that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its
+steps or before one of the changes of files that it makes (its start counts). After each start everything is compared
+with the twins (``crash_twin.py``), and what the controller would repeat is repeated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SETTINGS = {
 Step = tuple[str, int, int]
 
 
-class Life(NamedTuple):
+class Process(NamedTuple):
     """What a process does, and how it ends.
 
     Attributes:
@@ -110,31 +110,31 @@ class World:
         self.now_ms = START_MS
         self.numbers = 0
         self.changes: list[int] = []
-        """How many changes each life has made."""
+        """How many changes each process has made."""
         self._former_places: dict[TopicPartition, Path] = {}
 
-    # A life
+    # A process
 
-    def live(self, life: Life) -> None:
-        fate = Fate(life.last, torn=life.torn)
+    def play(self, process: Process) -> None:
+        fate = Fate(process.last, torn=process.torn)
         for at, disk in enumerate(self.disks):
-            disk.fate, disk.failing = fate, at == life.failing
+            disk.fate, disk.failing = fate, at == process.failing
         self.manager: LogManager | None = None
         self._cleaning: Iterator[None] = iter(())
         try:
             self.start()
-            for name, one, other in life.steps:
+            for name, one, other in process.steps:
                 self.take(name, one, other)
-            if life.end == "clean":
+            if process.end == "clean":
                 self.close()
         except Crash:
             pass
         self.changes.append(fate.changes)
         fate.dead = True
         self._let_go()
-        if life.end == "power":
+        if process.end == "power":
             for disk in self.disks:
-                disk.lose_power(Random(life.seed))
+                disk.lose_power(Random(process.seed))
             self.power_lost.update(PARTITIONS)
 
     def _let_go(self) -> None:

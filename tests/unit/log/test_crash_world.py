@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.log.crash_world import STEPS, Life, World, Wrong
+from tests.unit.log.crash_world import STEPS, Process, World, Wrong
 
-Script = tuple[Life, ...]
+Script = tuple[Process, ...]
 _FIRST: tuple[tuple[str, int, int], ...] = (("topic", 0, 0), ("topic", 2, 0))
 
 
@@ -27,14 +27,14 @@ def no_real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def script_of(seed: int) -> Script:
-    """Return any lives; each is short, so that many of them end in the middle of something."""
+    """Return any processes; each is short, so that many of them end in the middle of something."""
     random = Random(seed)
-    lives = []
+    processes = []
     for at in range(random.randint(1, 6)):
         names = random.choices(list(STEPS), list(STEPS.values()), k=random.randint(0, 30))
         steps = tuple((name, random.randrange(1000), random.randrange(1000)) for name in names)
-        lives.append(
-            Life(
+        processes.append(
+            Process(
                 (*_FIRST, *steps) if at == 0 else steps,
                 random.choice(["clean", "kill", "kill", "power"]),
                 random.choice([None, random.randrange(30), random.randrange(200), random.randrange(200)]),
@@ -43,7 +43,7 @@ def script_of(seed: int) -> Script:
                 random.choice([0, 1]) if random.random() < 0.05 else None,
             )
         )
-    return tuple(lives)
+    return tuple(processes)
 
 
 _numbers = itertools.count()
@@ -57,9 +57,9 @@ def run(directory: Path, script: Script) -> World:
     """
     world = World(directory / str(next(_numbers)))
     try:
-        for life in script:
-            world.live(life)
-        world.live(Life((("remove deleted", 0, 0),)))
+        for process in script:
+            world.play(process)
+        world.play(Process((("remove deleted", 0, 0),)))
         world.open_and_check_twice()
     finally:
         world.remove()
@@ -75,7 +75,7 @@ def failure_of(directory: Path, script: Script) -> Exception | None:
 
 
 def shortest(fails: Callable[[Script], bool], script: Script) -> Script:
-    """Leave out lives, steps and crashes as long as it still fails."""
+    """Leave out processes, steps and crashes as long as it still fails."""
     is_shorter = True
     while is_shorter:
         is_shorter = False
@@ -88,20 +88,20 @@ def shortest(fails: Callable[[Script], bool], script: Script) -> Script:
 
 def _shorter(script: Script) -> list[Script]:
     found: list[Script] = [(*script[:at], *script[at + 1 :]) for at in range(len(script))]
-    for at, life in enumerate(script):
+    for at, process in enumerate(script):
         for size in (8, 4, 2, 1):
-            for start in range(0, len(life.steps), size):
-                steps = (*life.steps[:start], *life.steps[start + size :])
-                found.append((*script[:at], life._replace(steps=steps), *script[at + 1 :]))
-        if life.torn:
-            found.append((*script[:at], life._replace(torn=False), *script[at + 1 :]))
-        if life.last is not None:
-            found.append((*script[:at], life._replace(last=None), *script[at + 1 :]))
+            for start in range(0, len(process.steps), size):
+                steps = (*process.steps[:start], *process.steps[start + size :])
+                found.append((*script[:at], process._replace(steps=steps), *script[at + 1 :]))
+        if process.torn:
+            found.append((*script[:at], process._replace(torn=False), *script[at + 1 :]))
+        if process.last is not None:
+            found.append((*script[:at], process._replace(last=None), *script[at + 1 :]))
     return found
 
 
 def text_of(script: Script) -> str:
-    return "(\n" + "".join(f"    {life},\n" for life in script) + ")"
+    return "(\n" + "".join(f"    {process},\n" for process in script) + ")"
 
 
 def search(directory: Path, seeds: range, seconds: float = float("inf")) -> int:
@@ -133,9 +133,9 @@ def test_logs_live_through_crashes_in_any_step_for_long(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
-def test_a_crash_before_every_change_of_a_life(tmp_path: Path, seed: int) -> None:
-    """Each life of a script ends before each of its changes, once by a kill, once by a loss of power."""
-    script = tuple(life._replace(last=None, torn=False) for life in script_of(seed)[:2])
+def test_a_crash_before_every_change_of_a_process(tmp_path: Path, seed: int) -> None:
+    """Each process of a script ends before each of its changes, once by a kill, once by a loss of power."""
+    script = tuple(process._replace(last=None, torn=False) for process in script_of(seed)[:2])
     counts = run(tmp_path, script).changes
     for at, count in enumerate(counts[: len(script)]):
         for last in range(count):
