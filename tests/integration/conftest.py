@@ -128,7 +128,7 @@ def processes_of_directory(directory: Path) -> dict[int, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def launcher_of_brokers(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What brokers load is loaded once for all clusters of this process, as for users of the pytest plugin."""
+    """What brokers load is loaded once for all clusters of this process."""
     with launcher.kept(tmp_path_factory.getbasetemp()):
         yield
 

@@ -5,8 +5,7 @@ Rules:
     2. In an asyncio test use ``aio``: the plain methods block the test's event loop.
     3. The cluster is restored once for each test that uses it: before the test where it names the fixture, else, as by
        ``request.getfixturevalue``, at the first use within it.
-    4. One launcher is kept as long as the cluster: a broker that a test has killed comes back as quickly as it can.
-    5. A guard (``tidegauge_lab.local.guard``) ends the cluster's processes where the session ends without ``close``.
+    4. A guard (``tidegauge_lab.local.guard``) ends the cluster's processes where the session ends without ``close``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import itertools
 import os
 import shutil
 from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -26,7 +24,6 @@ from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.guard import Guard
-from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
@@ -64,7 +61,6 @@ class Cluster(SyncCluster):
     Args:
         local: the cluster's processes and directory.
         guard: ends its processes where this session does not.
-        resources: what is given back after the cluster was taken down.
 
     Attributes:
         topics_of_test: topics that the running test has made.
@@ -73,13 +69,12 @@ class Cluster(SyncCluster):
             verbs find them: a test that used the cluster has failed.
     """
 
-    def __init__(self, local: LocalCluster, guard: Guard | None = None, resources: ExitStack | None = None) -> None:
+    def __init__(self, local: LocalCluster, guard: Guard | None = None) -> None:
         self.topics_of_test: list[str] = []
         self.is_used = True
         self.keeps_logs = False
         self._local = local
         self._guard = guard
-        self._resources = resources or ExitStack()
         self._aio = AsyncCluster(local, self.topics_of_test)
         self._loop = LoopThread("tidegauge-pytest")
 
@@ -95,9 +90,7 @@ class Cluster(SyncCluster):
             zookeeper = f"{zookeeper}/pytest-{uuid4().hex[:12]}"  # several workers may share it
         guard = Guard(directory)
         try:
-            with ExitStack() as resources:
-                resources.enter_context(kept(directory))
-                return cls(_started(directory, options, zookeeper), guard, resources.pop_all())
+            return cls(_started(directory, options, zookeeper), guard)
         except TidegaugeError:
             guard.release()  # what was started has been ended
             raise
@@ -126,7 +119,6 @@ class Cluster(SyncCluster):
         """Take the cluster down and remove its directory, but for what ``keep`` and ``keeps_logs`` leave."""
         self._loop.close()
         self._local.down(grace_seconds=3.0)
-        self._resources.close()
         if self._guard is not None:
             self._guard.release()
         if keep:
