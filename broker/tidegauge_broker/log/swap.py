@@ -2,8 +2,8 @@
 
 The steps (LocalLog.replaceSegments): the new files are written as ``.cleaned`` and synced, and
 renamed to ``.swap``; the old files are renamed to ``.deleted``; the new ones lose their suffix. In the set of
-files the ``.log`` is always renamed last, and the ``.txnindex`` after the other indexes. Apache Kafka renames the
-``.log`` first and the ``.txnindex`` last (LogSegment.changeFileSuffixes); one broker may find what the other left.
+files the ``.log`` is renamed first and the ``.txnindex`` last (LogSegment.changeFileSuffixes). So one broker
+may find what another one left, Apache Kafka's or ours.
 
 Rules (LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load):
     1. While files of a segment are still ``.cleaned``, the old segments count. Its ``.swap`` files are removed, and
