@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -108,7 +109,7 @@ class Cluster:
         await carried_out(self._close())
 
     async def _close(self) -> None:
-        tasks = [task for task in (self._background, self._refreshing) if task is not None]
+        tasks: list[asyncio.Task[Any]] = [task for task in (self._background, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
