@@ -294,6 +294,7 @@ def check_books(cluster: LocalCluster, topic: str, clients: Clients, chaos: Chao
     account = document["acks"]["all"]
     assert account["acknowledged"] == account["kept"] > 0, chaos.done
     print(f"{account['acknowledged']} records acknowledged and kept, {document['replicas']} replicas equal")
+    print("not checked:", "; ".join(document["not_checked"]) or "nothing")
 
 
 def check_kafka_clients(load: KafkaLoad, chaos: Chaos) -> None:

@@ -196,7 +196,7 @@ class World:
     def _repeat_requests(self) -> None:
         """As the controller does: what was not completed is asked for again."""
         for topic in {at.topic for at in PARTITIONS}:
-            asked = [at for at in PARTITIONS if at.topic == topic and at in self.after]
+            asked = [at for at in PARTITIONS if at.topic == topic and self._is_request(at)]
             if any(self.after[at] is None for at in asked):
                 self.delete_topic(topic)
             elif asked:
@@ -231,7 +231,11 @@ class World:
         self._check_directories()
         for at in PARTITIONS:
             self._check_replica(at)
-        self.after = {at: twin for at, twin in self.after.items() if twin is None or self.twins[at] is None}
+        self.after = {at: twin for at, twin in self.after.items() if self._is_request(at) or self._logs.get(at) is None}
+
+    def _is_request(self, at: TopicPartition) -> bool:
+        """Return whether a creation or a deletion is in progress: it is asked for again, a change of a log is not."""
+        return at in self.after and (self.after[at] is None or self.twins[at] is None)
 
     def _check_directories(self) -> None:
         for disk in self.disks:
@@ -441,12 +445,16 @@ class World:
         moving = min(self.moves._moving, default=None)
         log = None if moving is None else self._logs.get(moving)
         twin = None if moving is None else self.twins[moving]
+        copied_to = 0
         for _ in range(1 + other % 4):
             if moving is not None and log is not None and twin is not None:
                 self._former_places[moving] = log.log_directory.path
+                copy = self._logs.futures.logs.get(moving)
+                copied_to = copied_to if copy is None else copy.log_end_offset
             self.moves.advance()
         if moving is not None and twin is not None and self._logs.get(moving) is not log:
-            self.twins[moving] = replace(twin, high_watermark_written=twin.high_watermark)
+            written = min(twin.high_watermark, copied_to)  # a truncation within a batch leaves offsets without records
+            self.twins[moving] = replace(twin, high_watermark_written=written)
 
     def flush_rolled(self, one: int, other: int) -> None:
         self._logs.flush_dirty()
