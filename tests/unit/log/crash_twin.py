@@ -84,13 +84,14 @@ class Twin:
         """Truncate at an offset; a batch that reaches over it goes as a whole."""
         if to_offset >= self.end:
             return self
+        left_out = [batch.base_offset for batch in self.batches if batch.base_offset < to_offset < batch.end_offset]
         return replace(
             self,
             batches=tuple(batch for batch in self.batches if batch.end_offset <= to_offset),
             end=to_offset,
             start=min(self.start, to_offset),
             start_written=min(self.start_written, to_offset),
-            flushed=min(self.flushed, to_offset),
+            flushed=min(self.flushed, to_offset, *left_out),
             high_watermark=min(self.high_watermark, to_offset),
             high_watermark_written=min(self.high_watermark_written, to_offset),
             former=(*self.former, self.batches),

@@ -9,7 +9,7 @@ with the twins (``crash_twin.py``), and what the controller would repeat is repe
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tests.unit.log.conftest import CLUSTER, START_MS, build_keyed_batch
 from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
 from tests.unit.log.crash_look import look_at, names_in
+from tests.unit.log.crash_moves import moves_of, run_at_once
 from tests.unit.log.crash_twin import Batch, Found, Twin, adopted, differences
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -35,7 +36,6 @@ from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.effects import AdvanceLogStart, TruncateFully, TruncateLog
 from tidegauge_broker.replica.messages import EpochEntry
 from tidegauge_broker.replica.partition import Role
-from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 
 PARTITIONS = [TopicPartition(topic, at) for topic in ("orders", "keys") for at in (0, 1)]
 SETTINGS = {
@@ -74,29 +74,6 @@ class Wrong(AssertionError):
     """A rule does not hold."""
 
 
-class _Moves(LogDirMoves):
-    """The moves without their task: the script makes the steps."""
-
-    def _add(self, topic_partitions: Any) -> None:
-        self._moving.update(topic_partitions)
-
-    def advance(self) -> None:
-        if self._moving:
-            at = min(self._moving)
-            self._advance(at)
-            run_at_once(self._sync_copy(at))
-
-
-def run_at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Run what waits for nothing."""
-    with suppress(StopIteration):
-        coroutine.send(None)
-
-
-async def _at_once(call: Callable[[], None]) -> None:
-    call()
-
-
 class World:
     """See the module."""
 
@@ -112,6 +89,8 @@ class World:
         self.changes: list[int] = []
         """How many changes each process has made."""
         self._former_places: dict[TopicPartition, Path] = {}
+        self._highest_starts: dict[tuple[TopicPartition, str], int] = {}
+        """The highest log start offset of each replica; a kill may take it from the log, and not from its copy."""
 
     # A process
 
@@ -166,7 +145,7 @@ class World:
             partition=self._partition, hosted=SimpleNamespace(leader_of=lambda *_: (None, ErrorCode.NONE))
         )
         replicas: Any = SimpleNamespace(core=core, logs=self.manager, report_failures=lambda: None)
-        self.moves = _Moves(replicas, MoveLimits(step_bytes=200), _at_once, lambda: self.now_ms)
+        self.moves = moves_of(replicas, lambda: self.now_ms)
 
     def _remove_the_former_of(self, message: str) -> None:
         """Do as the error says: the operator moves the replica away that the move has left, or was about to."""
@@ -353,6 +332,9 @@ class World:
                 _OF_THE_BROKER[name](self, one, other)
         except StorageError:
             self.moves.drop_offline()
+        for at, twin in self._alive():
+            known = self._highest_starts.get((at, twin.topic_id), 0)
+            self._highest_starts[at, twin.topic_id] = max(known, twin.start)
         self._check_directories()
 
     def append(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
@@ -452,9 +434,12 @@ class World:
                 copy = self._logs.futures.logs.get(moving)
                 copied_to = copied_to if copy is None else copy.log_end_offset
             self.moves.advance()
-        if moving is not None and twin is not None and self._logs.get(moving) is not log:
+        moved = None if moving is None else self._logs.get(moving)
+        if moving is not None and twin is not None and moved is not None and moved is not log:
             written = min(twin.high_watermark, copied_to)  # a truncation within a batch leaves offsets without records
-            self.twins[moving] = replace(twin, high_watermark_written=written)
+            highest = self._highest_starts.get((moving, twin.topic_id), 0)
+            start = max(twin.start, min(moved.log_start_offset, highest))
+            self.twins[moving] = replace(twin, high_watermark_written=written, start=start)
 
     def flush_rolled(self, one: int, other: int) -> None:
         self._logs.flush_dirty()
