@@ -210,7 +210,8 @@ class World:
         self._check_directories()
         for at in PARTITIONS:
             self._check_replica(at)
-        self.after = {at: twin for at, twin in self.after.items() if self._is_request(at) or self._logs.get(at) is None}
+        away = [at for at in self.after if self._logs.get(at) is None and self._logs.offline_directories]
+        self.after = {at: twin for at, twin in self.after.items() if self._is_request(at) or at in away}
 
     def _is_request(self, at: TopicPartition) -> bool:
         """Return whether a creation or a deletion is in progress: it is asked for again, a change of a log is not."""
