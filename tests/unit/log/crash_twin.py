@@ -61,6 +61,7 @@ class Twin:
         high_watermark_written: the high watermark that a checkpoint has.
         touched_to: no compaction has looked beyond this offset.
         was_emptied: the log began again, which may not be synced yet.
+        were_aborted: batches whose abort marker was there before a crash: a compaction may have counted it.
     """
 
     topic_id: str
@@ -76,6 +77,7 @@ class Twin:
     touched_to: int = 0
     former: tuple[tuple[Batch, ...], ...] = ()
     was_emptied: bool = False
+    were_aborted: frozenset[Batch] = frozenset()
 
     def appended(self, batch: Batch) -> Twin:
         return replace(self, batches=(*self.batches, batch), end=batch.end_offset)
@@ -214,6 +216,7 @@ def adopted(found: Found, before: Twin, after: Twin | None) -> Twin:
         key=lambda one: (wanted <= {b.base_offset for b in one} and _holds(found, one), one is last.batches),
     )
     kept = tuple(batch for batch in batches if batch.end_offset <= found.end)
+    aborted = before.aborted(before.end)
     return replace(
         last,
         batches=kept,
@@ -225,6 +228,7 @@ def adopted(found: Found, before: Twin, after: Twin | None) -> Twin:
         high_watermark_written=min(found.high_watermark, before.high_watermark_written, last.high_watermark_written),
         former=(*before.former, *last.former, before.batches, last.batches),
         was_emptied=before.was_emptied or last.was_emptied,
+        were_aborted=last.were_aborted | {batch for batch in before.batches if batch.base_offset in aborted},
     )
 
 
@@ -329,7 +333,8 @@ def _against_compacted(found: Found, twin: Twin, visible: Sequence[Batch]) -> It
     missing = [row for row in rows if row[0] >= twin.touched_to and row not in left]
     if missing:
         yield f"records are missing that no compaction had looked at: {missing}"
-    sound = {row for batch in visible if batch.base_offset not in aborted for row in batch.rows}
+    left_out = {batch for batch in visible if batch.base_offset in aborted} | twin.were_aborted
+    sound = {row for batch in visible if batch not in left_out for row in batch.rows}
     wanted = {row[1]: row for row in rows if row in sound}
     newest = {row[1]: row for row in found.rows if row in sound and row[0] >= found.start}
     for key, row in wanted.items():
