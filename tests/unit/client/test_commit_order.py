@@ -43,9 +43,8 @@ async def coordinator() -> Coordinator:
     return Coordinator()
 
 
-@pytest.fixture
-async def consumer(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GroupConsumer]:
-    made = GroupConsumer("b:1", "g", auto_commit_interval_ms=1_000_000)
+def begin(made: GroupConsumer, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a consumer run without a cluster, its commits go to the coordinator, and it read the partition from 0."""
     monkeypatch.setattr(GroupRequests, "commit", coordinator.commit)
     for name in ("request_refresh", "refresh_if_old"):
         monkeypatch.setattr(made._cluster, name, lambda: None)
@@ -53,6 +52,12 @@ async def consumer(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) ->
     made._is_running = True
     made.assign([AT])
     made.seek(AT, 0)
+
+
+@pytest.fixture
+async def consumer(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GroupConsumer]:
+    made = GroupConsumer("b:1", "g", auto_commit_interval_ms=1_000_000)
+    begin(made, coordinator, monkeypatch)
     yield made
     coordinator.responds.set()
     await made.stop()
@@ -130,13 +135,7 @@ async def test_partitions_whose_commit_before_a_rebalance_waits_give_no_records(
     Else the positions get ahead of what is committed, and the next owner reads those records again.
     """
     made = GroupConsumer("b:1", "g", partition_assignment_strategy=[assignor])
-    monkeypatch.setattr(GroupRequests, "commit", coordinator.commit)
-    for name in ("request_refresh", "refresh_if_old"):
-        monkeypatch.setattr(made._cluster, name, lambda: None)
-    made._membership.coordinator_found("b:1", now_ms())
-    made._is_running = True
-    made.assign([AT])
-    made.seek(AT, 0)
+    begin(made, coordinator, monkeypatch)
     arrive(made, 0, 4)
     assert len(await made.poll(max_records=2)) == 2
     coordinator.responds.clear()
