@@ -13,15 +13,17 @@ Rules (KafkaProducer's Sender, NetworkClient):
     4. With acks=0 a batch is done when it was written; one that was not is sent again.
     5. Back-off doubles from retry.backoff.ms to one second, with a jitter of a fifth; a newer leader ends it.
     6. While a request to a broker is in flight, batches that are ready for the same broker wait for the response, at
-       most ``PATIENCE_MS``: if brokers and client share a machine, a further request queues behind the first and makes
-       the queue longer, with one batch in it nearly as much as with ten
-       (``docs/adr/0009-a-producer-waits-for-an-answer.md``). KafkaProducer sends it at once.
+       most twice as long as the last responses took in the median: if brokers and client share a machine, a further
+       request queues behind the first and makes the queue longer, with one batch in it nearly as much as with ten
+       (``docs/adr/0009-a-producer-waits-for-an-answer.md``). KafkaProducer sends it at once, and so does this one on
+       a connection without a response yet.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,8 +36,8 @@ from tidegauge_client.metadata import Leader
 from tidegauge_client.partition_queue import Batch, OutcomeUnknown, RecordMetadata
 
 MAX_BACKOFF_MS = 1_000.0
-PATIENCE_MS = 20.0
-"""How long a batch waits, beyond linger.ms, for the response to an earlier request."""
+RESPONSES_REMEMBERED = 15
+"""The response times of a connection that rule 6 goes by: five requests that stood still don't change their median."""
 UNKNOWN_OFFSET = -1
 _new = tuple.__new__
 
@@ -82,6 +84,12 @@ class Link:
     address: str
     connection: Connection
     in_flight: dict[int, InFlight] = field(default_factory=dict)
+    response_times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RESPONSES_REMEMBERED))
+
+    def patience_ms(self) -> float:
+        """Return how long what is ready waits for a response (rule 6)."""
+        known = sorted(self.response_times_ms)
+        return 2 * known[len(known) // 2] if known else 0.0
 
 
 @dataclass(slots=True)
@@ -214,7 +222,7 @@ class Sender:
         if self.is_hurried or link is None or not link.in_flight:
             return -math.inf
         since_ms = min(self._accumulator.patient_since_ms(topic_partition) for topic_partition, _ in partitions)
-        return since_ms + PATIENCE_MS
+        return since_ms + link.patience_ms()
 
     def _leader_epoch(self, topic_partition: TopicPartition) -> int:
         leader = self._view.leader(topic_partition)
@@ -265,8 +273,9 @@ class Sender:
         """Handle a broker's response; a response to an unknown request changes nothing."""
         link = self._links.get(address)
         request = None if link is None else link.in_flight.pop(response.correlation_id, None)
-        if request is None:
+        if link is None or request is None:
             return
+        link.response_times_ms.append(now_ms - request.sent_at_ms)
         results = {TopicPartition(r.topic, r.partition): r for r in response.partitions}
         for batch in request.batches:
             result = results.get(batch.topic_partition)

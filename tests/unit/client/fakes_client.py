@@ -201,21 +201,22 @@ class World:
         self.now_ms += after_ms
         return self.sender.step(self.now_ms)
 
-    def introduce(self) -> None:
+    def introduce(self, response_time_ms: float = 10.0) -> None:
         """Write a first batch, so that several may be in flight afterwards (rule 8), and forget about it."""
         self.send(b"introduction")
-        self.settle()
+        self.settle(response_time_ms=response_time_ms)
         self.promises.clear()
         self.done.clear()
         self.sender.counters.acked = 0
         self.now_ms = 0.0
 
-    def settle(self, rounds: int = 1_000) -> None:
+    def settle(self, rounds: int = 1_000, response_time_ms: float = 0.0) -> None:
         """Let everything succeed from now on."""
         for _ in range(rounds):
             if not self.accumulator.incomplete:
                 return
             self.step(100)
+            self.now_ms += response_time_ms
             for connection in list(self.connections.values()):
                 while connection.requests:
                     connection.take()

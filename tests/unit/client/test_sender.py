@@ -12,7 +12,11 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import MAX_SEQUENCE, read_header
 from tidegauge_client.metadata import Leader
 from tidegauge_client.partition_queue import Identity, OutcomeUnknown
-from tidegauge_client.sender import PATIENCE_MS
+from tidegauge_client.sender import RESPONSES_REMEMBERED
+
+RESPONSE_TIME_MS = 10
+PATIENCE_MS = 2 * RESPONSE_TIME_MS
+"""Rule 6, on a connection whose one response took that long."""
 
 
 def names(count: int) -> list[bytes]:
@@ -92,6 +96,51 @@ def test_what_can_grow_waits_for_the_response_before_it() -> None:
     connection.deliver()
     world.step(1)
     assert [read_header(p.records).record_count for r in connection.requests for p in r.partitions] == [2]
+
+
+def test_without_a_response_yet_there_is_no_time_to_wait_for() -> None:
+    """Rule 6: it sends at once, as KafkaProducer does."""
+    world = World(batch_size_bytes=1_000, idempotence=False)
+    world.send(b"a")
+    world.step()
+    world.send(b"b")
+    world.step(1)
+    assert len(world.connections["b0"].requests) == 2
+
+
+def test_responses_that_stood_still_do_not_make_it_patient() -> None:
+    """Rule 6 goes by the median: after a follower was paused for 10 s, its leader's other partitions don't wait 20 s."""
+    world = World(batch_size_bytes=1_000)
+    world.introduce(RESPONSE_TIME_MS)
+    connection = world.connections["b0"]
+    slow = RESPONSES_REMEMBERED // 2
+    for number in range(RESPONSES_REMEMBERED + slow):
+        world.send(b"a")
+        world.step()
+        connection.take()
+        world.now_ms += RESPONSE_TIME_MS if number < RESPONSES_REMEMBERED else 10_000
+        connection.deliver()
+    world.send(b"a")
+    world.step()
+    world.send(b"b")
+    assert world.step() == world.now_ms + PATIENCE_MS
+
+
+def test_its_patience_follows_the_responses() -> None:
+    """Rule 6: where responses take longer, waiting for them costs no more than before, and wins as much."""
+    world = World(batch_size_bytes=1_000)
+    world.introduce(RESPONSE_TIME_MS)
+    connection = world.connections["b0"]
+    for number in range(2 * RESPONSES_REMEMBERED):
+        world.send(b"a")
+        world.step()
+        connection.take()
+        world.now_ms += RESPONSE_TIME_MS if number < 1.5 * RESPONSES_REMEMBERED - 1 else 7
+        connection.deliver()
+    world.send(b"a")
+    world.step()
+    world.send(b"b")
+    assert world.step() == world.now_ms + 14
 
 
 @pytest.mark.parametrize("linger_ms", [0, 50])
