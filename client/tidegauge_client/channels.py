@@ -63,6 +63,8 @@ _BROKEN_WHILE_WRITING = "Internal error from Core"
 """Details that grpc.aio gives, with the status UNKNOWN, when a connection breaks during a write."""
 _NO_SUCH_NAME = ("address lookup failed", "DNS resolution failed", "Name or service not known")
 _HUNG_UP = ("Socket closed", "Connection reset by peer", "recvmsg:")
+_NOT_GRPC = "missing selected ALPN property"
+"""What gRPC says of a peer with TLS that does not offer HTTP/2, such as a listener of Kafka's protocol."""
 
 
 class Unreachable(TidegaugeError):
@@ -70,7 +72,8 @@ class Unreachable(TidegaugeError):
 
     Attributes:
         reason: why there is no TLS connection, and what to do; None: TLS is not the cause, as far as is known.
-        hung_up: whether the broker accepted the connection and then closed it.
+        hung_up: whether the broker accepted the connection and then closed it, or does not speak gRPC.
+        is_not_grpc: whether the broker has finished a TLS handshake and does not speak gRPC.
         was_slow: whether the broker accepted the connection and did not finish it in time.
         is_unnamed: whether the address has a host name that can't be resolved.
     """
@@ -78,7 +81,8 @@ class Unreachable(TidegaugeError):
     def __init__(self, address: str, details: str) -> None:
         host = address.rpartition(":")[0]
         self.reason = client_reason(details, host)
-        self.hung_up = self.reason is None and any(words in details for words in _HUNG_UP)
+        self.is_not_grpc = self.reason is None and _NOT_GRPC in details
+        self.hung_up = self.is_not_grpc or (self.reason is None and any(words in details for words in _HUNG_UP))
         self.was_slow = was_slow_to_connect(details)
         self.is_unnamed = self.reason is None and any(words in details for words in _NO_SUCH_NAME)
         why = f"this machine knows no host {host}" if self.is_unnamed else self.reason

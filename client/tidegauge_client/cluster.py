@@ -171,7 +171,9 @@ class Cluster:
                     to_ask += [(one, PROBE_TIMEOUT_MS) for one in found]  # asked in this very loop, too
                     if not found and (reason := await tls_reason(error, address, self.channels.security)):
                         insecure.append(f"the broker at {address} can't be reached: {reason}")
-                if isinstance(error, Unreachable) and error.reason is None and not error.is_unnamed:
+                if isinstance(error, Unreachable) and error.hung_up and self.channels.security.is_tls:
+                    problems.append(_without_grpc_over_tls(error, address))
+                elif isinstance(error, Unreachable) and error.reason is None and not error.is_unnamed:
                     unreachable.append(address)
                 else:
                     problems.append(error.message)
@@ -315,6 +317,16 @@ class Cluster:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _without_grpc_over_tls(error: Unreachable, address: str) -> str:
+    """Return what may be wrong with an address where a TLS client was not served; a broker that dies looks alike."""
+    if error.is_not_grpc:
+        return f"{address} speaks TLS, but not gRPC; give the address of a gRPC listener"
+    return (
+        f"{address} closed the connection before TLS was established: it may be a listener of plain text; use the "
+        "address of an SSL listener, or security.protocol=PLAINTEXT"
+    )
 
 
 async def _outcome(refresh: asyncio.Task[ClusterInfo]) -> ClusterInfo:

@@ -1,7 +1,7 @@
 """Explain failed TLS handshakes: from the messages of gRPC and OpenSSL to a sentence with a cure.
 
-Contract: pure. ``client_reason`` is for the side that connects, ``server_reason`` for the broker; None means that the
-message is not about TLS. Each sentence ends with the setting to change.
+Contract: pure. ``client_reason`` is for the side that connects, ``server_reason`` and ``peer_reason`` are for the
+broker; None means that the message is not about TLS. Each sentence ends with the setting to change.
 """
 
 from __future__ import annotations
@@ -73,7 +73,12 @@ def server_reason(native_line: str) -> str | None:
     found = _NATIVE_LINE.search(native_line)
     if found is None:
         return None
-    text = found[1].lower()
+    return peer_reason(found[1])
+
+
+def peer_reason(details: str) -> str:
+    """Return why a broker could not finish a handshake that a peer began, from what its TLS library says."""
+    text = details.lower()
     if _says(text, _NOT_TLS):
         return (
             "one side speaks plain text and the other TLS; clients of an SSL listener need security.protocol=SSL and "
@@ -98,7 +103,7 @@ def server_reason(native_line: str) -> str | None:
             "no authority in ssl.truststore.location has issued the peer's certificate; add its authority there, or "
             "use a certificate issued by one that is there"
         )
-    return f"{_last_word(found[1])}; check that both sides use the same port and protocol"
+    return f"{_last_word(details)}; check that both sides use the same port and protocol"
 
 
 def _last_word(details: str) -> str:

@@ -149,3 +149,23 @@ def test_kafkas_java_client_is_known_by_its_certificate(
     assert "ClusterAuthorizationException" in refused.stdout + refused.stderr
     stranger = Authority(tmp_path, "stranger").issue("bob", subject="/C=DE/O=Tide/CN=Admin")
     assert run(stranger).returncode != 0, "requested, but what is shown must be trusted"
+
+
+def test_a_client_that_tls_keeps_out_is_in_the_log_with_the_reason(
+    cluster: LocalCluster, authority: Authority, tmp_path: Path, client: Callable[..., dict[str, Any]]
+) -> None:
+    """What an operator reads where a Kafka client sees no more than a closed connection."""
+    stranger = Authority(tmp_path, "stranger")
+    plain = {"bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers)}
+    ways = {
+        "the peer's certificate has expired": client(authority.issue("old", days=-1)),
+        "no authority in ssl.truststore.location has issued": client(stranger.issue("foreign")),
+        "one side speaks plain text and the other TLS": plain,
+        "the client does not trust this broker's certificate": {
+            **client(None), "ssl.ca.location": str(stranger.certificate)
+        },
+    }  # fmt: skip
+    for reason, settings in ways.items():
+        assert topics_of(settings | {"log_level": 0}) is None, reason
+        logs = "".join(path.read_text(errors="replace") for path in (cluster.directory / "logs").glob("*broker*"))
+        assert f"(SSL handshake failed): {reason}" in logs

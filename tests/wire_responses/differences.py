@@ -114,6 +114,18 @@ KNOWN: tuple[Known, ...] = (
         "no response",
         r"\{error_code=0\}",
     ),
+    Known(
+        "Produce a (partition|topic) twice.*",
+        "Kafka appends the last batch, drops the others without a word, and acknowledges; nothing is appended here",
+        theirs=r".*\(0, 0, True\).*|2|open",
+        ours=r".*\(0, 42, False\).*|0|closed",
+    ),
+    Known(
+        "IncrementalAlterConfigs (append|subtract) of nope at topic .*",
+        "Kafka fails with an unexpected error where a setting is unknown",
+        r"\[\(-1, None\)\]",
+        r"\[\(40, .* is not allowed for config key: nope\)\]",
+    ),
     Known("ControlledShutdown of an unknown broker", "Kafka fails with an unexpected error", ".*-1.*", ".*8.*"),
     Known(
         "AllocateProducerIds of an unknown broker",

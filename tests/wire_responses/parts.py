@@ -18,6 +18,7 @@ from tests.wire_responses import (
     security,
     settings,
     transactions,
+    twice,
 )
 from tests.wire_responses.probe import Facts, Probe
 
@@ -65,6 +66,7 @@ PARTS: Sequence[Callable[[Probe], None]] = (
     group_edges.groups,
     epochs.epochs,
     orders.orders,
+    twice.named_twice,
 )
 
 

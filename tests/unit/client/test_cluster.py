@@ -11,9 +11,11 @@ import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
+from tidegauge_client.bootstrap import BootstrapServers
 from tidegauge_client.channels import Unreachable, translate
-from tidegauge_client.cluster import Cluster
+from tidegauge_client.cluster import Cluster, HandshakeError
 from tidegauge_client.metadata import ClusterInfo, from_response
 
 TP = TopicPartition("t", 0)
@@ -81,6 +83,39 @@ async def test_of_a_host_name_that_is_not_known_the_sentence_says_so(monkeypatch
     assert "the broker at b:2 cannot be reached; " in caught.value.message
     assert "Of a cluster that `tidegauge up` made, `tidegauge status` shows" in caught.value.message, "-b names others"
     assert "nohost:1 cannot be reached: this machine knows no host nohost;" in caught.value.message.replace(")", ";")
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ("Cannot check peer: missing selected ALPN property.", "a:1 speaks TLS, but not gRPC; give the address of a"),
+        ("Handshake read failed (Socket closed)", "a:1 closed the connection before TLS was established: it may be"),
+    ],
+)
+async def test_a_tls_client_at_a_port_of_another_kind_learns_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, details: str, words: str
+) -> None:
+    """A listener of Kafka's protocol is looked for at both; where there is none, the request may still be repeated."""
+    cluster = Cluster(BootstrapServers(["a:1"], Security(is_tls=True)), retry_backoff_ms=1)
+    looked: list[str] = []
+
+    async def ask(address: str, *_: object) -> ClusterInfo:
+        raise Unreachable(address, f"failed to connect to all addresses; last error: ipv4:{address}: {details}")
+
+    async def no_grpc(address: str) -> list[str]:
+        looked.append(address)
+        return []
+
+    async def no_reason(*_: object) -> str | None:
+        return None
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr(cluster, "_replace_kafka_address", no_grpc)
+    monkeypatch.setattr("tidegauge_client.cluster.tls_reason", no_reason)
+    with pytest.raises(TidegaugeError, match=words) as caught:
+        await cluster.refresh()
+    assert not isinstance(caught.value, HandshakeError), "a broker that dies in a handshake looks alike"
+    assert looked == ["a:1"]
 
 
 async def test_a_dead_broker_is_asked_last_from_then_on() -> None:

@@ -10,7 +10,7 @@ from tests.certificates import Authority, Identity
 
 from tidegauge.call_credentials import metadata_of
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.handshakes import client_reason, server_reason
+from tidegauge.handshakes import client_reason, peer_reason, server_reason
 from tidegauge.listeners import resolve_listeners
 from tidegauge.secure_channels import channel_credentials, server_credentials
 from tidegauge.security import PLAIN, Security, security_of, security_of_files
@@ -205,6 +205,23 @@ def test_a_brokers_log_says_why_and_what_to_do(error: str, words: str) -> None:
     reason = server_reason(f"I1121 14:50:27.1 12 ssl_transport_security.cc:2563] Handshake failed with error {error}\n")
     assert reason is not None
     assert words in reason
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("WRONG_VERSION_NUMBER", "one side speaks plain text and the other TLS"),
+        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "presented no certificate"),
+        ("certificate has expired", "the peer's certificate has expired"),
+        ("unable to get local issuer certificate", "no authority in ssl.truststore.location"),
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "does not trust this broker's certificate"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "does not trust this broker's certificate"),
+        ("NO_SHARED_CIPHER", "NO_SHARED_CIPHER; check that both sides use the same port"),
+    ],
+)
+def test_what_openssl_says_of_a_peer_at_a_listener_of_kafkas_protocol_has_a_sentence(said: str, words: str) -> None:
+    """The reason of an ``ssl.SSLError``, and the message of a certificate that could not be verified."""
+    assert words in peer_reason(said)
 
 
 FORMS = {

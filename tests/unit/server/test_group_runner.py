@@ -114,6 +114,31 @@ async def fetched(runner: GroupRunner) -> OffsetFetchResult:
     return result
 
 
+class Broken:
+    """A coordinator whose every decision fails."""
+
+    def handle(self, *_: object) -> Any:
+        raise RuntimeError("a defect")
+
+    def next_deadline_ms(self) -> None:
+        return None
+
+
+async def test_a_defect_in_a_read_fails_that_request_and_in_anything_else_halts(world: Any) -> None:
+    """What only reads has changed nothing; what may have changed something leaves a state that can't be trusted."""
+    runner, _ = world
+    await elected(runner)
+    sound, runner.coordinator = runner.coordinator, Broken()
+    with pytest.raises(RuntimeError, match="a defect"):
+        await fetched(runner)
+    with pytest.raises(AssertionError, match="the broker would halt"):
+        runner.request(commit())
+    with pytest.raises(AssertionError, match="the broker would halt"):
+        runner.partitions_deleted([ORDERS])
+    runner.coordinator = sound
+    assert (await fetched(runner)).error is ErrorCode.NONE, "the coordinator goes on"
+
+
 async def test_only_the_leader_of_the_partition_coordinates(world: Any) -> None:
     runner, _ = world
     assert (await fetched(runner)).error is ErrorCode.NOT_COORDINATOR

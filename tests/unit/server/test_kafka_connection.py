@@ -101,6 +101,19 @@ def test_a_grpc_client_is_named_in_the_log(listener: Listener, caplog: pytest.Lo
     assert "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol" in line
 
 
+@pytest.mark.parametrize("hello", [b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x03\x00\xf8\x01"])
+def test_a_tls_client_at_a_port_of_plain_text_is_named_in_the_log(
+    listener: Listener, caplog: pytest.LogCaptureFixture, hello: bytes
+) -> None:
+    """Its first record would be a frame of some 350 MB, above socket.request.max.bytes."""
+    client = Client(listener)
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        client.send(hello)
+    assert client.transport.ended == "closed"
+    [line] = caplog.messages
+    assert "a TLS client on a listener of plain text; give the client the port of an SSL listener" in line
+
+
 @pytest.mark.parametrize(
     "frame",
     [

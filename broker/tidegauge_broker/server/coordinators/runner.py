@@ -9,7 +9,8 @@ Invariants:
   (Kafka 3.9 has no notion of it: the coordinator keeps a group's member until the session ends).
 - A partition whose log cannot be read to its end is not served, and no other partition notices.
 - A defect in the coordinator leaves a state that its partitions share and that cannot be trusted: the broker halts, as
-  for a defect of the replication core. An effect that fails unexpectedly concerns its recipient alone.
+  for a defect of the replication core. One in a request that only reads fails that request, with UNKNOWN_SERVER_ERROR.
+  An effect that fails unexpectedly concerns its recipient alone (docs/adr/0023-a-defect-in-a-coordinator-halts.md).
 
 Source: GroupCoordinator, GroupMetadataManager, TransactionStateManager.
 """
@@ -33,10 +34,13 @@ from tidegauge_broker.coordinator.events import (
     Event,
     LoadCompleted,
     RecordsRead,
+    RequestArrived,
     Resigned,
     ShutDown,
     TransactionEvent,
+    TransactionRequestArrived,
 )
+from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_broker.server.deadline_timer import DeadlineTimer
@@ -180,17 +184,21 @@ class CoordinatorRunner(Generic[Run]):
         self._is_running = True
         try:
             while self._queue:
-                event = self._queue.popleft()
-                decide = self.coordinator.step if event is None else partial(self.coordinator.handle, event)
-                self._carry_out(self._decided(decide))
+                self._carry_out(self._decided(self._queue.popleft()))
         finally:
             self._is_running = False
         self._arm_timer()
 
-    def _decided(self, decide: Callable[[int], list[Effect]]) -> list[Effect]:
+    def _decided(self, event: AnyEvent | None) -> list[Effect]:
+        decide = self.coordinator.step if event is None else partial(self.coordinator.handle, event)
         try:
             return decide(self._now_ms())
         except Exception as problem:
+            if isinstance(event, RequestArrived | TransactionRequestArrived) and only_reads(event.request):
+                future = cast("asyncio.Future[Any]", event.token)
+                if not future.done():
+                    future.set_exception(problem)
+                return []
             self._halt(problem)
             raise
 

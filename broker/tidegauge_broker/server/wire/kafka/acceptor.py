@@ -20,6 +20,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tidegauge.handshakes import peer_reason
 from tidegauge.listeners import Listener
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -159,7 +160,8 @@ class Acceptor:
             await asyncio.get_running_loop().connect_accepted_socket(self._make, connection, ssl=self._tls)
         except ssl.SSLError as problem:
             self._slots.release(self._at.name)
-            LOG.info("Failed authentication with /%s (SSL handshake failed): %s", host, problem.reason or problem)
+            said = getattr(problem, "verify_message", None) or problem.reason or str(problem)
+            LOG.info("Failed authentication with /%s (SSL handshake failed): %s", host, peer_reason(said))
         except OSError as problem:
             self._slots.release(self._at.name)
             LOG.debug("The connection of /%s ended before it began: %s", host, problem)

@@ -21,6 +21,8 @@ _FIRST_FRAME_BYTES = 32 * 1024
 _GROWTH = 4
 _LENGTH = struct.Struct(">i")
 _HTTP2_PREFACE = int.from_bytes(b"PRI ", "big")
+_TLS_HANDSHAKE = 0x1603
+"""The first two bytes of a TLS client: a record of the handshake, and the version's major part (RFC 8446, 5.1)."""
 _SCRATCH = memoryview(bytearray(READ_BYTES))
 """Between a read into it and the copy of its bytes nothing else runs."""
 
@@ -95,4 +97,9 @@ class FrameReader:
 def _size_problem(size: int, max_bytes: int) -> str:
     if size == _HTTP2_PREFACE:
         return "an HTTP/2 client, such as gRPC's, on a listener of Kafka's protocol; use the gRPC listener's port"
+    if size >> 16 == _TLS_HANDSHAKE:
+        return (
+            "a TLS client on a listener of plain text; give the client the port of an SSL listener, or "
+            "security.protocol=PLAINTEXT (SASL_PLAINTEXT where it authenticates itself)"
+        )
     return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"

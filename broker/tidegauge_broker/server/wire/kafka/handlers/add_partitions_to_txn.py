@@ -2,7 +2,9 @@
 
 Versions 0 to 3 are clients', for one transaction. Later ones are brokers', for several: they may ask only whether the
 partitions are in the transaction (KIP-890). Versions 0 and 1 know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
-Source: ``KafkaApis.handleAddPartitionsToTxnRequest``.
+What is named twice stands twice in the response to versions 0 to 3, once where the coordinator was not asked, since a
+partition is unknown or internal, and in later versions; there a topic without partitions is not named.
+Source: ``KafkaApis.handleAddPartitionsToTxnRequest``, ``AddPartitionsToTxnResponse.resultForTransaction``.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from tidegauge_broker.server.wire.kafka.request import Context
 
 _FIRST_OF_BROKERS = 4
 _FIRST_WITH_FENCED = 2
+_NOT_ASKED = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""One of these stands in the response where the coordinator was not asked."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: Context) -> Any:
@@ -43,7 +47,11 @@ async def _of_one(request: AddPartitionsToTxnRequest, context: Context) -> AddPa
     )
     result = await context.service.transactions.add_partitions(wanted, may_be_internal=False)
     errors = {at: known_fence(error, context, _FIRST_WITH_FENCED) for at, error in result.partitions.items()}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(request.v3_and_below_topics, errors))
+    topics = request.v3_and_below_topics
+    was_asked = _NOT_ASKED.isdisjoint(errors.values())
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=_as_named(topics, errors) if was_asked else _named_once(topics, errors)
+    )
 
 
 async def _of_several(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
@@ -53,15 +61,15 @@ async def _of_several(request: AddPartitionsToTxnRequest, context: Context) -> A
             one.transactional_id, one.producer_id, one.producer_epoch, _partitions(one.topics), one.verify_only
         )
         result = await context.service.transactions.add_partitions(wanted, may_be_internal=True)
-        found.append(AddPartitionsToTxnResult(one.transactional_id, _topics(one.topics, result.partitions)))
+        found.append(AddPartitionsToTxnResult(one.transactional_id, _named_once(one.topics, result.partitions)))
     return AddPartitionsToTxnResponse(results_by_transaction=found)
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions)
+    return tuple(dict.fromkeys(TopicPartition(topic.name, at) for topic in topics for at in topic.partitions))
 
 
-def _topics(
+def _as_named(
     topics: Sequence[AddPartitionsToTxnTopic], errors: Mapping[TopicPartition, ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
@@ -74,3 +82,12 @@ def _topics(
         )
         for topic in topics
     ]
+
+
+def _named_once(
+    topics: Sequence[AddPartitionsToTxnTopic], errors: Mapping[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    found: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for at in _partitions(topics):
+        found.setdefault(at.topic, []).append(AddPartitionsToTxnPartitionResult(at.partition, errors[at]))
+    return [AddPartitionsToTxnTopicResult(name, results) for name, results in found.items()]

@@ -1,12 +1,14 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from dynamic settings (KIP-339).
 
 Append and subtract are for lists, and are applied to what the write expects to find: of two at once neither is lost,
-where Kafka's later one wins. A setting that is named twice gets INVALID_REQUEST. Any broker takes topics.
+where Kafka's later one wins. A setting that is named twice gets INVALID_REQUEST. Any broker takes topics. That a
+topic's setting is no list is found before it is seen that there is no such topic, as in Kafka.
 Source: ``ConfigAdminManager.prepareIncrementalConfigs``, ``ZkAdminManager.incrementalAlterConfigs``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from tidegauge.errors import ErrorCode
@@ -16,7 +18,7 @@ from tidegauge.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange
+from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange, Setting
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
 from tidegauge_broker.server.wire.kafka.handlers.common import inherited_values, to_its_end
@@ -50,12 +52,20 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
         return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
     if resource.resource_type not in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}:
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+    table = TOPIC_SETTINGS if resource.resource_type == ConfigResourceType.TOPIC else BROKER_SETTINGS
+    no_list = _no_list(resource, table)
+    if no_list is not None and resource.resource_type == ConfigResourceType.TOPIC:
+        return no_list
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
     if described.error in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
     if described.error is not ErrorCode.NONE and resource.resource_type == ConfigResourceType.TOPIC:
         return described.error, described.message
-    table = TOPIC_SETTINGS if resource.resource_type == ConfigResourceType.TOPIC else BROKER_SETTINGS
+    if no_list is not None:  # another broker's settings are refused before theirs, as in Kafka
+        refused = await context.service.alter_configs(
+            resource.resource_type, resource.resource_name, {}, [], validate_only=True
+        )
+        return no_list if refused.error is ErrorCode.NONE else (refused.error, refused.message)
     inherited = inherited_values(described.entries, resource.resource_type, resource.resource_name)
     changed: dict[str, str | ListChange] = {}
     deleted: list[str] = []
@@ -65,17 +75,26 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
         elif config.config_operation == Operation.SET:
             changed[config.name] = config.value or ""
         else:
-            setting = table.get(config.name)
-            operation = Operation(config.config_operation)
-            if setting is None or setting.kind != "list":
-                message = f"Config value {operation.name.lower()} is not allowed for config key: {config.name}"
-                return ErrorCode.INVALID_CONFIG, message
             parts = tuple((config.value or "").split(","))
-            changed[config.name] = ListChange(parts, operation is Operation.APPEND, inherited.get(config.name, ""))
+            changed[config.name] = ListChange(
+                parts, config.config_operation == Operation.APPEND, inherited.get(config.name, "")
+            )
     altered = await context.service.alter_configs(
         resource.resource_type, resource.resource_name, changed, deleted, validate_only=validate_only
     )
     return altered.error, altered.message
+
+
+def _no_list(resource: AlterConfigsResource, table: Mapping[str, Setting]) -> tuple[ErrorCode, str] | None:
+    """Return the refusal of an append to, or a subtraction from, what is no list."""
+    for config in resource.configs:
+        setting = table.get(config.name)
+        if config.config_operation in {Operation.APPEND, Operation.SUBTRACT} and (
+            setting is None or setting.kind != "list"
+        ):
+            operation = Operation(config.config_operation).name.lower()
+            return ErrorCode.INVALID_CONFIG, f"Config value {operation} is not allowed for config key: {config.name}"
+    return None
 
 
 def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:

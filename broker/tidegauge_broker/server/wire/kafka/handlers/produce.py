@@ -5,13 +5,16 @@ looked at before it does.
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
 address from version 10 on (KIP-951). zstd needs version 7. The first batch of a transaction waits until the transaction
 coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on.
+A partition that is named twice is refused and stands once in the response; Kafka appends the last of its batches, drops
+the others without a word, and acknowledges them.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Coroutine, Sequence
+from collections import Counter
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode
@@ -62,8 +65,9 @@ def handle(
     wanted: list[core.ProducePartition] = []
     partitions = _partitions(request)
     of_all = _refuses_transaction(request.transactional_id, partitions)
+    twice = _named_twice(partitions) if len(partitions) > 1 else ()
     for at, records in partitions:
-        problem = of_all or _problem(records, context, at)
+        problem = of_all or (ErrorCode.INVALID_REQUEST if at in twice else _problem(records, context, at))
         if problem is not None:
             refused[at] = core.ProduceResult(at, problem)
         else:
@@ -135,6 +139,12 @@ def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | 
     return found
 
 
+def _named_twice(partitions: Sequence[tuple[TopicPartition, Buffer | None]]) -> Collection[TopicPartition]:
+    """Return the partitions that a request names more than once."""
+    named = Counter(at for at, _ in partitions)
+    return () if len(named) == len(partitions) else {at for at, count in named.items() if count > 1}
+
+
 def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
     """Return why the records are refused before the partition's leader looks at them, by ``validateRecords``."""
     if not context.service.knows(at):
@@ -171,15 +181,16 @@ def _response(
     request: ProduceRequest, results: dict[TopicPartition, core.ProduceResult], context: Context
 ) -> ProduceResponse:
     leaders: dict[int, NodeEndpoint] = {}
+    named: dict[str, dict[int, None]] = {}
+    for topic in request.topic_data:
+        of_topic = named.setdefault(topic.name, {})
+        for item in topic.partition_data:
+            of_topic[item.index] = None
     topics = [
         TopicProduceResponse(
-            topic.name,
-            [
-                _partition(results[TopicPartition(topic.name, item.index)], context, leaders)
-                for item in topic.partition_data
-            ],
+            name, [_partition(results[TopicPartition(name, at)], context, leaders) for at in partitions]
         )
-        for topic in request.topic_data
+        for name, partitions in named.items()
     ]
     return ProduceResponse(topics, node_endpoints=list(leaders.values()))
 
