@@ -16,7 +16,7 @@ import click
 
 from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json, say
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import complete_lab, lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check
@@ -55,7 +55,7 @@ def list_labs(language: str, output: str, directory: Path, bootstrap_server: str
 
 
 @lab.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_lab)
 @language_option
 @offline_verb_options
 @lab_verb
@@ -71,7 +71,7 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
 
 
 @lab.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_lab)
 @click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
@@ -152,7 +152,7 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 
 
 @lab.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_lab)
 @directory_option
 @output_option
 @lab_verb

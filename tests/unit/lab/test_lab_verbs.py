@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import FILE_NAME, ClusterFile
 from tidegauge_lab.cli.lab import lab
 from tidegauge_lab.labs.catalogue import LABS
@@ -124,3 +126,22 @@ def test_a_page_is_taken_apart_without_its_comments():
     assert "<!--" not in text.shown
     assert "English" not in text.shown
     assert text.shown.endswith("[w](w.md)\n\nw\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "completed"),
+    [
+        (("lab", "start"), "acks-a", [("plain", "acks-all")]),
+        (("lab", "check"), "acks-a", [("plain", "acks-all")]),
+        (("watch", "--lab"), "acks-a", [("plain", "acks-all")]),
+        (("scenario", "run"), "hanging-t", [("plain", "hanging-transaction")]),
+        (("watch", "--scenario"), "hanging-t", [("plain", "hanging-transaction")]),
+        (("scenario", "show"), "./mi", [("file", "./mi")]),
+    ],
+)
+def test_tab_completes_names_of_labs_and_scenarios(
+    words: tuple[str, ...], begin: str, completed: list[tuple[str, str]]
+) -> None:
+    """docs/install.md; where no scenario begins so, the shell completes files."""
+    found = ShellComplete(root, {}, "tidegauge", "_TIDEGAUGE_COMPLETE").get_completions(list(words), begin)
+    assert [(one.type, one.value) for one in found] == completed

@@ -215,7 +215,7 @@ IN_TERM_1, IN_TERM_2 = (2, 1), (2, 2)
 def test_the_controllers_own_view_counts_against_most_others(
     monkeypatch: pytest.MonkeyPatch, views: list[Any], controllers: Any, settled_id: str | None, known: int
 ) -> None:
-    """Rule 5 of ``tidegauge_client.metadata``: the controller may not reach two of three brokers, but reaches itself."""
+    """Rule 5 of ``tidegauge_client.metadata``: the controller may not reach two of three brokers. It reaches itself."""
     client = brokers(monkeypatch, *views, controllers=controllers)
     settled = client.settle_topics(["orders"])
     assert (settled.topic_ids.get("orders"), settled.partitions) == (settled_id, places(known))
