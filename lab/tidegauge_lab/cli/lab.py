@@ -127,19 +127,29 @@ def start(
     if directory_argument(directory):
         click.echo(f"export {DIRECTORY_VARIABLE}={shlex.quote(str(directory.absolute()))}\n")
     click.echo(terminal.commands(text.sections["Do"], language, listening(cluster)))
-    click.echo("\n".join(["", *_where(cluster), "", *_next(wanted, directory)]))
+    click.echo("\n".join(["", *_where(cluster, is_chosen=kafka_port is not None), "", *_next(wanted, directory)]))
 
 
-def _where(cluster: LocalCluster) -> list[str]:
+def _where(cluster: LocalCluster, *, is_chosen: bool) -> list[str]:
     """Return where the cluster is; the commands have the addresses of its own brokers already."""
     addresses = listening(cluster)
     lines = [f"The cluster is up, in {cluster.directory}", f"Kafka clients use {','.join(addresses)}"]
-    if addresses[0] != terminal.FIRST_ADDRESS:
-        lines += terminal.wrapped(
-            f"Port {terminal.FIRST_KAFKA_PORT} was not free: the commands above have these addresses, and the page has "
-            f"{terminal.FIRST_ADDRESS} and the next ones in their place."
-        )
-    return lines
+    return lines + other_addresses(addresses[0], is_chosen=is_chosen)
+
+
+def other_addresses(first: str, *, is_chosen: bool) -> list[str]:
+    """Return what is said of addresses that are not those of the lab's page.
+
+    Args:
+        first: the address of the first broker.
+        is_chosen: whether the user has chosen the port; else the page's was not free.
+    """
+    if first == terminal.FIRST_ADDRESS:
+        return []
+    here = "The commands above have these addresses"
+    if not is_chosen:
+        here = f"Port {terminal.FIRST_KAFKA_PORT} was not free: the commands above have these addresses"
+    return terminal.wrapped(f"{here}, and the page has {terminal.FIRST_ADDRESS} and the next ones in their place.")
 
 
 def _next(wanted: Lab, directory: Path) -> list[str]:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import FILE_NAME, ClusterFile
-from tidegauge_lab.cli.lab import lab
+from tidegauge_lab.cli.lab import lab, other_addresses
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.texts import parsed
 from tidegauge_lab.local.layout import LAB_NOTE, remove_cluster
@@ -145,3 +145,10 @@ def test_tab_completes_names_of_labs_and_scenarios(
     """docs/install.md; where no scenario begins so, the shell completes files."""
     found = ShellComplete(root, {}, "tidegauge", "_TIDEGAUGE_COMPLETE").get_completions(list(words), begin)
     assert [(one.type, one.value) for one in found] == completed
+
+
+def test_a_port_is_said_to_be_taken_only_where_the_user_has_not_chosen_another_one():
+    assert other_addresses("127.0.0.1:9092", is_chosen=False) == []
+    taken, chosen = (" ".join(other_addresses("127.0.0.1:9095", is_chosen=one)) for one in (False, True))
+    assert taken.startswith("Port 9092 was not free: the commands above have these addresses")
+    assert chosen.startswith("The commands above have these addresses, and the page has 127.0.0.1:9092")
