@@ -127,7 +127,7 @@ class GroupAdmin(AdminBase):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
@@ -137,14 +137,14 @@ class GroupAdmin(AdminBase):
         return _listed_groups(response)
 
     async def list_groups_there(
-        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = 0
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
         """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
         """
         response = await self._list_groups(states, timeout_ms, missing_ms)
         return _listed_groups(response), missing_parts(response.status)
@@ -256,7 +256,7 @@ class GroupAdmin(AdminBase):
         Args:
             ask: requests it once, within a time in ms.
             timeout_ms: of all attempts; None: the client's request timeout.
-            missing_ms: how long to retry where a part is missing; None: until the timeout.
+            missing_ms: how long to retry where a part is missing; None: until the timeout; 0: not at all.
 
         Returns:
             The whole list, else the last one that there was.

@@ -92,7 +92,8 @@ class TransactionAdmin(GroupAdmin):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout; 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
@@ -108,7 +109,7 @@ class TransactionAdmin(GroupAdmin):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
-        missing_ms: float | None = 0,
+        missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
         """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
 
@@ -117,7 +118,8 @@ class TransactionAdmin(GroupAdmin):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout; 0: not at all.
         """
         response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
         return _listed_transactions(response), missing_parts(response.status)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.file_errors import naming
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
@@ -135,8 +136,9 @@ class ClusterFile:
         if holds_secrets(self.settings):
             temporary.touch(OWNER_ALONE)
             temporary.chmod(OWNER_ALONE)
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        with naming(target):
+            temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+            temporary.replace(target)
 
 
 def security_of_cluster(settings: Mapping[str, str]) -> Security:

@@ -9,8 +9,9 @@ Rules:
     3. A leader whose address is not known is treated as no leader.
     4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
        stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
-    5. Of several brokers' views of the highest controller epoch the controller's own counts: it reaches itself in any
-       case.
+    5. Of several brokers' views those of the highest controller epoch count, and where it is among them the
+       controller's own alone: it reaches itself in any case. Where several count, most of them decide; with one against
+       one, what exists by either of them exists. The Spark source goes by this rule, too (``tidegauge_spark.views``).
 """
 
 from __future__ import annotations
@@ -190,6 +191,17 @@ def newest_view(views: Mapping[int, ClusterInfo]) -> ClusterInfo:
     return views[max(views, key=rank)]
 
 
+def that_count(views: Mapping[int, ClusterInfo]) -> list[int]:
+    """Return the brokers whose views say which topics there are (rule 5).
+
+    Args:
+        views: what brokers say, by the broker that says it.
+    """
+    latest = max((view.controller_epoch for view in views.values()), default=0)
+    current = {broker: view for broker, view in views.items() if view.controller_epoch == latest}
+    return [broker for broker, view in current.items() if view.controller_id == broker] or list(current)
+
+
 def newest_of(views: Mapping[int, ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
     """Return the newest state of a partition in some brokers' views, by leader epoch and partition epoch.
 
@@ -254,11 +266,9 @@ def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
 def _shown_ids(views: Mapping[int, ClusterInfo]) -> Iterator[tuple[str, Counter[str | None]]]:
     """Yield each topic in the views with the number of views that show each id of it; None: that know no such topic.
 
-    Counted are those of the highest controller epoch, or, where it is among them, the controller's own alone.
+    Counted are those of rule 5.
     """
-    latest = max((view.controller_epoch for view in views.values()), default=0)
-    current = {broker: view for broker, view in views.items() if view.controller_epoch == latest}
-    counted = [view for broker, view in current.items() if view.controller_id == broker] or list(current.values())
+    counted = [views[broker] for broker in that_count(views)]
     for name in {name: None for view in views.values() for name in view.topics}:
         yield name, Counter(_shown_id(view, name) for view in counted)
 

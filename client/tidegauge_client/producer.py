@@ -184,9 +184,15 @@ class Producer:
             )
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, wait for its acknowledgements, and close; records that outlast a timeout fail.
+        """Send what is left, wait for its acknowledgements, end the transaction that has not ended, and close.
 
-        If the caller is cancelled nothing more is waited for: the producer is closed, and what is left fails.
+        A commit or an abort that has begun is completed, and an open transaction is aborted (Sender.run, once it is to
+        close). Where that fails, where the timeout is over before it, or is 0, the transaction is left to its own
+        timeout, and records without acknowledgement fail (KafkaProducer.close, Sender.forceClose). If the caller is
+        cancelled nothing more is waited for: the producer is closed in the same way.
+
+        Args:
+            timeout_ms: time for all of it; None: what delivery_timeout_ms and max_block_ms allow.
         """
         self._is_stopping = True
         try:
@@ -194,6 +200,8 @@ class Producer:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                         await self.flush()
+                        if self._transactions is not None and (timeout_ms is None or timeout_ms > 0):
+                            await self._end_transaction(self._transactions)
         finally:
             await carried_out(self._close())
 
@@ -424,6 +432,19 @@ class Producer:
             transactions.phase = Phase.ABORTING
             self._accumulator.producer = await transactions.init()
             self._wake_up()
+
+    async def _end_transaction(self, transactions: Transactions) -> None:
+        """End the transaction as it has begun to end, else with an abort; it stays where that fails."""
+        if transactions.phase is Phase.COMMITTING:
+            with contextlib.suppress(TidegaugeError):
+                async with transactions.one_commit() as is_to_do:
+                    if is_to_do and transactions.phase is Phase.COMMITTING:
+                        await transactions.end(committed=True)
+        if transactions.phase in {Phase.OPEN, Phase.TO_ABORT, Phase.ABORTING} and not transactions.is_fenced:
+            with contextlib.suppress(TidegaugeError):
+                async with transactions.one_abort() as is_to_do:
+                    if is_to_do:
+                        await self._abort(transactions)
 
     def _of_transactions(self, *phases: Phase) -> Transactions:
         """Return the transactions of a producer that has some, if one of these phases holds."""

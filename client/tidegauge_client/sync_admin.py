@@ -303,7 +303,8 @@ class SyncAdmin(Facade[Admin]):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout; 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
@@ -325,7 +326,7 @@ class SyncAdmin(Facade[Admin]):
         *,
         running_longer_than_ms: int | None = None,
         timeout_ms: float | None = None,
-        missing_ms: float | None = 0,
+        missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
         """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
 
@@ -334,7 +335,8 @@ class SyncAdmin(Facade[Admin]):
             producer_ids: only those of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout; 0: not at all.
         """
         return self._loop.run(
             self._inner.list_transactions_there(
@@ -410,7 +412,7 @@ class SyncAdmin(Facade[Admin]):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
@@ -418,14 +420,14 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.list_groups(states, timeout_ms=timeout_ms, missing_ms=missing_ms))
 
     def list_groups_there(
-        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = 0
+        self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
         """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout.
+            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
         """
         return self._loop.run(self._inner.list_groups_there(states, timeout_ms=timeout_ms, missing_ms=missing_ms))
 

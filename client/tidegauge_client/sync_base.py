@@ -99,11 +99,15 @@ class Facade(Generic[Inner]):
             raise
 
     def stop(self) -> None:
-        """Close; a producer first sends what is left. Idempotent."""
+        """Close. Idempotent."""
+        self._end(self._inner.stop)
+
+    def _end(self, stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Stop the client, and end the loop's thread; idempotent."""
         if self._loop._loop.is_closed():  # noqa: SLF001 - one module
             return
         try:
-            self._loop.run(self._inner.stop())
+            self._loop.run(stop())
         finally:
             self._loop.close()
 
@@ -131,7 +135,15 @@ def made_on(loop: LoopThread, make: Callable[[], Result]) -> Result:
 
 
 class ProducerFacade(Facade[Producer]):
-    """``send``, the one method whose result is not waited for."""
+    """``send``, the one method whose result is not waited for, and ``stop`` with a timeout."""
+
+    def stop(self, timeout_ms: float | None = None) -> None:
+        """Send what is left, end the transaction that has not ended, and close, as ``Producer.stop``. Idempotent.
+
+        Args:
+            timeout_ms: time for all of it; None: what delivery_timeout_ms and max_block_ms allow.
+        """
+        self._end(lambda: self._inner.stop(timeout_ms))
 
     def send(
         self,

@@ -15,6 +15,8 @@ Rules (KafkaProducer, TransactionManager):
        coordinator never has a transaction of which this producer does not know.
     7. A commit that is called while another one has not ended waits for it, and shares its outcome; so does an abort
        (TransactionManager.handleCachedTransactionRequestResult).
+    8. A producer that stops completes a commit or an abort that has begun, and aborts a transaction that is open
+       (Sender.run, once it is to close). Where there is no time for it, the transaction ends by its timeout.
 
 Only ``producer`` knows the records; this module sends requests and keeps the state.
 """
@@ -242,7 +244,7 @@ class Transactions:
             yield not is_over
 
     async def close(self) -> None:
-        """Give up what is being added: the producer stops, and its transaction ends by its timeout."""
+        """Give up what is being added: the producer stops, and what has not ended ends by its timeout (rule 8)."""
         additions = set(self._additions)
         for task in additions:
             task.cancel()

@@ -254,7 +254,7 @@ class TidegaugeStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         *,
         asks_all: bool = False,
     ) -> tuple[Collection[TopicPartition], Mapping[str, str]]:
-        """Return the partitions that are read now, and their topics' ids: if in doubt those that most brokers know.
+        """Return the partitions that are read now, and their topics' ids: if in doubt those of ``settle_topics``.
 
         With ``asks_all`` they are those in any case. A run of a query begins so, and whatever decides for good what it
         reads: its initial offsets, and the end of a run with AvailableNow. Later, one broker is asked, not always the

@@ -27,6 +27,7 @@ from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.v1 import fetch_pb2, metadata_pb2, offsets_pb2
+from tidegauge_client.metadata import from_response, that_count
 from tidegauge_spark.broker_channels import BrokerChannels
 from tidegauge_spark.cluster_metadata import ClusterMetadata, PartitionLeader
 from tidegauge_spark.epochs import EpochEnd
@@ -121,14 +122,14 @@ def _view(response: metadata_pb2.MetadataResponse) -> View:
 def _without_other_ids(
     response: metadata_pb2.MetadataResponse, topic_ids: Mapping[str, str]
 ) -> metadata_pb2.MetadataResponse:
-    """Return a response without the topics that have other ids than these: most brokers know them to be deleted."""
+    """Return a response without the topics that have other ids than these: they are deleted."""
     kept = metadata_pb2.MetadataResponse()
     kept.CopyFrom(response)
     del kept.topics[:]
     kept.topics.extend(
         topic
         for topic in response.topics
-        if ErrorCode.of(topic.error) is not ErrorCode.NONE or topic.topic_id == topic_ids[topic.name]
+        if ErrorCode.of(topic.error) is not ErrorCode.NONE or topic.topic_id == topic_ids.get(topic.name)
     )
     return kept
 
@@ -198,7 +199,7 @@ class ClusterClient:
 
         Args:
             subscription: what is read.
-            asks_all: True: all brokers are asked, and what most of them show counts (``settle_topics``). False: the
+            asks_all: True: all brokers are asked, and the views that count decide (``settle_topics``). False: the
                 view of the first broker that knows all topics counts, at the cost of one request. It may be old.
 
         Raises:
@@ -207,7 +208,7 @@ class ClusterClient:
         """
         wanted = None if subscription.pattern else {*subscription.topics, *(one.topic for one in subscription.assigned)}
         patience = Patience(self, self.options.api_timeout_ms, f"find the partitions of {subscription}")
-        who = "fewer than half of the brokers know" if asks_all else "no broker knows"
+        unknown_to = "no broker knows"
         while True:
             known = self._refresh(wanted)
             if known is None:
@@ -217,7 +218,9 @@ class ClusterClient:
                 )
                 continue
             if asks_all:
-                found = {one: self._metadata.leader(one) for one in self.settle_topics(wanted).partitions}
+                settled = self.settle_topics(wanted)
+                unknown_to = settled.unknown_to
+                found = {one: self._metadata.leader(one) for one in settled.partitions}
                 known = {one.topic for one in found}
             else:
                 found = {one: leader for one, leader in self._metadata.leaders.items() if one.topic in known}
@@ -231,16 +234,16 @@ class ClusterClient:
             if patience.spent_s >= UNKNOWN_TOPIC_PATIENCE_S:
                 raise TidegaugeError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"This server does not host {', '.join(missing)}: {who} it. Create it first or check "
+                    f"This server does not host {', '.join(missing)}: {unknown_to} it. Create it first or check "
                     "the name; list-topics shows what there is",
                 )
-            patience.failed(f"{who} {', '.join(missing)}")
+            patience.failed(f"{unknown_to} {', '.join(missing)}")
 
     def settle_topics(self, topics: Iterable[str] | None) -> Settled:
-        """Ask all brokers for topics (None: all there are); accept what most of those that respond show (``views``).
+        """Ask all brokers for topics (None: all there are); accept what the views that count show (``views``).
 
         While half of the brokers or more do not respond, they are asked again, for ``SETTLE_PATIENCE_S``: those that
-        do respond may be the ones with old metadata.
+        do respond may be the ones with old metadata, a controller of before among them.
 
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT, no broker that has metadata responded.
@@ -260,9 +263,12 @@ class ClusterClient:
             )
             responses = informed  # a broker without metadata is asked again
         views = {broker_id: _view(response) for broker_id, response in informed.items()}
-        settled = settle(list(views.values()))
-        # Broker addresses are those of the last one: the best informed.
-        for broker_id in sorted(views, key=lambda broker_id: settled.agreement(views[broker_id])):
+        infos = {broker_id: from_response(response) for broker_id, response in informed.items()}
+        counted = that_count(infos)
+        by_controller = [infos[broker_id].controller_id for broker_id in counted] == counted
+        settled = settle([views[broker_id] for broker_id in counted], by_controller=by_controller)
+        # Broker addresses are those of the last one: the best informed of those that count.
+        for broker_id in sorted(views, key=lambda one: (one in counted, settled.agreement(views[one]))):
             self._metadata.learn(_without_other_ids(informed[broker_id], settled.topic_ids))
         return settled
 

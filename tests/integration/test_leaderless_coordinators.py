@@ -80,8 +80,8 @@ def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transac
         assert "abort-transaction" not in sentence["change"]
 
         cluster.start(coordinator)
-        until(lambda: admin.list_groups_there() == (listed, ""), what="all groups are listed again")
-        assert until(lambda: admin.list_transactions_there()[1] == "")
+        until(lambda: admin.list_groups_there(missing_ms=0) == (listed, ""), what="all groups are listed again")
+        assert until(lambda: admin.list_transactions_there(missing_ms=0)[1] == "")
         assert [one.transactional_id for one in admin.list_transactions()] == ["copier"]
 
 

@@ -108,6 +108,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return pages.for_the_site(markdown, f"docs/{page.file.src_uri}", is_directory, figure)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Return the page's HTML with commands in tables as they are typed."""
+    return pages.without_escaped_pipes(html)
+
+
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     """Say which language a translated page is in: browsers and screen readers go by it."""
     translated = f"docs/{page.file.src_uri}".startswith(f"{pages.CHINESE}/")

@@ -21,6 +21,8 @@ CHINESE_TITLE = "简体中文"
 _FENCE = re.compile(r"^ *(`{3,})[^\n]*\n.*?^ *\1`*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(#[^)\s]*)?(?=\))")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+_CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+_CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
 Nav = list[Any]
 
 
@@ -41,6 +43,18 @@ def place(repository_path: str) -> str:
     if repository_path.endswith(".md") and "/" not in repository_path:
         return f"{PROJECT}/{repository_path}"
     return f"{SOURCES}/{repository_path}" + ("" if repository_path.endswith(".md") else ".md")
+
+
+def without_escaped_pipes(html: str) -> str:
+    r"""Return a page's HTML without the backslashes of ``\|`` in the code of its tables.
+
+    A table of GitHub's Markdown needs them there and does not show them; Python-Markdown shows them, and copies them.
+    """
+
+    def in_code(cell: re.Match[str]) -> str:
+        return _CODE.sub(lambda code: code[0].replace("\\|", "|"), cell[0])
+
+    return _CELL.sub(in_code, html)
 
 
 def target(link: str, repository_path: str, is_directory: Callable[[str], bool]) -> str | None:

@@ -20,7 +20,7 @@ Source: CachedPartition.maybeUpdateResponseData and Partition.fetchRecords, whic
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegauge.errors import ErrorCode
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegauge.partition import TopicPartition
     from tidegauge_broker.replica.messages import FetchPartition, FetchResult
     from tidegauge_broker.replica.remote_replica import RemoteReplica
-    from tidegauge_broker.waiting.purgatory import Purgatory
+    from tidegauge_broker.waiting.purgatory import Watchers
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 _NO_FOLLOWER = (-1, -1)
@@ -53,7 +53,7 @@ class StandingFetch:
         self._covered: dict[TopicPartition, tuple[RemoteReplica, int, int]] = {}
         """What a fetch covers: the follower as the leader knows it; high watermark and log start offset."""
         self._sender = _NO_FOLLOWER
-        self._parked: Purgatory[Any] | None = None
+        self._parked: Watchers | None = None
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -138,6 +138,6 @@ class StandingFetch:
         if self._parked is not None:
             self._parked.watch_also(self, at)
 
-    def park_in(self, purgatory: Purgatory[Any]) -> None:
+    def park_in(self, purgatory: Watchers) -> None:
         """Let fetches that are parked in a purgatory wait for what comes to be in question, too."""
         self._parked = purgatory

@@ -34,6 +34,14 @@ class Operation(Protocol):
         ...
 
 
+class Watchers(Protocol):
+    """The keys of a purgatory, for whoever knows of keys and of no operation."""
+
+    def watch_also(self, key: Hashable, other: Hashable) -> None:
+        """Have the operations that watch a key watch another one, too."""
+        ...
+
+
 PURGE_INTERVAL = 1000
 """Maximum number of stale deadlines before the heap is compacted (``purgatory.purge.interval.requests``)."""
 

@@ -49,9 +49,7 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
         async with Admin(bootstrap) as admin:
             if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
                 say(note(unseen, "the groups that are coordinated there"))
-            return await admin.list_groups_there(
-                [known[one.lower()] for one in wanted], timeout_ms=timeout_ms, missing_ms=None
-            )
+            return await admin.list_groups_there([known[one.lower()] for one in wanted], timeout_ms=timeout_ms)
 
     groups, lacks = run(work())
     if lacks:

@@ -359,6 +359,8 @@ async def _produce(bootstrap: list[str], work: Work, lines: AsyncIterator[list[b
         seconds = time.monotonic() - begun
         # The acknowledgements' callbacks run in the loop's next turn.
         await asyncio.sleep(0)
+        # A transaction that has not ended by now is left open on purpose, or its outcome is said to be unknown.
+        await producer.stop(timeout_ms=0)
     _tell(work, producer.counters, seconds, output)
     if interrupted:
         raise SystemExit(ending.exit_code)

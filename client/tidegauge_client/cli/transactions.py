@@ -63,7 +63,6 @@ def list_transactions(
                 producer_ids,
                 running_longer_than_ms=duration_filter,
                 timeout_ms=timeout_ms,
-                missing_ms=None,
             )
 
     found, lacks = run(work())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
@@ -73,6 +74,21 @@ class CoordinatedType(click.ParamType[Coordinated]):
             return read_coordinated(str(value))
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+
+
+def complete_lab(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
+    """Return the names of labs that begin so, for Tab in the shell."""
+    from tidegauge_lab.labs.catalogue import LABS  # noqa: PLC0415 - only Tab pays for it
+
+    return [one.name for one in LABS if one.name.startswith(begin)]
+
+
+def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list[CompletionItem]:
+    """Return the names of scenarios that begin so, for Tab in the shell; where there is none, files."""
+    from tidegauge_lab.scenario.loader import shipped_names  # noqa: PLC0415 - only Tab pays for it
+
+    found = [CompletionItem(name) for name in shipped_names() if name.startswith(begin)]
+    return found or [CompletionItem(begin, type="file")]
 
 
 def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ import click
 
 from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json, say
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import complete_lab, lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check
@@ -55,7 +55,7 @@ def list_labs(language: str, output: str, directory: Path, bootstrap_server: str
 
 
 @lab.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_lab)
 @language_option
 @offline_verb_options
 @lab_verb
@@ -71,7 +71,7 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
 
 
 @lab.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_lab)
 @click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
@@ -127,19 +127,29 @@ def start(
     if directory_argument(directory):
         click.echo(f"export {DIRECTORY_VARIABLE}={shlex.quote(str(directory.absolute()))}\n")
     click.echo(terminal.commands(text.sections["Do"], language, listening(cluster)))
-    click.echo("\n".join(["", *_where(cluster), "", *_next(wanted, directory)]))
+    click.echo("\n".join(["", *_where(cluster, is_chosen=kafka_port is not None), "", *_next(wanted, directory)]))
 
 
-def _where(cluster: LocalCluster) -> list[str]:
+def _where(cluster: LocalCluster, *, is_chosen: bool) -> list[str]:
     """Return where the cluster is; the commands have the addresses of its own brokers already."""
     addresses = listening(cluster)
     lines = [f"The cluster is up, in {cluster.directory}", f"Kafka clients use {','.join(addresses)}"]
-    if addresses[0] != terminal.FIRST_ADDRESS:
-        lines += terminal.wrapped(
-            f"Port {terminal.FIRST_KAFKA_PORT} was not free: the commands above have these addresses, and the page has "
-            f"{terminal.FIRST_ADDRESS} and the next ones in their place."
-        )
-    return lines
+    return lines + other_addresses(addresses[0], is_chosen=is_chosen)
+
+
+def other_addresses(first: str, *, is_chosen: bool) -> list[str]:
+    """Return what is said of addresses that are not those of the lab's page.
+
+    Args:
+        first: the address of the first broker.
+        is_chosen: whether the user has chosen the port; else the page's was not free.
+    """
+    if first == terminal.FIRST_ADDRESS:
+        return []
+    here = "The commands above have these addresses"
+    if not is_chosen:
+        here = f"Port {terminal.FIRST_KAFKA_PORT} was not free: the commands above have these addresses"
+    return terminal.wrapped(f"{here}, and the page has {terminal.FIRST_ADDRESS} and the next ones in their place.")
 
 
 def _next(wanted: Lab, directory: Path) -> list[str]:
@@ -152,7 +162,7 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 
 
 @lab.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_lab)
 @directory_option
 @output_option
 @lab_verb

@@ -21,7 +21,7 @@ from typing import NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, say
-from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, complete_scenario, lab_verb
 from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
@@ -52,7 +52,7 @@ def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -
 
 
 @scenario.command()
-@click.argument("name", metavar="NAME-or-FILE")
+@click.argument("name", metavar="NAME-or-FILE", shell_complete=complete_scenario)
 @offline_verb_options
 @lab_verb
 def show(name: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
@@ -67,7 +67,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 
 
 @scenario.command()
-@click.argument("name", metavar="NAME-or-FILE")
+@click.argument("name", metavar="NAME-or-FILE", shell_complete=complete_scenario)
 @click.option("--keep", is_flag=True, help="Keep the directory with the cluster's data and logs.")
 @click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
 @click.option(

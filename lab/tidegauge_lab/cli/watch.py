@@ -20,7 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.common import complete_lab, complete_scenario, lab_verb
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.running import begin, lab_in
@@ -41,8 +41,18 @@ DEFAULT_PORT = 19080
     show_default=True,
     help="Port on 127.0.0.1; 0 takes any that is free.",
 )
-@click.option("--lab", metavar="NAME", help="Start this lab's cluster in --dir, unless it is there, and show its page.")
-@click.option("--scenario", metavar="NAME-or-FILE", help="Play this scenario step by step, on a cluster of its own.")
+@click.option(
+    "--lab",
+    metavar="NAME",
+    shell_complete=complete_lab,
+    help="Start this lab's cluster in --dir, unless it is there, and show its page.",
+)
+@click.option(
+    "--scenario",
+    metavar="NAME-or-FILE",
+    shell_complete=complete_scenario,
+    help="Play this scenario step by step, on a cluster of its own.",
+)
 @verb_options
 @lab_verb
 def watch(

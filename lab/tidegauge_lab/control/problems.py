@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.file_errors import is_of_a_disk
 
 _NOT_FOUND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -15,8 +15,6 @@ _NOT_FOUND = {
     ErrorCode.RESOURCE_NOT_FOUND,
 }
 _MALFORMED = {ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_TOPIC_EXCEPTION}
-
-_OF_A_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
 class RefusedError(Exception):
@@ -69,7 +67,7 @@ def refused(problem: TidegaugeError) -> RefusedError:
 
 def unwritable(problem: OSError) -> RefusedError | None:
     """Return an error of the disk beneath the cluster as a refusal; None: it is another error."""
-    if problem.errno not in _OF_A_DISK:
+    if not is_of_a_disk(problem):
         return None
     sentence = (
         f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}; this request has "

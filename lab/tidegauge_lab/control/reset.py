@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.file_errors import naming
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_client.admin import Admin
 from tidegauge_lab.control.problems import RefusedError
@@ -65,8 +66,9 @@ def save_baseline(directory: Path, baseline: Baseline) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     value = {"topics": sorted(baseline.topics), "groups": sorted(baseline.groups)}
-    temporary.write_text(json.dumps(value), encoding="utf-8")
-    temporary.replace(path)
+    with naming(path):
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.replace(path)
 
 
 def load_baseline(directory: Path) -> Baseline | None:

@@ -126,7 +126,7 @@ class Control:
     async def groups(self, _: Asked) -> dict[str, Any]:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
-            listed, missing = await admin.list_groups_there(timeout_ms=COORDINATOR_TIMEOUT_MS)
+            listed, missing = await admin.list_groups_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
             lacks = _sentences(missing, await _coordinated_by_kafka(admin, OFFSETS_TOPIC))
         groups = [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]
         return {"groups": groups, "lacks": lacks}
@@ -142,7 +142,7 @@ class Control:
     async def transactions(self, _: Asked) -> dict[str, Any]:
         """Return all transactional ids."""
         async with Admin(self._file.bootstrap_servers) as admin:
-            listed, missing = await admin.list_transactions_there(timeout_ms=COORDINATOR_TIMEOUT_MS)
+            listed, missing = await admin.list_transactions_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
             lacks = _sentences(missing, await _coordinated_by_kafka(admin, TRANSACTION_TOPIC))
         return {
             "lacks": lacks,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.file_errors import naming
 from tidegauge_client.cluster_file import FILE_NAME
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named
@@ -52,7 +53,8 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
         zookeeper_port=ports.zookeeper,
     )
     try:
-        (directory / LAB_NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
+        with naming(directory / LAB_NOTE):
+            (directory / LAB_NOTE).write_text(json.dumps({"lab": lab.name}) + "\n", encoding="utf-8")
         if lab.advertised_port:
             brokers = [
                 replace(one, advertised=f"{one.host}:{lab.advertised_port + one.id}") for one in cluster.file.brokers

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegauge.file_errors import naming
 from tidegauge_lab.local import layout, startup
 from tidegauge_lab.local.launcher import environment_of_brokers
 from tidegauge_lab.local.processes import ProcessState
@@ -56,8 +57,9 @@ def note_url(directory: Path, url: str) -> None:
     """Note where this cluster's control server serves; only the process that ``up`` started does."""
     path = layout.control_process(directory).directory / URL_FILE
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(url, encoding="utf-8")
-    temporary.replace(path)
+    with naming(path):
+        temporary.write_text(url, encoding="utf-8")
+        temporary.replace(path)
 
 
 def url_of(directory: Path) -> str | None:

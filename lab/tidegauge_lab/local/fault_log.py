@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from tidegauge import event_log
+from tidegauge.file_errors import naming
 
 SOURCE = "lab"
 _TAIL_BYTES = 4096
@@ -22,7 +23,7 @@ def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cau
     """Append one fault, stamped with the time of the call."""
     path = logs / event_log.file_name(SOURCE)
     time_us = time.time_ns() // 1_000
-    with path.open("a+b") as file:
+    with naming(path), path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL_BYTES))

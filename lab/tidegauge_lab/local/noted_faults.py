@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegauge.file_errors import naming
 from tidegauge_lab.local import layout
 
 
@@ -76,8 +77,9 @@ def _as_json(rule: NotedRule) -> dict[str, Any]:
 
 def _write(path: Path, value: Any) -> None:
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value), encoding="utf-8")
-    temporary.replace(path)
+    with naming(path):
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.replace(path)
 
 
 def forget(cluster: Path) -> None:

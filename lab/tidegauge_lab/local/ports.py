@@ -5,8 +5,8 @@ Rules:
   or the next free ones if those are taken.
 - A port that was recorded or asked for is never exchanged: if it is busy, its holder is named.
 
-Busy means that a process listens there; connections of an earlier server that linger (TIME_WAIT) do not count, since
-servers bind over them.
+Busy means that a process listens there, or that a connection was opened from there; connections of an earlier server
+that linger (TIME_WAIT) do not count, since servers bind over them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -32,6 +32,7 @@ FIRST_KAFKA_PORT = 9092
 FIRST_ZOOKEEPER_PORT = 12181
 LAST_PORT = 65535
 _LISTEN = "0A"
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _COMMAND_LENGTH = 100
 _RESERVED_SECONDS = 60.0
 
@@ -126,9 +127,17 @@ def require_host(host: str, *, option: str, listen: Callable[[str], None] = list
         ) from None
 
 
-def holder_of(port: int) -> str:
-    """Who listens on the port, for people."""
-    pid = _listening_pid(port)
+def holder_of(port: int, tables: Sequence[Path] = _TABLES) -> str:
+    """Return what has a port that is not free, for people.
+
+    Args:
+        port: the port.
+        tables: where the system shows its sockets, in the form of ``/proc/net/tcp``.
+    """
+    inodes = _listening_inodes(port, tables)
+    if inodes is not None and not inodes:
+        return "a socket that does not listen, such as the end of a connection that a process has opened"
+    pid = _listening_pid_with_lsof(port) if inodes is None else _pid_with(inodes)
     if pid is None:
         return "a process that this user may not look at"
     return f"{_command_of(pid)} (process {pid})"
@@ -144,13 +153,17 @@ def listening_inodes(table: str, port: int) -> set[str]:
     return found
 
 
-def _listening_pid(port: int) -> int | None:
-    inodes: set[str] = set()
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+def _listening_inodes(port: int, tables: Sequence[Path]) -> set[str] | None:
+    """Return the inodes of the sockets that listen on a port; None where no table can be read."""
+    found: set[str] | None = None
+    for table in tables:
         with contextlib.suppress(OSError):
-            inodes |= listening_inodes(table.read_text(), port)
-    if not inodes:
-        return _listening_pid_with_lsof(port)
+            found = (found or set()) | listening_inodes(table.read_text(), port)
+    return found
+
+
+def _pid_with(inodes: Collection[str]) -> int | None:
+    """Return a process that has one of these sockets; None: it belongs to another user."""
     sockets = {f"socket:[{inode}]" for inode in inodes}
     pids = (int(directory.name) for directory in Path("/proc").iterdir() if directory.name.isdigit())
     return next((pid for pid in pids if not sockets.isdisjoint(_open_files(pid))), None)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from tidegauge.file_errors import naming
 from tidegauge_lab.local.waiting import holds_within
 
 LAST_LINES = 5
@@ -157,8 +158,9 @@ class LabProcess:
         start_time = "" if facts is None else facts.start_time
         temporary = self.pid_file.with_suffix(".tmp")
         try:
-            temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
-            temporary.replace(self.pid_file)
+            with naming(self.pid_file):
+                temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
+                temporary.replace(self.pid_file)
         except OSError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

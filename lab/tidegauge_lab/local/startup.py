@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.file_errors import naming
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, readiness, zookeeper
@@ -59,7 +60,8 @@ def start_zookeeper(directory: Path, file: ClusterFile) -> int:
     config = process.directory / _CONFIG_FILE
     command = zookeeper.server_command(config)
     process.directory.mkdir(parents=True, exist_ok=True)
-    config.write_text(zookeeper.server_config(process.directory / "data", port), encoding="utf-8")
+    with naming(config):
+        config.write_text(zookeeper.server_config(process.directory / "data", port), encoding="utf-8")
     since = process.log_size()
     pid = process.spawn(command)
 
@@ -115,19 +117,18 @@ def start_broker(
     if holds_secrets(file.settings):
         config.touch(OWNER_ALONE)
         config.chmod(OWNER_ALONE)
-    config.write_text(
-        server_properties(
-            broker,
-            directory,
-            zookeeper_connect=file.zookeeper_address,
-            profile=file.profile,
-            settings=file.settings,
-            broker_count=len(file.brokers),
-            kafka_host=file.kafka_host,
-            among_brokers=ways_among_brokers(file),
-        ),
-        encoding="utf-8",
+    text = server_properties(
+        broker,
+        directory,
+        zookeeper_connect=file.zookeeper_address,
+        profile=file.profile,
+        settings=file.settings,
+        broker_count=len(file.brokers),
+        kafka_host=file.kafka_host,
+        among_brokers=ways_among_brokers(file),
     )
+    with naming(config):
+        config.write_text(text, encoding="utf-8")
     # -P: a module of the user's that lies in the directory must not stand in for one of ours.
     command = [sys.executable, "-P", "-m", BROKER_MODULE, "--config", str(config)]
     if held:

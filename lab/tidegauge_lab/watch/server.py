@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.schema import vocabulary
+from tidegauge.file_errors import is_of_a_disk
 from tidegauge_lab.http_server import HttpServer
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
@@ -43,6 +44,8 @@ from tidegauge_lab.watch.recording import recording_of
 from tidegauge_lab.watch.teaching import Teaching
 
 MAX_ACTION_BYTES = 4096
+LAST_BYTES_SECONDS = 1.0
+"""How long browsers have to take what was sent to them when the server ends."""
 RECORDING = "tidegauge-recording.html"
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
 _TYPES = {**dict.fromkeys(STYLES, "text/css"), **dict.fromkeys(SCRIPTS, "text/javascript")}
@@ -160,7 +163,12 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
         Route("/lab", changes(None if teaching is None else teaching.do_lab), methods=["POST"]),
         Route("/story", changes(None if teaching is None else teaching.do_story), methods=["POST"]),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(_Gate, port=port)], lifespan=lifespan)
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_Gate, port=port)],
+        exception_handlers={Exception: _on_defect},
+        lifespan=lifespan,
+    )
 
 
 async def _change(hub: Hub, change: Change | None, port: int, token: str, request: Request) -> Response:
@@ -176,12 +184,29 @@ async def _change(hub: Hub, change: Change | None, port: int, token: str, reques
     except TidegaugeError as problem:
         status = 400 if problem.code is ErrorCode.INVALID_REQUEST else 409
         return _refused(status, problem.code.name, problem.message)
+    except OSError as problem:
+        if not is_of_a_disk(problem):
+            raise
+        return _refused(409, ErrorCode.KAFKA_STORAGE_ERROR.name, _unwritable(problem))
     finally:
         hub.soon()
 
 
 def _refused(status: int, name: str, sentence: str) -> JSONResponse:
     return JSONResponse({"error": {"name": name, "message": sentence}}, status_code=status)
+
+
+def _unwritable(problem: OSError) -> str:
+    return (
+        f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}. Brokers whose "
+        "disk is full halt, too: make room, then Start brings them back"
+    )
+
+
+async def _on_defect(_: Request, problem: Exception) -> Response:
+    """Say what happened; the terminal of `tidegauge watch` has the traceback."""
+    sentence = f"a defect of this page's server: {type(problem).__name__}: {problem}; its terminal has more"
+    return _refused(500, ErrorCode.UNKNOWN_SERVER_ERROR.name, sentence)
 
 
 async def _body(request: Request) -> bytes:
@@ -224,7 +249,8 @@ def listen(port: int) -> socket.socket:
 class _Server(HttpServer):
     """Lets the watchers go as soon as it is asked to end; their streams would last for ever.
 
-    A story is ended in here, too: once the server has ended, it raises the signal again that ended it.
+    A browser that does not read, such as one that is stopped, takes not even the end of its stream: its connection is
+    broken off. A story is ended in here, too: once the server has ended, it raises the signal again that ended it.
     """
 
     def __init__(self, config: uvicorn.Config, hub: Hub, teaching: Teaching | None) -> None:
@@ -236,7 +262,17 @@ class _Server(HttpServer):
         await self._hub.close()
         if self._teaching is not None:
             await self._teaching.close()
-        await super().shutdown(sockets)
+        breaking_off = asyncio.create_task(self._break_off())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            breaking_off.cancel()
+
+    async def _break_off(self) -> None:
+        await asyncio.sleep(LAST_BYTES_SECONDS)
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_write_buffer_size() > 0:
+                connection.transport.abort()
 
 
 async def serve(app: Starlette, hub: Hub, listener: socket.socket, teaching: Teaching | None = None) -> None:

@@ -179,8 +179,9 @@ class Stories:
             self._reins = self._playing = None
 
     async def _play(self, story: Scenario, reins: Reins) -> None:
-        home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tidegauge-scenario-"))
+        home: Path | None = None
         try:
+            home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tidegauge-scenario-"))
             await asyncio.to_thread(play, story, home, check=reins.check, pace=reins, is_temporary=True)
         except Ended:
             pass
@@ -190,7 +191,8 @@ class Stories:
             reins.fail(f"the story could not be played: {problem}")
         finally:
             self._show_before()
-            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            if home is not None:
+                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
     async def _follow(self, directory: Path) -> None:
         self.directory = directory

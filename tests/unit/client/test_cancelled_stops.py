@@ -53,6 +53,10 @@ async def silent(*_: Any, **__: Any) -> Any:
     await asyncio.Event().wait()
 
 
+async def responds(*_: Any, **__: Any) -> Any:
+    return SimpleNamespace(producer_id=7, producer_epoch=1)
+
+
 async def known(*_: Any, **__: Any) -> ClusterInfo:
     return INFO
 
@@ -129,6 +133,28 @@ async def test_another_client_whose_stop_is_cancelled_is_stopped(
         return is_reached
 
     assert await at_each_turn(check) > 5
+
+
+async def test_a_producer_whose_stop_is_cancelled_while_it_aborts_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction ends by its timeout."""
+
+    async def check(turns: int) -> bool:
+        before = asyncio.all_tasks()
+        producer = Producer("b:1", transactional_id="tx")
+        channels = prepare(producer._cluster, monkeypatch)
+        await producer.start()
+        transactions = producer._transactions
+        assert transactions is not None
+        monkeypatch.setattr(transactions, "_ask", responds)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await transactions.add(TopicPartition("t", 0))
+        monkeypatch.setattr(transactions, "_ask", silent)
+        is_reached = await cancel_after(turns, producer.stop())
+        await assert_closed(before, channels)
+        return is_reached and turns < 10
+
+    assert await at_each_turn(check) == 10
 
 
 async def test_a_send_that_waits_for_metadata_while_the_producer_is_stopped_says_so(

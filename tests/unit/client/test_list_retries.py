@@ -60,7 +60,7 @@ async def test_what_an_election_hides_for_a_moment_is_waited_for(
     moment: common_pb2.Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = Brokers(groups("a", status=moment), groups("a", status=moment), groups("a", "b"))
-    assert await listed(brokers.reached_by(monkeypatch), timeout_ms=10_000, missing_ms=None) == (["a", "b"], "")
+    assert await listed(brokers.reached_by(monkeypatch), timeout_ms=10_000) == (["a", "b"], "")
 
 
 async def test_what_stays_missing_is_named_with_what_there_is_when_the_time_is_over(
@@ -68,7 +68,7 @@ async def test_what_stays_missing_is_named_with_what_there_is_when_the_time_is_o
 ) -> None:
     brokers = Brokers(groups("a", status=LEADERLESS))
     admin = brokers.reached_by(monkeypatch)
-    assert await listed(admin, timeout_ms=10_000, missing_ms=None) == (["a"], LEADERLESS.message)
+    assert await listed(admin, timeout_ms=10_000) == (["a"], LEADERLESS.message)
     assert 8_000 <= brokers.now_ms - 1_000_000 <= 10_000, "the time was used, and not more"
     assert min(brokers.limits) >= 1_000, "a shorter attempt would call brokers silent that live"
 
@@ -76,7 +76,7 @@ async def test_what_stays_missing_is_named_with_what_there_is_when_the_time_is_o
 async def test_a_broker_that_fails_later_does_not_take_away_what_was_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
     brokers = Brokers(groups("a", status=LEADERLESS), gone)
-    assert await listed(brokers.reached_by(monkeypatch), timeout_ms=5_000, missing_ms=None) == (
+    assert await listed(brokers.reached_by(monkeypatch), timeout_ms=5_000) == (
         ["a"],
         LEADERLESS.message,
     )
@@ -87,7 +87,7 @@ async def test_a_broker_that_fails_later_does_not_take_away_what_was_listed(monk
 async def test_a_look_at_what_is_there_now_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control interface says what is missing at once: a test that has killed a coordinator wants to see it."""
     brokers = Brokers(groups("a", status=LEADERLESS))
-    assert await listed(brokers.reached_by(monkeypatch)) == (["a"], LEADERLESS.message)
+    assert await listed(brokers.reached_by(monkeypatch), missing_ms=0) == (["a"], LEADERLESS.message)
     assert len(brokers.limits) == 1
 
 
@@ -102,7 +102,7 @@ async def test_another_error_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> 
     refused = common_pb2.Status(error=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), message="not allowed")
     brokers = Brokers(groups(status=refused))
     with pytest.raises(TidegaugeError, match="not allowed"):
-        await brokers.reached_by(monkeypatch).list_groups_there(missing_ms=None)
+        await brokers.reached_by(monkeypatch).list_groups_there()
     assert len(brokers.limits) == 1
 
 
@@ -111,6 +111,7 @@ async def test_transactional_ids_are_listed_likewise(monkeypatch: pytest.MonkeyP
     moment = transactions_pb2.ListTransactionsResponse(status=LEADERLESS)
     whole = transactions_pb2.ListTransactionsResponse(transactions=[one])
     admin = Brokers(moment, whole).reached_by(monkeypatch)
-    found, lacks = await admin.list_transactions_there(missing_ms=None)
+    found, lacks = await admin.list_transactions_there()
     assert ([one.transactional_id for one in found], lacks) == (["t"], "")
-    assert (await Brokers(moment).reached_by(monkeypatch).list_transactions_there())[1] == LEADERLESS.message
+    at_once = await Brokers(moment).reached_by(monkeypatch).list_transactions_there(missing_ms=0)
+    assert at_once == ([], LEADERLESS.message)

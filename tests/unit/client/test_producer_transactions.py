@@ -20,14 +20,25 @@ AT = TopicPartition("t", 0)
 
 
 class Coordinator:
-    """Takes every request, and notes it."""
+    """Takes every request, and notes it.
+
+    Attributes:
+        asked: the names of the requests.
+        committed: of each EndTransaction, whether it asks for a commit.
+        problem: what EndTransaction fails with; None: it succeeds.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.committed: list[bool] = []
+        self.problem: TidegaugeError | None = None
 
     async def ask(self, method: str, request: Any) -> Any:
-        del request
         self.asked.append(method)
+        if method == "EndTransaction":
+            self.committed.append(request.committed)
+            if self.problem is not None:
+                raise self.problem
         return SimpleNamespace(producer_id=7, producer_epoch=1)
 
 
@@ -42,15 +53,15 @@ async def producer(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) ->
     made = Producer("b:1", transactional_id="tx")
     made._cluster.info = ClusterInfo(topics={"t": TopicInfo("t", "", {0: PartitionInfo("t", 0, 0, 0, (0,), (0,))})})
     made._loop = asyncio.get_running_loop()
-    made._task = asyncio.ensure_future(asyncio.Event().wait())
+    made._task = driving = asyncio.ensure_future(asyncio.Event().wait())
     assert made._transactions is not None
     monkeypatch.setattr(made._transactions, "_ask", coordinator.ask)
     await made.init_transactions()
     await made.begin_transaction()
     coordinator.asked.clear()
     yield made
-    made._task.cancel()
-    await asyncio.wait({made._task})
+    driving.cancel()
+    await asyncio.wait({driving})
 
 
 def acknowledge(producer: Producer) -> None:
@@ -214,3 +225,112 @@ async def test_an_abort_does_not_wait_for_a_commit_that_has_failed(
     with pytest.raises(TidegaugeError):
         await committing
     assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+
+
+# A producer that stops (rule 8 of ``transaction``: Sender.run, once it is to close)
+
+
+async def test_a_producer_that_stops_aborts_its_open_transaction(producer: Producer, coordinator: Coordinator) -> None:
+    """Else readers of committed records would stand still before it until its timeout. Records are sent before that."""
+    promise = await producer.send("t", b"1", partition=0)
+    stopping = asyncio.ensure_future(producer.stop())
+    await turns()
+    assert coordinator.asked == ["AddPartitions"], "the record is not acknowledged"
+    acknowledge(producer)
+    await stopping
+    assert (await promise).offset == 0
+    assert (coordinator.asked, coordinator.committed) == (["AddPartitions", "EndTransaction"], [False])
+    await producer.stop()
+    assert len(coordinator.committed) == 1, "it ends once"
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(ValueError, [False]), (asyncio.CancelledError, [])])
+async def test_an_exception_that_leaves_the_producers_block_aborts_and_a_cancellation_waits_for_nothing(
+    producer: Producer, coordinator: Coordinator, kind: type[BaseException], ends: list[bool]
+) -> None:
+    await producer.send("t", b"1", partition=0)
+    acknowledge(producer)
+    await producer.__aexit__(kind, kind(), None)
+    assert coordinator.committed == ends
+
+
+async def test_a_stop_without_time_leaves_the_transaction_to_its_timeout(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    """``KafkaProducer.close(Duration.ZERO)``: Sender.forceClose."""
+    await producer.send("t", b"1", partition=0)
+    acknowledge(producer)
+    await producer.stop(timeout_ms=0)
+    assert coordinator.asked == ["AddPartitions"]
+
+
+async def test_a_stop_whose_time_is_over_before_all_is_acknowledged_leaves_too(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    promise = await producer.send("t", b"1", partition=0)
+    await producer.stop(timeout_ms=1)
+    with pytest.raises(TidegaugeError, match="stopped before"):
+        await promise
+    assert coordinator.asked == ["AddPartitions"]
+
+
+async def test_a_producer_that_stops_completes_a_commit_whose_outcome_is_unknown(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    """It may be committed: an abort would be refused, or would take back what the application has decided."""
+    await producer.send("t", b"1", partition=0)
+    acknowledge(producer)
+    coordinator.problem = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no response")
+    with pytest.raises(TidegaugeError, match="no response"):
+        await producer.commit_transaction()
+    coordinator.problem = None
+    await producer.stop()
+    assert coordinator.committed == [True, True]
+
+
+async def test_a_producer_that_stops_waits_for_a_commit_in_progress(
+    producer: Producer, coordinator: Coordinator
+) -> None:
+    """Rule 7."""
+    await producer.send("t", b"1", partition=0)
+    committing = asyncio.ensure_future(producer.commit_transaction())
+    await turns()
+    stopping = asyncio.ensure_future(producer.stop())
+    await turns()
+    acknowledge(producer)
+    await asyncio.gather(committing, stopping)
+    assert coordinator.committed == [True]
+
+
+async def test_a_producer_that_stops_aborts_what_has_failed(producer: Producer, coordinator: Coordinator) -> None:
+    """Rule 3: what was in flight may still arrive, and the next epoch refuses it."""
+    await producer.send("t", b"1", partition=0)
+    batch = producer._accumulator.take(AT)
+    producer._sender._refused(batch, TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large"), 0)
+    await producer.stop()
+    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert coordinator.committed == [False]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED])
+async def test_a_producer_whose_abort_fails_is_stopped_all_the_same(
+    producer: Producer, coordinator: Coordinator, code: ErrorCode
+) -> None:
+    """The application has not asked for the abort; an exception of its own must not be hidden by this one."""
+    await producer.send("t", b"1", partition=0)
+    acknowledge(producer)
+    coordinator.problem = TidegaugeError(code, "it can't be aborted")
+    await producer.stop()
+    assert coordinator.committed == [False]
+    with pytest.raises(TidegaugeError, match="not running"):
+        await producer.send("t", b"2", partition=0)
+
+
+async def test_a_fenced_producer_that_stops_asks_for_nothing(producer: Producer, coordinator: Coordinator) -> None:
+    """Rule 4: the transaction that is open is another producer's."""
+    assert producer._transactions is not None
+    await producer.send("t", b"1", partition=0)
+    acknowledge(producer)
+    producer._transactions.failed(TidegaugeError(ErrorCode.PRODUCER_FENCED, "fenced"))
+    await producer.stop()
+    assert coordinator.committed == []

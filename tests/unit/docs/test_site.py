@@ -56,6 +56,12 @@ def test_the_four_kinds_of_pages_are_apart() -> None:
     assert all(one.startswith("zh/") for one in leaves(chinese))
 
 
+def test_a_command_with_a_pipe_in_a_table_is_shown_as_it_is_typed() -> None:
+    """docs/install.md: the line for fish was copied with a backslash, and failed."""
+    html = r"<td>a \| <code>x \| source</code></td><p><code>a \| b</code></p>"
+    assert pages.without_escaped_pipes(html) == r"<td>a \| <code>x | source</code></td><p><code>a \| b</code></p>"
+
+
 def test_a_page_that_no_row_names_is_missing_in_the_navigation() -> None:
     assert "lonely.md" not in set(leaves(pages.navigation(read, [*DOCUMENTS, "docs/lonely.md"])))
 

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import FILE_NAME, ClusterFile
-from tidegauge_lab.cli.lab import lab
+from tidegauge_lab.cli.lab import lab, other_addresses
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.texts import parsed
 from tidegauge_lab.local.layout import LAB_NOTE, remove_cluster
@@ -124,3 +126,29 @@ def test_a_page_is_taken_apart_without_its_comments():
     assert "<!--" not in text.shown
     assert "English" not in text.shown
     assert text.shown.endswith("[w](w.md)\n\nw\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "completed"),
+    [
+        (("lab", "start"), "acks-a", [("plain", "acks-all")]),
+        (("lab", "check"), "acks-a", [("plain", "acks-all")]),
+        (("watch", "--lab"), "acks-a", [("plain", "acks-all")]),
+        (("scenario", "run"), "hanging-t", [("plain", "hanging-transaction")]),
+        (("watch", "--scenario"), "hanging-t", [("plain", "hanging-transaction")]),
+        (("scenario", "show"), "./mi", [("file", "./mi")]),
+    ],
+)
+def test_tab_completes_names_of_labs_and_scenarios(
+    words: tuple[str, ...], begin: str, completed: list[tuple[str, str]]
+) -> None:
+    """docs/install.md; where no scenario begins so, the shell completes files."""
+    found = ShellComplete(root, {}, "tidegauge", "_TIDEGAUGE_COMPLETE").get_completions(list(words), begin)
+    assert [(one.type, one.value) for one in found] == completed
+
+
+def test_a_port_is_said_to_be_taken_only_where_the_user_has_not_chosen_another_one():
+    assert other_addresses("127.0.0.1:9092", is_chosen=False) == []
+    taken, chosen = (" ".join(other_addresses("127.0.0.1:9095", is_chosen=one)) for one in (False, True))
+    assert taken.startswith("Port 9092 was not free: the commands above have these addresses")
+    assert chosen.startswith("The commands above have these addresses, and the page has 127.0.0.1:9092")

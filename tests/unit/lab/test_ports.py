@@ -54,7 +54,8 @@ def test_no_free_port_is_an_error_not_an_endless_search() -> None:
 
 
 def test_a_fixed_port_that_is_busy_is_refused_with_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_listening_pid", lambda _: 4711)
+    monkeypatch.setattr(ports, "_listening_inodes", lambda *_: {"111"})
+    monkeypatch.setattr(ports, "_pid_with", lambda _: 4711)
     monkeypatch.setattr(ports, "_command_of", lambda _: "nginx -g daemon")
     with pytest.raises(TidegaugeError, match=r"port 19092 of broker 0 is in use by nginx -g daemon \(process 4711\)"):
         ports.require_free(19092, "broker 0", free=lambda _: False)
@@ -162,3 +163,18 @@ def test_a_writer_of_reservations_that_is_killed_loses_none(tmp_path: Path) -> N
     new = json.dumps({"9092": [str(one), 0.0]})
     directories.file.write_text(new + old[len(new) :])
     assert directories.reservations.owned() == {9092}
+
+
+@pytest.mark.parametrize(
+    ("state", "holder"),
+    [
+        ("01", "a socket that does not listen, such as the end of a connection that a process has opened"),
+        ("0A", "a process that this user may not look at"),
+    ],
+)
+def test_a_port_on_which_no_process_listens_has_no_process_to_end(tmp_path: Path, state: str, holder: str) -> None:
+    """The system gives ports from 32768 on to connections that are opened. Another user's process can't be named."""
+    table = tmp_path / "tcp"
+    row = f"   0: 0100007F:9A44 0100007F:1F90 {state} 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n"
+    table.write_text(f"  sl  local_address rem_address   st ...\n{row}")
+    assert ports.holder_of(0x9A44, [table]) == holder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -102,6 +103,16 @@ def test_last_words_are_those_of_the_last_start(tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write("one\n\ntwo\n")
     assert process.last_words(since) == "one\ntwo"
+
+
+def test_the_error_of_a_full_disk_names_the_pid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write names no file, and a verb would say that its output can't be written (``tidegauge.cli.refusal``)."""
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    process = LabProcess("broker-1", tmp_path, tmp_path / "broker-1.log")
+    process.pid_file.with_suffix(".tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full:
+        process.note(4711)
+    assert full.value.filename == str(process.pid_file)
 
 
 def test_a_process_that_can_not_be_noted_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

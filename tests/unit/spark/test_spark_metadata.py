@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,10 +125,12 @@ def brokers(
     monkeypatch: pytest.MonkeyPatch,
     *views: list[metadata_pb2.TopicMetadata] | None,
     respond_at_s: dict[int, float] | None = None,
+    controllers: Sequence[tuple[int, int]] = (),
 ) -> ClusterClient:
     """A client of brokers 0, 1, ..., each with its view of all topics; None: it has no metadata.
 
     Those of ``respond_at_s`` do not respond before that time, by a clock that sleeping and waiting for them moves.
+    ``controllers`` are controller and controller epoch in each view; empty: none names one.
     """
     clock = [0.0]
 
@@ -142,6 +145,8 @@ def brokers(
         response = metadata_pb2.MetadataResponse(topics=topics or [])
         for at in range(len(views)) if topics is not None else ():
             response.brokers.add(broker_id=at, host="h", port=at)
+        if controllers:
+            response.controller_id, response.controller_epoch = controllers[broker_id]
 
         def respond(_request: metadata_pb2.MetadataRequest, timeout: float) -> metadata_pb2.MetadataResponse:
             REQUESTED.append(broker_id)
@@ -189,6 +194,39 @@ def test_what_most_brokers_know_counts(
     assert (settled.topic_ids, settled.partitions) == ({"orders": settled_id}, places(known))
     if known:
         assert client.leader(TopicPartition("orders", 0)).topic_id == settled_id
+
+
+IN_TERM_1, IN_TERM_2 = (2, 1), (2, 2)
+"""Broker 2 is the controller, of this epoch."""
+
+
+@pytest.mark.parametrize(
+    ("views", "controllers", "settled_id", "known"),
+    [
+        ([[topic(1)], [topic(1)], [topic(2)]], [IN_TERM_1] * 3, "id", 2),  # it has grown
+        ([[], [], [topic(2)]], [IN_TERM_1] * 3, "id", 2),  # it is new
+        ([[topic(2)], [topic(2)], []], [IN_TERM_1] * 3, None, 0),  # it was deleted
+        ([[topic(2, "old")], [topic(2, "old")], [topic(1)]], [IN_TERM_1] * 3, "id", 1),  # and created again
+        ([[topic(2)], [topic(2)], [topic(1)]], [(0, 2), (0, 2), IN_TERM_1], "id", 2),  # 2 was the controller
+        ([[topic(1)], [topic(1)], [topic(2)], [topic(2)]], [(3, 1), (3, 1), (9, 2), (9, 2)], "id", 2),  # 9 is silent
+        ([[topic(1)], [topic(1)], None], [IN_TERM_2] * 3, "id", 1),  # it has no metadata yet
+    ],
+)
+def test_the_controllers_own_view_counts_against_most_others(
+    monkeypatch: pytest.MonkeyPatch, views: list[Any], controllers: Any, settled_id: str | None, known: int
+) -> None:
+    """Rule 5 of ``tidegauge_client.metadata``: the controller may not reach two of three brokers. It reaches itself."""
+    client = brokers(monkeypatch, *views, controllers=controllers)
+    settled = client.settle_topics(["orders"])
+    assert (settled.topic_ids.get("orders"), settled.partitions) == (settled_id, places(known))
+    if known:
+        assert client.leader(TopicPartition("orders", 0)).topic_id == settled_id
+
+
+def test_a_topic_that_the_controller_does_not_know_is_said_to_be_unknown_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = brokers(monkeypatch, [topic(2)], [topic(2)], [], controllers=[IN_TERM_1] * 3)
+    with pytest.raises(TidegaugeError, match="orders: the controller does not know it"):
+        client.partitions(ORDERS, asks_all=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +131,22 @@ async def test_a_story_can_be_ended_anywhere_and_played_again(page: Teaching, hu
     await page.close()
     await page.close()
     assert hub.followed == ["cluster", "first"] * 3
+
+
+async def test_a_story_that_gets_no_directory_says_so_and_can_be_ended(
+    page: Teaching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown as one that is being started, for ever, and its end raised the error."""
+
+    def none(**_: Any) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(stories.tempfile, "mkdtemp", none)
+    await page.do_story({"do": "start", "story": "mine"})
+    story = await shows(page, "failed")
+    assert "No usable temporary directory found" in story["problem"]
+    await page.do_story({"do": "end"})
+    assert page.as_json()["story"] is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import re
 from collections.abc import Callable
 from contextlib import aclosing
@@ -192,6 +194,34 @@ async def test_reading_methods_change_nothing_and_preflights_get_no_response(sit
         assert response.status == 405
         assert "access-control-allow-origin" not in response.headers
     assert site.done == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+async def test_a_full_disk_beneath_the_cluster_is_said_on_the_page(number: int):
+    """It had a traceback in the terminal, and the page said that its server does not respond."""
+
+    async def do(_: Action) -> str:
+        raise OSError(number, os.strerror(number), "/data/broker-1.pid")
+
+    app = application(Hub(FakeSource()), do, port=PORT, token=TOKEN)
+    response = await ask(app, "POST", "/action", GOOD, KILL)
+    assert (response.status, response.error["name"]) == (409, "KAFKA_STORAGE_ERROR")
+    assert response.error["message"].startswith(f"/data/broker-1.pid can't be read or written: {os.strerror(number)}")
+
+
+async def test_a_defect_of_the_server_has_a_sentence_on_the_page_and_a_traceback_in_the_terminal():
+    """Errors are JSON: of anything else the page says that its server does not respond."""
+    response: list[bytes] = []
+
+    async def do(_: Action) -> str:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+    app = application(Hub(FakeSource()), do, port=PORT, token=TOKEN)
+    with pytest.raises(ConnectionResetError):  # for the terminal; the server responds before
+        await ask(app, "POST", "/action", GOOD, KILL, lambda body: response.append(body) is None)
+    error = json.loads(response[-1])["error"]
+    assert error["name"] == "UNKNOWN_SERVER_ERROR"
+    assert "ConnectionResetError" in error["message"]
 
 
 async def test_what_cannot_be_done_is_reported(site: Site):
