@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.unit.log.crash_world import World
 
 _MOST_ROUNDS = 6
-_DISTURBANCES = ("truncate", "truncate", "empty", "move", "topic", "policy")
+_DISTURBANCES = ("truncate", "truncate", "truncate", "empty", "move", "topic", "policy")
 
 
 class Cleaner:
@@ -49,14 +49,16 @@ class Cleaner:
                 return False
         return True
 
-    def finish(self, capacity: int | None = None) -> None:
-        """Compact until nothing is worth it."""
-        for _ in range(_MOST_ROUNDS):
+    def finish(self, capacity: int | None = None, rounds: int = _MOST_ROUNDS) -> None:
+        """Compact until nothing is worth it, or so many times."""
+        for _ in range(rounds):
             for _ in self._stages:
                 pass
             self._stages = self._clean(capacity)
             if next(self._stages, self) is self:
                 break
+        for _ in self._stages:
+            pass
 
     def _clean(self, capacity: int | None) -> Iterator[None]:
         world = self._world
@@ -137,10 +139,27 @@ def compact_all(world: World, one: int, other: int) -> None:
     world.cleaner.finish(_capacity(other))
 
 
+def compact_once(world: World, one: int, other: int) -> None:
+    """One compaction to its end, by a map that may be full before the end of a segment."""
+    world.cleaner.finish((None, 2, 3, 4)[other % 4], 1)
+
+
+def abort(world: World, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+    """A few batches, and an aborted transaction behind them in the same segment; all replicated, and rolled."""
+    random = Random(other)
+    for _ in range(random.randint(1, 2)):
+        world.append(at, world.twin(at), log, 5 * random.randrange(200))
+    world.append(at, world.twin(at), log, 5 * random.randrange(200) + 3)
+    for _ in range(2):
+        world.end_transaction(at, world.twin(at), log, 2)
+    world.raise_high_watermark(at, world.twin(at), log, 1)
+    world.roll(at, world.twin(at), log, 0)
+
+
 def disturb(world: World, one: int, other: int) -> None:
     """Change a log in the middle of its compaction; then go on with that one and the next, and remove what may go."""
     random = Random(one * 1000 + other)
-    if not world.cleaner.advance(random.randint(1, 8), _capacity(other)):
+    if not world.cleaner.advance(random.choice([1, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7]), _capacity(other)):
         return
     at = world.cleaner.at
     if at is None or not world.is_alive(at):
@@ -157,9 +176,9 @@ def disturb(world: World, one: int, other: int) -> None:
         world.change(name, at, world.twin(at), log, random.randrange(1000))
         if name == "move":
             world.go_on_moving(0, random.randrange(1000))
-    for _ in range(random.randint(0, 12)):
+    for _ in range(random.randint(3, 12)):
         world.cleaner.advance(1)
-        if random.random() < 0.3:
+        if random.random() < 0.25:
             world.remove_deleted(0, 0)
 
 

@@ -88,11 +88,12 @@ class JournalDisk(Disk):
 
     def create(self, path: Path) -> int:
         self._change()
-        if path.exists():
+        is_new = not path.exists()
+        if not is_new:
             self._note_content(path)
-        else:
-            self._undo.append(lambda: _remove_new(path, self.root))
         descriptor = super().create(path)
+        if is_new:
+            self._undo.append(lambda: _remove_new(path, self.root))
         self._synced[os.fstat(descriptor).st_ino] = 0
         return descriptor
 

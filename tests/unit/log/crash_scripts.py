@@ -26,20 +26,21 @@ _STORIES: dict[str, tuple[tuple[str, ...], ...]] = {
     _AWAY: (
         ("churn", "churn", "churn", "move", "go on moving"),
         ("churn", "churn", *_CLEAN, *_CLEAN),
-        ("go on moving", "go on moving", *_CLEAN, "go on moving"),
+        ("finish moving", "churn"),
+        _CLEAN,
     ),
     "the new segment takes the place of the old one": (
-        ("churn", "churn", "sync", "compact all"),
-        ("churn", "compact all"),
-        ("churn", "compact all"),
+        ("churn", "abort", "sync", "compact once"),
+        ("abort", "sync", "compact once"),
+        ("abort", "sync", "compact once"),
     ),
     "the log moves while it is compacted": (
         ("churn", "churn", "churn", "compact", "move", "go on moving", "compact", "go on moving"),
-        ("go on moving", "churn", *_CLEAN, *_CLEAN),
+        ("finish moving", "churn", *_CLEAN, *_CLEAN),
     ),
 }  # fmt: skip
 """The steps of the processes of each."""
-_LATE = (8, 20, 60)
+_LATE = (20, 40, 60)
 """How many changes of a file the last step of a process makes at most before the process ends."""
 
 
@@ -69,12 +70,12 @@ def _of_story(random: Random, names: tuple[str, ...], one: int, number: int) -> 
             steps.append((random.choice(list(STEPS)), random.randrange(1000), random.randrange(1000)))
         steps.append((name, one, random.randrange(1000)))
     process = _ended(random, number, steps)
-    if number == 1 and names is _STORIES[_AWAY][1] and random.random() < 0.9:
-        process = process._replace(failing=random.choice([0, 1]))
+    if names is _STORIES[_AWAY][1] and random.random() < 0.9:
+        process = process._replace(failing=one % 2 == 0)  # where the log is not, as a rule
     chance = random.random()
-    if chance < 0.25:
+    if chance < 0.35:
         return process._replace(last=random.randrange(random.choice(_LATE)), counts="late")
-    if chance < 0.55:
+    if chance < 0.6:
         return process._replace(last=random.randrange(random.choice(_LATE)), counts="renames")
     if chance < 0.9:
         return process._replace(last=None)

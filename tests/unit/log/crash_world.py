@@ -21,7 +21,7 @@ from tests.unit.log import crash_cleaning
 from tests.unit.log.conftest import CLUSTER, START_MS, build_keyed_batch
 from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
 from tests.unit.log.crash_look import look_at, names_in
-from tests.unit.log.crash_moves import moves_of, run_at_once
+from tests.unit.log.crash_moves import finish_moving, moves_of, run_at_once
 from tests.unit.log.crash_twin import Batch, Found, Twin, adopted, differences
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -337,10 +337,12 @@ class World:
         """Make one step; those without sense at the moment do nothing."""
         try:
             if name in _OF_A_REPLICA:
-                alive = self.alive()
+                alive = dict(self.alive())
                 if not alive:
                     return
-                at, twin = alive[one % len(alive)]
+                at = PARTITIONS[one % len(PARTITIONS)]
+                at = at if at in alive else list(alive)[one % len(alive)]
+                twin = alive[at]
                 log = self.logs.get(at)
                 assert log is not None
                 self.change(name, at, twin, log, other)
@@ -425,7 +427,7 @@ class World:
 
     def truncate(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         """As a follower of a new leader."""
-        wanted = twin.end - other % 8 if other % 3 else twin.end - other // 3 % (twin.end - twin.start + 1)
+        wanted = twin.end - other % 8 if other % 2 else twin.end - other // 2 % (twin.end - twin.start + 1)
         borders = [twin.start, *(one.base_offset for one in twin.batches if twin.start <= one.base_offset <= wanted)]
         to_offset = min(twin.end, borders[-1])
         with self.changing(at, replace(twin.truncated(to_offset), epoch=twin.epoch + 1)):
@@ -443,12 +445,12 @@ class World:
         away = [disk for disk in self.disks if (disk.root == log.log_directory.path) is not bool(other % 8)]
         run_at_once(self.moves.alter({at: str(away[0].root)}))
 
-    def go_on_moving(self, one: int, other: int) -> None:
+    def go_on_moving(self, one: int, other: int, *, steps: int = 0) -> None:
         moving = min(self.moves._moving, default=None)
         log = None if moving is None else self.logs.get(moving)
         twin = None if moving is None else self.twins[moving]
         copied_to = 0
-        for _ in range(1 + other % 4):
+        for _ in range(steps or 1 + other % 4):
             if moving is not None and log is not None and twin is not None:
                 self._former_places[moving] = log.log_directory.path
                 copy = self.logs.futures.logs.get(moving)
@@ -572,15 +574,18 @@ _OF_A_REPLICA: dict[str, Callable[..., None]] = {
     "empty": World.empty,
     "move": World.begin_move,
     "churn": crash_cleaning.churn,
+    "abort": crash_cleaning.abort,
 }
 _OF_THE_BROKER: dict[str, Callable[..., None]] = {
     "go on moving": World.go_on_moving,
+    "finish moving": finish_moving,
     "flush rolled": World.flush_rolled,
     "checkpoint": World.checkpoint,
     "retain": World.retain,
     "remove deleted": World.remove_deleted,
     "compact": crash_cleaning.compact,
     "compact all": crash_cleaning.compact_all,
+    "compact once": crash_cleaning.compact_once,
     "disturb": crash_cleaning.disturb,
     "policy": World.change_policy,
     "topic": World.delete_or_create_topic,
@@ -588,7 +593,8 @@ _OF_THE_BROKER: dict[str, Callable[..., None]] = {
 }
 STEPS = {
     "append": 24, "end transaction": 5, "roll": 4, "high watermark": 8, "lead": 2, "sync": 2, "delete records": 2,
-    "truncate": 3, "empty": 1, "move": 3, "go on moving": 5, "flush rolled": 3, "checkpoint": 5, "retain": 2,
-    "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1, "churn": 4, "compact all": 3, "disturb": 3, "policy": 1,
+    "truncate": 3, "empty": 1, "move": 3, "go on moving": 4, "finish moving": 1, "flush rolled": 3, "checkpoint": 5,
+    "retain": 2, "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1, "churn": 4, "abort": 1, "compact all": 3,
+    "compact once": 1, "disturb": 3, "policy": 1,
 }  # fmt: skip
 """How often each step comes."""
