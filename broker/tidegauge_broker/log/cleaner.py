@@ -100,6 +100,9 @@ class Cleaning:
     def map_keys(self) -> list[list[LogSegment]]:
         """Read the dirty part; returns the groups of segments to be rewritten. Blocks.
 
+        What the compaction goes by is brought to the disk first: newer records, markers, each producer's last batch,
+        which may be in the active segment. Else a loss of power could take them when what they replace has been removed.
+
         Raises:
             CompactionVoid: the log has changed meanwhile.
             StorageError: the disk refused; the log directory is offline.
@@ -108,6 +111,7 @@ class Cleaning:
         start = self.part.first_dirty_offset
         end = self.part.first_uncleanable_offset
         transactions = CleanedTransactions()
+        self.log.flush()
         with self._storage():
             dirty = [one for one in self._segments if self._end_of(one) > start]
             transactions.expect(aborted_between(self.log.segments, start, end))

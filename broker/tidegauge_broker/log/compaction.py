@@ -106,6 +106,8 @@ def group_by_size(segments: Sequence[LogSegment], settings: LogSettings, end_off
     Raises:
         OSError: the disk refused.
     """
+    if not segments:
+        return []
     groups: list[list[LogSegment]] = []
     size_bytes = index_bytes = time_index_bytes = 0
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]

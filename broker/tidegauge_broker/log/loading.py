@@ -4,7 +4,9 @@ Rules (LogManager.loadLogs, LogLoader):
     1. A damaged log heals or takes its own directory offline; it never keeps the other directories from starting.
        What after a clean stop is shorter than it was is recovered as after a crash (``recovery.py``); if a log can't be
        loaded even so, that is an error of its directory.
-    2. A directory that holds something else than logs is an operator's mistake, and no broker starts over it.
+    2. A log whose deletion a process before had begun stays deleted: that process may have been killed before it
+       synced the rename, which a loss of power would then take back, after the deletion was reported. (Kafka does not.)
+    3. A directory that holds something else than logs is an operator's mistake, and no broker starts over it.
 """
 
 from __future__ import annotations
@@ -105,13 +107,14 @@ class LogLoading:
                 raise StorageError(f"The log in {directory} can't be loaded: {again}") from problem
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the directories of current and future logs; note those that wait to be deleted."""
-        log_directory, found = self._log_directory, []
+        """Return the directories of current and future logs; note those that wait to be deleted (rule 2)."""
+        log_directory, found, deleted = self._log_directory, [], False
         for path in sorted(log_directory.path.iterdir()):
             if not path.is_dir() or path.name.endswith(_STRAY_SUFFIX):
                 continue
             if path.name.endswith(DELETE_SUFFIX):
                 topic = path.name.rpartition(".")[0].rpartition("-")[0]
+                deleted = True
                 delay_ms = LogSettings.of(self._topic_values(topic)).file_delete_delay_ms
                 log_directory.delete_later([path], self._now_ms() + delay_ms)
                 continue
@@ -125,4 +128,6 @@ class LogLoading:
                     f"topic-partition.uniqueId-delete (if marked for deletion); a log directory must not hold anything "
                     f"else, so move it away",
                 ) from None
+        if deleted:
+            log_directory.disk.sync_directory(log_directory.path)
         return found

@@ -40,15 +40,23 @@ class Fate:
         self.last = last
         self.torn = torn
         self.dead = False
+        self._counted = 0
+        self._only_renames = False
 
-    def change(self) -> None:
-        if self.dead or self.changes == self.last:
+    def begin(self, last: int | None, *, only_renames: bool = False) -> None:
+        """Count again from here on, perhaps renames alone."""
+        self.last, self._only_renames, self._counted = last, only_renames, 0
+
+    def change(self, *, is_rename: bool = False) -> None:
+        counts = is_rename or not self._only_renames
+        if self.dead or (counts and self._counted == self.last):
             self.dead = True
             raise Crash
         self.changes += 1
+        self._counted += counts
 
     def tears(self) -> bool:
-        return self.torn and not self.dead and self.changes == self.last
+        return self.torn and not self.dead and not self._only_renames and self._counted == self.last
 
 
 class JournalDisk(Disk):
@@ -71,20 +79,21 @@ class JournalDisk(Disk):
     def begin(self, directory: Path) -> None:
         """Nothing is noted in the directory."""
 
-    def _change(self) -> None:
+    def _change(self, *, is_rename: bool = False) -> None:
         if self.failing and not self.fate.dead:
             raise OSError(5, "Input/output error")
-        self.fate.change()
+        self.fate.change(is_rename=is_rename)
 
     # Changes
 
     def create(self, path: Path) -> int:
         self._change()
-        if path.exists():
+        is_new = not path.exists()
+        if not is_new:
             self._note_content(path)
-        else:
-            self._undo.append(lambda: _remove_new(path, self.root))
         descriptor = super().create(path)
+        if is_new:
+            self._undo.append(lambda: _remove_new(path, self.root))
         self._synced[os.fstat(descriptor).st_ino] = 0
         return descriptor
 
@@ -124,7 +133,7 @@ class JournalDisk(Disk):
         shutil.rmtree(self._attic, ignore_errors=True)
 
     def rename(self, path: Path, to: Path) -> None:
-        self._change()
+        self._change(is_rename=True)
         replaced = self._keep(to) if to.is_file() else None
         super().rename(path, to)
 

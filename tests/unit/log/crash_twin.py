@@ -8,9 +8,12 @@ Rules:
     3. The log start offset is at or above the one last written to a checkpoint, and at most the one that was set.
     4. Leader epochs and producers are those of the batches that are left. Of a producer whose batches lie below
        the log start nothing need be known.
-    5. Of a compacted log every record above ``touched_to`` is there, and below it the last one of each key, unless
-       that is a tombstone; then the key is not there at all, or its last record is the tombstone.
+    5. Of a compacted log every record is there that no compaction may have removed (``Twin.compacted``); the last one
+       of each key is, unless it is a tombstone. Nothing is left of a key that is older than what was removed of it.
+       So it is after a crash, too: a compaction goes by nothing that a loss of power could take.
     6. A reader of committed data gets all of the committed records that are left and no other.
+    7. What a truncation takes out of a part that was compacted (as after an unclean election) may be why something
+       before it was removed. So of what could have been removed until then nothing need be there or known any more.
 """
 
 from __future__ import annotations
@@ -59,9 +62,10 @@ class Twin:
         former: what stood there before truncations that may not be synced yet.
         start_written: the log start offset that a checkpoint or the files had in the end.
         high_watermark_written: the high watermark that a checkpoint has.
-        touched_to: no compaction has looked beyond this offset.
+        truncations: how many there were.
         was_emptied: the log began again, which may not be synced yet.
-        were_aborted: batches whose abort marker was there before a crash: a compaction may have counted it.
+        removable: the records that a compaction may have removed, and the batches of producers.
+        excused: those of them that a truncation came after (rule 7).
     """
 
     topic_id: str
@@ -74,10 +78,11 @@ class Twin:
     high_watermark: int = 0
     high_watermark_written: int = 0
     epoch: int = 0
-    touched_to: int = 0
     former: tuple[tuple[Batch, ...], ...] = ()
+    truncations: int = 0
     was_emptied: bool = False
-    were_aborted: frozenset[Batch] = frozenset()
+    removable: frozenset[Row | Batch] = frozenset()
+    excused: frozenset[Row | Batch] = frozenset()
 
     def appended(self, batch: Batch) -> Twin:
         return replace(self, batches=(*self.batches, batch), end=batch.end_offset)
@@ -97,7 +102,39 @@ class Twin:
             high_watermark=min(self.high_watermark, to_offset),
             high_watermark_written=min(self.high_watermark_written, to_offset),
             former=(*self.former, self.batches),
+            truncations=self.truncations + 1,
+            excused=self.excused | self.removable,
         )
+
+    def compacted(self, end_offset: int, mapped_end: int) -> Twin:
+        """Compact what lies below an offset, by what lies below another one.
+
+        May go: what another record of the key follows, what was aborted, and a tombstone; of a producer all but its
+        last batch of records.
+        """
+        aborted, newest, kept = self.aborted(self.end), {}, {}
+        for batch in self.batches:
+            if not batch.outcome:
+                kept[batch.producer_id] = batch
+            if batch.base_offset not in aborted:
+                newest.update((row[1], row) for row in batch.rows if row[0] < mapped_end)
+        below = [batch for batch in self.batches if batch.base_offset < end_offset]
+        removed = {
+            row
+            for batch in below
+            for row in batch.rows
+            if batch.base_offset in aborted or row[2] is None or newest[row[1]] != row
+        }
+        left_out = {batch for batch in below if batch.producer_id >= 0 and kept[batch.producer_id] != batch}
+        return replace(self, removable=self.removable | removed | left_out)
+
+    def sure_end(self, offset: int) -> int:
+        """Return where what must be there ends, at or below an offset: rule 7 excuses the last batches."""
+        end = 0
+        for batch in self.batches:
+            if batch.end_offset <= offset and not self.excused.issuperset(batch.rows or [batch]):
+                end = batch.end_offset
+        return end if self.excused else offset
 
     def emptied(self, start: int) -> Twin:
         return replace(
@@ -109,6 +146,7 @@ class Twin:
             high_watermark_written=0,
             flushed=0,
             former=(*self.former, self.batches),
+            truncations=self.truncations + 1,
             was_emptied=True,
         )
 
@@ -187,39 +225,42 @@ def differences(found: Found, before: Twin, after: Twin | None, *, power_lost: b
         after: with it; None if there was none.
         power_lost: whether there was a loss of power, not only a kill.
     """
-    last = after or before
     if found.topic_id and found.topic_id != before.topic_id:
         return [f"it is of topic id {found.topic_id}, not {before.topic_id}"]
-    shared = _shared_end(before.batches, last.batches)
-    floor = min(before.flushed, last.flushed, shared) if power_lost else shared
-    candidates = [before.batches, last.batches]
-    if power_lost:
-        candidates += [*before.former, *last.former]
-    emptied = before.was_emptied or last.was_emptied
     reasons = []
-    for batches in dict.fromkeys(candidates):
-        twin = replace(before, batches=batches, touched_to=last.touched_to)
-        reason = next(_against(found, twin, floor, before, last, emptied=emptied), None)
+    for _, reason in _judged(found, before, after, power_lost=power_lost):
         if reason is None:
             return []
         reasons.append(reason)
     return reasons
 
 
-def adopted(found: Found, before: Twin, after: Twin | None) -> Twin:
-    """Return the twin to go on with: what was found, and what the disk has of it."""
+def _judged(
+    found: Found, before: Twin, after: Twin | None, *, power_lost: bool
+) -> Iterator[tuple[tuple[Batch, ...], str | None]]:
+    """Yield the logs of which it may be what was left, the newest first, and why it can't be; None: it can."""
     last = after or before
-    candidates = [last.batches, before.batches, *last.former, *before.former]
-    wanted = set(found.bases)
-    batches = max(
-        candidates,
-        key=lambda one: (wanted <= {b.base_offset for b in one} and _holds(found, one), one is last.batches),
-    )
+    shared = _shared_end(before.batches, last.batches)
+    floor = min(before.flushed, last.flushed, shared) if power_lost else shared
+    candidates = [last.batches, before.batches]
+    if power_lost:
+        candidates += [*reversed(last.former), *reversed(before.former)]
+    emptied = before.was_emptied or last.was_emptied
+    for batches in dict.fromkeys(candidates):
+        twin = replace(before, batches=batches, removable=last.removable, excused=last.excused)
+        yield batches, next(_against(found, twin, floor, before, last, emptied=emptied), None)
+
+
+def adopted(found: Found, before: Twin, after: Twin | None, *, power_lost: bool) -> Twin:
+    """Return the twin to go on with, where ``differences`` finds none: what was found, and what the disk has of it."""
+    last = after or before
+    judged = _judged(found, before, after, power_lost=power_lost)
+    batches = next(batches for batches, reason in judged if reason is None)
     kept = tuple(batch for batch in batches if batch.end_offset <= found.end)
-    aborted = before.aborted(before.end)
     return replace(
         last,
         batches=kept,
+        epoch=last.epoch + (found.end < max(before.end, last.end)),  # what is written there now is of another leader
         start=found.start,
         end=found.end,
         start_written=min(found.start, last.start_written),
@@ -228,13 +269,7 @@ def adopted(found: Found, before: Twin, after: Twin | None) -> Twin:
         high_watermark_written=min(found.high_watermark, before.high_watermark_written, last.high_watermark_written),
         former=(*before.former, *last.former, before.batches, last.batches),
         was_emptied=before.was_emptied or last.was_emptied,
-        were_aborted=last.were_aborted | {batch for batch in before.batches if batch.base_offset in aborted},
     )
-
-
-def _holds(found: Found, batches: Sequence[Batch]) -> bool:
-    rows = {row for batch in batches for row in batch.rows}
-    return all(row in rows for row in found.rows)
 
 
 def _shared_end(one: Sequence[Batch], other: Sequence[Batch]) -> int:
@@ -250,6 +285,7 @@ def _shared_end(one: Sequence[Batch], other: Sequence[Batch]) -> int:
 def _against(found: Found, twin: Twin, floor: int, before: Twin, last: Twin, *, emptied: bool) -> Iterator[str]:
     """Yield why what was found can't be a prefix of ``twin``."""
     there = [batch for batch in twin.batches if batch.end_offset <= found.end]
+    floor = twin.sure_end(floor)
     if found.end < floor:
         yield f"it ends at {found.end}, and has lost what was kept up to {floor}"
     borders = {0, before.end, last.end, found.start} | {batch.end_offset for batch in twin.batches}
@@ -303,11 +339,26 @@ def _epochs(batches: Iterable[Batch], start: int) -> list[tuple[int, int]]:
 def _against_producers(found: Found, twin: Twin, visible: Sequence[Batch]) -> Iterator[str]:
     wanted = twin.producers(found.end)
     for producer_id, producer in found.producers.items():
-        if wanted.get(producer_id) != producer and not _is_partly_known(producer, wanted.get(producer_id), found.start):
-            yield f"producer {producer_id} is {producer}, not {wanted.get(producer_id)}"
+        known = wanted.get(producer_id)
+        if known != producer and not (
+            _is_partly_known(producer, known, found.start) or _is_excused(producer_id, known, found, twin)
+        ):
+            yield f"producer {producer_id} is {producer}, not {known}"
     needed = {batch.producer_id for batch in visible if batch.producer_id >= 0}
-    if not needed <= found.producers.keys():
-        yield f"producers {sorted(needed - found.producers.keys())} are not known"
+    unknown = {one for one in needed - found.producers.keys() if not _is_excused(one, wanted.get(one), found, twin)}
+    if unknown:
+        yield f"producers {sorted(unknown)} are not known"
+
+
+def _is_excused(producer_id: int, wanted: Producer | None, found: Found, twin: Twin) -> bool:
+    """Whether rule 7 holds for what a producer is known by: its last batches, and its open transaction."""
+    if wanted is None:
+        return False
+    its = [batch for batch in twin.batches if batch.producer_id == producer_id and batch.end_offset <= found.end]
+    with_records = [batch for batch in its if not batch.outcome]
+    start = its[-1].base_offset if wanted.transaction_start is None else wanted.transaction_start
+    known_by = {batch for batch in its if batch.base_offset >= start} | set(with_records[-1:])
+    return not known_by.isdisjoint(twin.excused)
 
 
 def _is_partly_known(found: Producer, wanted: Producer | None, log_start: int) -> bool:
@@ -321,23 +372,28 @@ def _is_partly_known(found: Producer, wanted: Producer | None, log_start: int) -
 
 
 def _against_compacted(found: Found, twin: Twin, visible: Sequence[Batch]) -> Iterator[str]:
-    # A marker that a loss of power has taken may have counted when the log was compacted.
-    aborted = twin.aborted(max((batch.end_offset for batch in twin.batches), default=0))
+    """Rule 5."""
     rows = [row for batch in visible for row in batch.rows if row[0] >= found.start]
-    strange = set(found.rows) - {row for batch in visible for row in batch.rows}
+    strange = set(found.rows) - set(rows)
     if strange:
         yield f"it holds records that were never written there: {sorted(strange)}"
     if [row[0] for row in found.rows] != sorted({row[0] for row in found.rows}):
         yield "its offsets do not rise"
     left = set(found.rows)
-    missing = [row for row in rows if row[0] >= twin.touched_to and row not in left]
+    missing = [row for row in rows if row not in left and row not in twin.removable]
     if missing:
-        yield f"records are missing that no compaction had looked at: {missing}"
-    left_out = {batch for batch in visible if batch.base_offset in aborted} | twin.were_aborted
-    sound = {row for batch in visible if batch not in left_out for row in batch.rows}
-    wanted = {row[1]: row for row in rows if row in sound}
-    newest = {row[1]: row for row in found.rows if row in sound and row[0] >= found.start}
-    for key, row in wanted.items():
-        got = newest.get(key)
-        if got != row and not (got is None and row[2] is None):
-            yield f"the last record of key {key!r} is {got}, not {row}"
+        yield f"records are missing that no compaction may have removed: {missing}"
+    aborted = twin.aborted(found.end)
+    of_keys: dict[bytes | None, list[Row]] = {}
+    for batch in visible:
+        if batch.base_offset not in aborted:
+            for row in batch.rows:
+                if row[0] >= found.start and (row in left or row not in twin.excused):
+                    of_keys.setdefault(row[1], []).append(row)
+    for key, its in of_keys.items():
+        if its[-1] not in left and its[-1][2] is not None:
+            yield f"the last record of key {key!r} is missing: {its[-1]}"
+        removed = max((row for row in its if row not in left), default=None)
+        older = [row for row in its if row in left and removed is not None and row[0] < removed[0]]
+        if older:
+            yield f"{removed} was removed, and what is older of key {key!r} is left: {older}"

@@ -17,10 +17,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from tests.unit.log import crash_cleaning
 from tests.unit.log.conftest import CLUSTER, START_MS, build_keyed_batch
 from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
 from tests.unit.log.crash_look import look_at, names_in
-from tests.unit.log.crash_moves import moves_of, run_at_once
+from tests.unit.log.crash_moves import finish_moving, moves_of, run_at_once
 from tests.unit.log.crash_twin import Batch, Found, Twin, adopted, differences
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -28,7 +29,6 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
-from tidegauge_broker.log.cleaner import CompactionVoid
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
@@ -39,9 +39,9 @@ from tidegauge_broker.replica.partition import Role
 
 PARTITIONS = [TopicPartition(topic, at) for topic in ("orders", "keys") for at in (0, 1)]
 SETTINGS = {
-    "log.segment.bytes": "350",
+    "log.segment.bytes": "500",
     "log.index.interval.bytes": "0",
-    "log.retention.bytes": "700",
+    "log.retention.bytes": "1000",
     "log.retention.ms": "-1",
     "log.cleaner.min.cleanable.ratio": "0",
     "log.cleaner.delete.retention.ms": "0",
@@ -57,6 +57,7 @@ class Process(NamedTuple):
     Attributes:
         end: "clean", "kill" or "power".
         last: the change of a file before which it ends; None: after its steps.
+        counts: which changes ``last`` counts: "all", those of the last step ("late"), or the "renames" in it.
         torn: half of that change happens, if it is an append.
         seed: of what a loss of power leaves.
         failing: the log directory that fails from the start, if any.
@@ -67,6 +68,7 @@ class Process(NamedTuple):
     last: int | None = None
     torn: bool = False
     seed: int = 0
+    counts: str = "all"
     failing: int | None = None
 
 
@@ -84,6 +86,8 @@ class World:
         """What comes of the step in progress, where it changes a replica; None: no replica."""
         self.power_lost: set[TopicPartition] = set()
         """The replicas that were not looked at since."""
+        self.compacts = True
+        """Whether the topic of keys is compacted at the moment."""
         self.now_ms = START_MS
         self.numbers = 0
         self.changes: list[int] = []
@@ -95,14 +99,16 @@ class World:
     # A process
 
     def play(self, process: Process) -> None:
-        fate = Fate(process.last, torn=process.torn)
+        fate = Fate(process.last if process.counts == "all" else None, torn=process.torn)
         for at, disk in enumerate(self.disks):
             disk.fate, disk.failing = fate, at == process.failing
         self.manager: LogManager | None = None
-        self._cleaning: Iterator[None] = iter(())
+        self.cleaner = crash_cleaning.Cleaner(self)
         try:
             self.start()
-            for name, one, other in process.steps:
+            for number, (name, one, other) in enumerate(process.steps, 1):
+                if process.counts != "all" and number == len(process.steps):
+                    fate.begin(process.last, only_renames=process.counts == "renames")
                 self.take(name, one, other)
             if process.end == "clean":
                 self.close()
@@ -124,7 +130,6 @@ class World:
     def open(self) -> None:
         broker, unknown = parse_broker_settings(SETTINGS)
         assert not unknown
-        policies = {"keys": {"cleanup.policy": "compact"}}
         while self.manager is None:
             try:
                 self.manager = LogManager.open(
@@ -132,7 +137,7 @@ class World:
                     broker_id=1,
                     cluster_id=CLUSTER,
                     broker=broker,
-                    topic_values=lambda topic: parse_topic_settings(policies.get(topic, {}), broker),
+                    topic_values=lambda topic: parse_topic_settings(self._settings_of(topic), broker),
                     now_ms=lambda: self.now_ms,
                     disk_of={disk.root: disk for disk in self.disks}.__getitem__,
                 )
@@ -146,6 +151,9 @@ class World:
         )
         replicas: Any = SimpleNamespace(core=core, logs=self.manager, report_failures=lambda: None)
         self.moves = moves_of(replicas, lambda: self.now_ms)
+
+    def _settings_of(self, topic: str) -> dict[str, str]:
+        return {"cleanup.policy": "compact"} if topic == "keys" and self.compacts else {}
 
     def _remove_the_former_of(self, message: str) -> None:
         """Do as the error says: the operator moves the replica away that the move has left, or was about to."""
@@ -183,18 +191,18 @@ class World:
         for at, twin in self.twins.items():
             if twin is not None and at not in self.after:
                 with suppress(StorageError):
-                    self._logs.get_or_create(at, twin.topic_id, is_new=False)
+                    self.logs.get_or_create(at, twin.topic_id, is_new=False)
         self.moves.resume([at for at in PARTITIONS if self.is_alive(at)])
 
     @property
-    def _logs(self) -> LogManager:
+    def logs(self) -> LogManager:
         assert self.manager is not None
         return self.manager
 
     def close(self) -> None:
-        values = {at: twin.high_watermark for at, twin in self._alive()}
-        alive = [(at, twin, self._logs.logs[at].log_directory) for at, twin in self._alive()]
-        self._logs.close(values)
+        values = {at: twin.high_watermark for at, twin in self.alive()}
+        alive = [(at, twin, self.logs.logs[at].log_directory) for at, twin in self.alive()]
+        self.logs.close(values)
         self.manager = None
         for at, twin, log_directory in alive:
             if log_directory.path in (disk.root for disk in self.disks if disk.failing):
@@ -210,7 +218,7 @@ class World:
         self._check_directories()
         for at in PARTITIONS:
             self._check_replica(at)
-        away = [at for at in self.after if self._logs.get(at) is None and self._logs.offline_directories]
+        away = [at for at in self.after if self.logs.get(at) is None and self.logs.offline_directories]
         self.after = {at: twin for at, twin in self.after.items() if self._is_request(at) or at in away}
 
     def _is_request(self, at: TopicPartition) -> bool:
@@ -219,22 +227,22 @@ class World:
 
     def _check_directories(self) -> None:
         for disk in self.disks:
-            if disk.root in self._logs.offline_directories and not disk.failing:
+            if disk.root in self.logs.offline_directories and not disk.failing:
                 raise Wrong(f"{disk.root.name} is offline without a fault")
 
     def _check_replica(self, at: TopicPartition) -> None:
-        log, before = self._logs.get(at), self.twins[at]
+        log, before = self.logs.get(at), self.twins[at]
         pending = at in self.after
         after = self.after.get(at)
         if log is None:
-            if pending and after is None and self._logs.offline_directories:
+            if pending and after is None and self.logs.offline_directories:
                 return  # the deletion waits for the log directory
             if before is None or (pending and after is None):
                 if pending and after is None:
                     self.twins[at] = None
                 self.power_lost.discard(at)
                 return
-            if self._logs.offline_directories:
+            if self.logs.offline_directories:
                 return
             if at in self.power_lost and before.flushed == 0:
                 self.twins[at] = Twin(before.topic_id, before.is_compacted, epoch=before.epoch + 1)
@@ -245,23 +253,24 @@ class World:
             if at not in self._former_places:
                 raise Wrong(f"{at} was deleted, and its log is there")
             # The log directory that a move has left had failed, and holds the former log; an operator removes it.
-            self._logs.delete(at)
+            self.logs.delete(at)
             return
         twin = before or after
         assert twin is not None
         found = self.found(at)
-        reasons = differences(found, twin, after, power_lost=at in self.power_lost)
+        power_lost = at in self.power_lost
+        reasons = differences(found, twin, after, power_lost=power_lost)
         if reasons:
             raise Wrong(f"{at}: {'; or '.join(reasons)}")
         self.power_lost.discard(at)
-        offline = self._logs.offline_directories
+        offline = self.logs.offline_directories
         if offline and at in self._former_places:
             self._former_places[at] = offline[0]  # the replica goes on where it is now
         if before is not None:
-            self.twins[at] = adopted(found, before, after)
+            self.twins[at] = adopted(found, before, after, power_lost=power_lost)
 
     def found(self, at: TopicPartition) -> Found:
-        return look_at(self._logs, at)
+        return look_at(self.logs, at)
 
     def open_and_check_twice(self) -> None:
         """Start without a fault and end by a kill, twice: the second start changes nothing."""
@@ -272,7 +281,7 @@ class World:
             self.manager = None
             self.open()
             self.check()
-            seen.append({at: self.found(at) for at in PARTITIONS if self._logs.get(at)})
+            seen.append({at: self.found(at) for at in PARTITIONS if self.logs.get(at)})
             self._repeat_requests()
             self.check_leftovers()
             self._let_go()
@@ -289,9 +298,9 @@ class World:
     def check_leftovers(self) -> None:
         """Nothing is left that no process will remove, and each replica is in one place."""
         self.now_ms += 100_000
-        self._logs.remove_deleted()
-        futures = {log.directory for log in self._logs.futures.logs.values()}
-        hosted = {log.directory for log in self._logs.logs.values()}
+        self.logs.remove_deleted()
+        futures = {log.directory for log in self.logs.futures.logs.values()}
+        hosted = {log.directory for log in self.logs.logs.values()}
         for disk in self.disks:
             for name in names_in(disk.root):
                 path = disk.root / name
@@ -304,11 +313,11 @@ class World:
     # Steps
 
     def is_alive(self, at: TopicPartition) -> bool:
-        log = self._logs.get(at)
+        log = self.logs.get(at)
         is_there = log is not None and self.twins[at] is not None and at not in self.after
         return is_there and not log.log_directory.offline  # type: ignore[union-attr]
 
-    def _alive(self) -> list[tuple[TopicPartition, Twin]]:
+    def alive(self) -> list[tuple[TopicPartition, Twin]]:
         return [(at, twin) for at, twin in self.twins.items() if twin is not None and self.is_alive(at)]
 
     @contextmanager
@@ -318,25 +327,37 @@ class World:
         yield
         self.twins[at] = self.after.pop(at)
 
+    def twin(self, at: TopicPartition) -> Twin:
+        """Return the twin of a replica that is there."""
+        twin = self.twins[at]
+        assert twin is not None
+        return twin
+
     def take(self, name: str, one: int, other: int) -> None:
         """Make one step; those without sense at the moment do nothing."""
         try:
             if name in _OF_A_REPLICA:
-                alive = self._alive()
+                alive = dict(self.alive())
                 if not alive:
                     return
-                at, twin = alive[one % len(alive)]
-                log = self._logs.get(at)
+                at = PARTITIONS[one % len(PARTITIONS)]
+                at = at if at in alive else list(alive)[one % len(alive)]
+                twin = alive[at]
+                log = self.logs.get(at)
                 assert log is not None
-                _OF_A_REPLICA[name](self, at, twin, log, other)
+                self.change(name, at, twin, log, other)
             else:
                 _OF_THE_BROKER[name](self, one, other)
         except StorageError:
             self.moves.drop_offline()
-        for at, twin in self._alive():
+        for at, twin in self.alive():
             known = self._highest_starts.get((at, twin.topic_id), 0)
             self._highest_starts[at, twin.topic_id] = max(known, twin.start)
         self._check_directories()
+
+    def change(self, name: str, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+        """Make one step of a replica."""
+        _OF_A_REPLICA[name](self, at, twin, log, other)
 
     def append(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         """A batch without a producer, of an idempotent one, or of a transactional one."""
@@ -347,7 +368,7 @@ class World:
         for index in range(1 + other % 3):
             self.numbers += 1
             kind = (other // 5 + index) % 6
-            pairs.append((b"k%d" % ((other // 7 + index) % 5), None if kind == 5 else b"%d" % self.numbers))
+            pairs.append((b"k%d" % ((other // 7 + index) % 8), None if kind > 3 else b"%d" % self.numbers))
         data = build_keyed_batch(
             *pairs, time_ms=self.now_ms, producer_id=producer_id, sequence=sequence, transactional=producer_id > 10
         )
@@ -387,7 +408,7 @@ class World:
     def raise_high_watermark(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         value = twin.end if other % 3 else min(twin.end, max(twin.high_watermark, twin.start) + other % 4)
         self.twins[at] = replace(twin, high_watermark=value)
-        self._logs.note_high_watermarks({at: value})
+        self.logs.note_high_watermarks({at: value})
         log.producer_state.transactions.replicated(value)
 
     def lead(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
@@ -395,7 +416,7 @@ class World:
         self.twins[at] = replace(twin, epoch=twin.epoch + 1)
 
     def sync(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
-        self._logs.sync(at)
+        self.logs.sync(at)
         self.twins[at] = twin.synced()
 
     def delete_records(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
@@ -406,9 +427,8 @@ class World:
 
     def truncate(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         """As a follower of a new leader."""
-        lowest = max(twin.start, twin.high_watermark, twin.touched_to) if twin.is_compacted else twin.start
-        wanted = twin.end - other % 8
-        borders = [lowest, *(batch.base_offset for batch in twin.batches if lowest <= batch.base_offset <= wanted)]
+        wanted = twin.end - other % 8 if other % 2 else twin.end - other // 2 % (twin.end - twin.start + 1)
+        borders = [twin.start, *(one.base_offset for one in twin.batches if twin.start <= one.base_offset <= wanted)]
         to_offset = min(twin.end, borders[-1])
         with self.changing(at, replace(twin.truncated(to_offset), epoch=twin.epoch + 1)):
             self.effects.truncate_to(TruncateLog(at, to_offset))
@@ -422,20 +442,21 @@ class World:
             log.write_epochs([], sync=False)
 
     def begin_move(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
-        run_at_once(self.moves.alter({at: str(self.disks[other % 2].root)}))
+        away = [disk for disk in self.disks if (disk.root == log.log_directory.path) is not bool(other % 8)]
+        run_at_once(self.moves.alter({at: str(away[0].root)}))
 
-    def go_on_moving(self, one: int, other: int) -> None:
+    def go_on_moving(self, one: int, other: int, *, steps: int = 0) -> None:
         moving = min(self.moves._moving, default=None)
-        log = None if moving is None else self._logs.get(moving)
+        log = None if moving is None else self.logs.get(moving)
         twin = None if moving is None else self.twins[moving]
         copied_to = 0
-        for _ in range(1 + other % 4):
+        for _ in range(steps or 1 + other % 4):
             if moving is not None and log is not None and twin is not None:
                 self._former_places[moving] = log.log_directory.path
-                copy = self._logs.futures.logs.get(moving)
+                copy = self.logs.futures.logs.get(moving)
                 copied_to = copied_to if copy is None else copy.log_end_offset
             self.moves.advance()
-        moved = None if moving is None else self._logs.get(moving)
+        moved = None if moving is None else self.logs.get(moving)
         if moving is not None and twin is not None and moved is not None and moved is not log:
             written = min(twin.high_watermark, copied_to)  # a truncation within a batch leaves offsets without records
             highest = self._highest_starts.get((moving, twin.topic_id), 0)
@@ -443,34 +464,34 @@ class World:
             self.twins[moving] = replace(twin, high_watermark_written=written, start=start)
 
     def flush_rolled(self, one: int, other: int) -> None:
-        self._logs.flush_dirty()
-        for at, twin in self._alive():
-            log = self._logs.get(at)
+        self.logs.flush_dirty()
+        for at, twin in self.alive():
+            log = self.logs.get(at)
             assert log is not None
             self.twins[at] = replace(twin, flushed=max(twin.flushed, min(twin.end, log.segments[-1].base_offset)))
 
     def checkpoint(self, one: int, other: int) -> None:
         if one % 3 == 0:
-            self._logs.write_recovery_points()
+            self.logs.write_recovery_points()
         elif one % 3 == 1:
-            self._logs.write_log_start_offsets()
-            for at, twin in self._alive():
+            self.logs.write_log_start_offsets()
+            for at, twin in self.alive():
                 self.twins[at] = replace(twin, start_written=twin.start)
         else:
-            self._logs.note_high_watermarks({at: twin.high_watermark for at, twin in self._alive()})
-            self._logs.write_high_watermarks()
-            for at, twin in self._alive():
+            self.logs.note_high_watermarks({at: twin.high_watermark for at, twin in self.alive()})
+            self.logs.write_high_watermarks()
+            for at, twin in self.alive():
                 self.twins[at] = replace(twin, high_watermark_written=twin.high_watermark)
 
     def retain(self, one: int, other: int) -> None:
-        alive = dict(self._alive())
+        alive = dict(self.alive())
         values = {at: twin.high_watermark for at, twin in alive.items()}
         for at, twin in alive.items():
             self.after[at] = replace(twin, start=max(twin.start, twin.high_watermark))
-        self._logs.housekeeping(values)
-        self._logs.housekeeping_of_compacted(values)
+        self.logs.housekeeping(values)
+        self.logs.housekeeping_of_compacted(values)
         for at, twin in alive.items():
-            log = self._logs.get(at)
+            log = self.logs.get(at)
             assert log is not None
             if log.log_directory.offline:
                 continue
@@ -481,35 +502,17 @@ class World:
 
     def remove_deleted(self, one: int, other: int) -> None:
         self.now_ms += 100_000
-        self._logs.remove_deleted()
+        self.logs.remove_deleted()
 
-    def compact(self, one: int, other: int) -> None:
-        """The next stages of the compaction in progress, or of a new one."""
-        for _ in range(1 + other % 4):
-            if next(self._cleaning, self) is self:
-                self._cleaning = self._clean()
+    def note_flushed(self, at: TopicPartition) -> None:
+        """All of a log is on the disk."""
+        twin = self.twin(at)
+        self.twins[at] = replace(twin, flushed=twin.end)
 
-    def _clean(self) -> Iterator[None]:
-        """As ``LogCleaner``, stage by stage."""
-        stable = {at: twin.last_stable_offset(twin.high_watermark) for at, twin in self._alive() if twin.is_compacted}
-        cleaning = self._logs.compaction.next_to_clean(stable)
-        if cleaning is None:
-            return
-        at = cleaning.log.topic_partition
-        twin = self.twins[at]
-        assert twin is not None
-        self.twins[at] = replace(twin, touched_to=max(twin.touched_to, cleaning.part.first_uncleanable_offset))
-        with suppress(CompactionVoid):
-            yield
-            groups = cleaning.map_keys()
-            for group in groups:
-                yield
-                cleaned = cleaning.write(group)
-                yield
-                if not cleaning.replace(group, cleaned):
-                    return
-            yield
-            self._logs.compaction.note_cleaned(cleaning)
+    def change_policy(self, one: int, other: int) -> None:
+        """The topic of keys is compacted, or no longer."""
+        self.compacts = not self.compacts
+        self.logs.settings_changed("keys")
 
     def delete_or_create_topic(self, one: int, other: int) -> None:
         topic = PARTITIONS[one % len(PARTITIONS)].topic
@@ -529,21 +532,21 @@ class World:
             twin = self.after[at]
             assert twin is not None
             with suppress(StorageError):
-                self._logs.get_or_create(at, twin.topic_id, is_new=is_new)
+                self.logs.get_or_create(at, twin.topic_id, is_new=is_new)
                 self.twins[at] = self.after.pop(at)
 
     def delete_topic(self, topic: str) -> None:
         """A replica whose log directory is offline holds the deletion up, until that is back."""
         replicas = [at for at in PARTITIONS if at.topic == topic and self.twins[at] is not None]
-        places = [self._logs.get(at) for at in replicas]
+        places = [self.logs.get(at) for at in replicas]
         if any(log is not None and log.log_directory.offline for log in places) or (
-            None in places and self._logs.offline_directories
+            None in places and self.logs.offline_directories
         ):
             return
         for at in replicas:
             self.after[at] = None
         self.moves.stop(replicas)
-        self._logs.delete_all(replicas)
+        self.logs.delete_all(replicas)
         for at in PARTITIONS:
             if at.topic == topic:
                 self.twins[at] = None
@@ -570,20 +573,28 @@ _OF_A_REPLICA: dict[str, Callable[..., None]] = {
     "truncate": World.truncate,
     "empty": World.empty,
     "move": World.begin_move,
+    "churn": crash_cleaning.churn,
+    "abort": crash_cleaning.abort,
 }
 _OF_THE_BROKER: dict[str, Callable[..., None]] = {
     "go on moving": World.go_on_moving,
+    "finish moving": finish_moving,
     "flush rolled": World.flush_rolled,
     "checkpoint": World.checkpoint,
     "retain": World.retain,
     "remove deleted": World.remove_deleted,
-    "compact": World.compact,
+    "compact": crash_cleaning.compact,
+    "compact all": crash_cleaning.compact_all,
+    "compact once": crash_cleaning.compact_once,
+    "disturb": crash_cleaning.disturb,
+    "policy": World.change_policy,
     "topic": World.delete_or_create_topic,
     "fail": World.fail,
 }
 STEPS = {
     "append": 24, "end transaction": 5, "roll": 4, "high watermark": 8, "lead": 2, "sync": 2, "delete records": 2,
-    "truncate": 3, "empty": 1, "move": 3, "go on moving": 5, "flush rolled": 3, "checkpoint": 5, "retain": 2,
-    "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1,
+    "truncate": 3, "empty": 1, "move": 3, "go on moving": 4, "finish moving": 1, "flush rolled": 3, "checkpoint": 5,
+    "retain": 2, "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1, "churn": 4, "abort": 1, "compact all": 3,
+    "compact once": 1, "disturb": 3, "policy": 1,
 }  # fmt: skip
 """How often each step comes."""

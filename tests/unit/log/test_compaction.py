@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge_broker.formats.records import StoredRecord, decode_records
+from tidegauge_broker.log.compaction import OffsetMap
 from tidegauge_broker.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX
 
 HOUR_MS = 3_600_000
@@ -291,6 +292,24 @@ def test_a_map_that_is_full_compacts_in_several_rounds(bench, writer):
         ends.append(cleaning.end_offset)
     assert ends == [9, 18, 27, 30]
     assert [row[0] for row in rows(bench.log())] == list(range(15, 30))
+
+
+def test_a_batch_with_more_keys_than_the_map_holds_leaves_the_log_as_it_is(
+    bench, writer, run_cleaner, monkeypatch, caplog
+):
+    """Nothing of it can be mapped (Cleaner.buildOffsetMap); the others are compacted nevertheless."""
+    writer.put((b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+    writer.roll()
+    writer.put((b"a", b"2"))
+    monkeypatch.setattr(
+        OffsetMap, "of_size", lambda _buffer_bytes, first_dirty_offset: OffsetMap(2, first_dirty_offset)
+    )
+    for _ in range(2):
+        run_cleaner(bench.manager, {bench.name: 4})
+    assert [row[0] for row in rows(bench.log())] == [0, 1, 2, 3]
+    (said,) = (one for one in caplog.records if one.name == "tidegauge.cleaner")
+    assert "log.cleaner.dedupe.buffer.size" in said.getMessage()
+    assert said.exc_info is None
 
 
 def test_compact_and_delete_lets_old_segments_go_too(bench, writer):

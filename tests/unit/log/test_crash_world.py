@@ -11,39 +11,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
-from tests.unit.log.crash_world import STEPS, Process, World, Wrong
-
-Script = tuple[Process, ...]
-_FIRST: tuple[tuple[str, int, int], ...] = (("topic", 0, 0), ("topic", 2, 0))
+from tests.unit.log.crash_scripts import Script, script_of
+from tests.unit.log.crash_world import Process, World, Wrong
 
 
 @pytest.fixture(autouse=True)
 def no_real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is synced is noted all the same."""
     monkeypatch.setattr("tidegauge_broker.log.files.os.fsync", lambda _descriptor: None)
-
-
-def script_of(seed: int) -> Script:
-    """Return any processes; each is short, so that many of them end in the middle of something."""
-    random = Random(seed)
-    processes = []
-    for at in range(random.randint(1, 6)):
-        names = random.choices(list(STEPS), list(STEPS.values()), k=random.randint(0, 30))
-        steps = tuple((name, random.randrange(1000), random.randrange(1000)) for name in names)
-        processes.append(
-            Process(
-                (*_FIRST, *steps) if at == 0 else steps,
-                random.choice(["clean", "kill", "kill", "power"]),
-                random.choice([None, random.randrange(30), random.randrange(200), random.randrange(200)]),
-                random.random() < 0.2,
-                random.randrange(1000),
-                random.choice([0, 1]) if random.random() < 0.05 else None,
-            )
-        )
-    return tuple(processes)
 
 
 _numbers = itertools.count()

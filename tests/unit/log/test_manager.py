@@ -3,8 +3,10 @@
 import subprocess
 import sys
 import threading
+from random import Random
 
 import pytest
+from tests.unit.log.crash_disk import JournalDisk
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -27,6 +29,13 @@ except TidegaugeError as error:
 else:
     print("got it")
 """
+
+
+class AllNames(Random):
+    """Of the changes of names a loss of power takes all that were not synced."""
+
+    def choice(self, seq):
+        return seq[1]
 
 
 def opened(*directories, now_ms=lambda: 1_700_000_000_000, **settings):
@@ -322,6 +331,21 @@ def test_a_deleted_log_goes_after_a_restart_too(bench, batch):
     bench.now_ms += 60_000
     bench.manager.remove_deleted()
     assert not [path for path in bench.directory.iterdir() if path.is_dir()]
+
+
+def test_a_loss_of_power_does_not_bring_back_what_a_start_has_found_deleted(bench, batch, tmp_path):
+    """The process before was killed behind the rename of the log's directory, before it was synced."""
+    bench.disk = JournalDisk(bench.directory, tmp_path / "attic")
+    bench.append(batch(5))
+    bench.manager.sync(bench.name)
+    bench.stop(clean=False)
+    bench.disk.rename(bench.partition_directory, bench.directory / "orders-0.0123456789abcdef0123456789abcdef-delete")
+    bench.open()
+    assert bench.manager.logs == {}
+    bench.stop(clean=False)
+    bench.disk.lose_power(AllNames())
+    bench.open()
+    assert bench.manager.logs == {}
 
 
 def test_names_of_deleted_logs_fit_a_file_system():

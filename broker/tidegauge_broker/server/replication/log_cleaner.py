@@ -52,7 +52,13 @@ class LogCleaner:
         await self._in_log_pool(lambda: groups.extend(cleaning.map_keys()))
         if not groups:
             if not log.log_directory.offline:
-                self._compaction.note_uncleanable(log.topic_partition)  # not one batch's keys fit in the buffer
+                LOG.error(
+                    "Compacting %s failed; it is not tried again: the batch at offset %d has more keys than fit in "
+                    "log.cleaner.dedupe.buffer.size; raise that, and restart the broker",
+                    log.topic_partition,
+                    cleaning.end_offset,
+                )
+                self._compaction.note_uncleanable(log.topic_partition)
             return False
         for group in groups:
             written: list[LogSegment] = []
