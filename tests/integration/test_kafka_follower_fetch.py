@@ -150,11 +150,19 @@ async def test_a_follower_that_lags_is_not_named_and_costs_its_reader_nothing(
     produce(brokers, at, b"0", b"1")
     reader.reads(2)
     reader.asks(FOLLOWER)
-    until(lambda: fetched(brokers, FOLLOWER, at, 0).high_watermark == 2, what="the follower knows what is committed")
+    until(
+        lambda: fetched(brokers, FOLLOWER, at, 0).high_watermark == 2,
+        timeout=LIMIT_SECONDS,
+        what="the follower knows what is committed",
+    )
     assert fetched(brokers, LEADER, at, 2).preferred_read_replica == FOLLOWER
     await lab.hold_fetch(at, [FOLLOWER])
     produce(brokers, at, b"2", b"3")
-    until(lambda: fetched(brokers, LEADER, at, 0).preferred_read_replica == -1, what="it has left the ISR")
+    until(
+        lambda: fetched(brokers, LEADER, at, 0).preferred_read_replica == -1,
+        timeout=LIMIT_SECONDS,
+        what="it has left the ISR",
+    )
     own = fetched(brokers, FOLLOWER, at, 0)
     assert (own.error_code, own.high_watermark) == (0, 2)
     assert own.records, "it serves what it has"
@@ -163,7 +171,11 @@ async def test_a_follower_that_lags_is_not_named_and_costs_its_reader_nothing(
     reader.reads(3)
     assert reader.found[2:] == [b"3"]
     await lab.release_fetch(at, [FOLLOWER])
-    until(lambda: fetched(brokers, LEADER, at, 4).preferred_read_replica == FOLLOWER, what="it is in the ISR again")
+    until(
+        lambda: fetched(brokers, LEADER, at, 4).preferred_read_replica == FOLLOWER,
+        timeout=LIMIT_SECONDS,
+        what="it is in the ISR again",
+    )
     reader.asks(FOLLOWER)
     produce(brokers, at, b"4")
     reader.reads(4)
