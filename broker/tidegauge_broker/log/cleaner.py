@@ -101,7 +101,7 @@ class Cleaning:
         """Read the dirty part; returns the groups of segments to be rewritten. Blocks.
 
         What the compaction goes by is brought to the disk first: newer records, markers, each producer's last batch,
-        which may be in the active segment. Else a loss of power could take them when what they replace has been removed.
+        which may be in the active segment. Else a loss of power could take them after what they replace was removed.
 
         Raises:
             CompactionVoid: the log has changed meanwhile.

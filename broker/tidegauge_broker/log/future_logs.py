@@ -13,7 +13,8 @@ Rules:
        current log as it is. A failure of the former log's directory afterwards takes the replica nowhere.
     4. A log is not compacted while it has a future log. It may have been, in a process before, while the future log's
        directory was offline: then the copy holds records that compaction has removed from the log since, perhaps with
-       their tombstones. So a copy that was found at the start is out of date if the log was ever compacted.
+       their tombstones. So a copy that was found at the start is out of date if the log was ever compacted, or may be:
+       a compaction that a kill has ended has no cleaner checkpoint.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ class FutureLogs:
     def is_out_of_date(self, current: PartitionLog) -> bool:
         """Return whether the copy of a log may hold what compaction has removed from the log since (rule 4)."""
         at = current.topic_partition
-        return at in self._found and current.log_directory.first_dirty_offset(at) is not None
+        was_compacted = current.log_directory.first_dirty_offset(at) is not None
+        return at in self._found and (was_compacted or current.settings.compacts)
 
     # Copying
 

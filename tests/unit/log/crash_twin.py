@@ -112,7 +112,9 @@ class Twin:
         May go: what another record of the key follows, what was aborted, and a tombstone; of a producer all but its
         last batch of records.
         """
-        aborted, newest, kept = self.aborted(self.end), {}, {}
+        aborted = self.aborted(self.end)
+        newest: dict[bytes | None, Row] = {}
+        kept: dict[int, Batch] = {}
         for batch in self.batches:
             if not batch.outcome:
                 kept[batch.producer_id] = batch

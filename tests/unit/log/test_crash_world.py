@@ -98,7 +98,7 @@ def search(directory: Path, seeds: range, seconds: float = float("inf")) -> int:
 
 
 def test_logs_live_through_crashes_in_any_step(tmp_path: Path) -> None:
-    search(tmp_path, range(40))
+    search(tmp_path, range(20))
 
 
 @pytest.mark.long
