@@ -109,7 +109,7 @@ def test_without_a_response_yet_there_is_no_time_to_wait_for() -> None:
 
 
 def test_responses_that_stood_still_do_not_make_it_patient() -> None:
-    """Rule 6 goes by the median: after a follower was paused for 10 s, its leader's other partitions don't wait 20 s."""
+    """Rule 6 goes by the median: after a follower stood still for 10 s, other partitions do not wait for 20 s."""
     world = World(batch_size_bytes=1_000)
     world.introduce(RESPONSE_TIME_MS)
     connection = world.connections["b0"]
