@@ -12,6 +12,7 @@ from tests.unit.coordinator.harness import T0, T1, Harness
 from tests.unit.coordinator.transaction_harness import TransactionHarness
 
 from tidegauge.groups import DeleteGroup, DescribeGroup, Heartbeat, ListGroups, OffsetCommit, OffsetFetch
+from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -101,7 +102,7 @@ def test_a_read_leaves_transactions_as_they_were(request_: Any) -> None:
         DeleteGroup("g"),
         AddPartitionsToTxn("tx", 0, 0, (T0,)),
         AddOffsetsToTxn("tx", 0, 0, 0),
-        EndTxn("tx", 0, 0, None),  # type: ignore[arg-type] # its outcome is not looked at
+        EndTxn("tx", 0, 0, Outcome.COMMIT),
         None,
     ],
     ids=repr,
