@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.file_errors import naming
+from tidegauge.files import replace_text
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
@@ -131,14 +131,8 @@ class ClusterFile:
 
     def save(self, directory: Path) -> None:
         """Write the file atomically."""
-        target = directory / FILE_NAME
-        temporary = target.with_suffix(".tmp")
-        if holds_secrets(self.settings):
-            temporary.touch(OWNER_ALONE)
-            temporary.chmod(OWNER_ALONE)
-        with naming(target):
-            temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-            temporary.replace(target)
+        mode = OWNER_ALONE if holds_secrets(self.settings) else None
+        replace_text(directory / FILE_NAME, json.dumps(asdict(self), indent=2) + "\n", mode)
 
 
 def security_of_cluster(settings: Mapping[str, str]) -> Security:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.wire_responses.batches import batch
 from tests.wire_responses.probe import Probe, message
-from tests.wire_responses.records import ASSIGNMENT, FOLLOWER, LEADER, fetch, fetched, produce, produced
+from tests.wire_responses.records import FOLLOWER, LEADER, create, fetch, fetched, produce, produced
 
 NAME = "probe-edges"
 TIMEOUT_MS = 20_000
@@ -17,10 +17,7 @@ LARGEST = 2**63 - 1
 def records(probe: Probe) -> None:
     """All of them, on a topic of their own."""
     probe.say("edges of requests for records")
-    replicas = [{"partition_index": at, "broker_ids": ids} for at, ids in enumerate(ASSIGNMENT)]
-    wanted = {"name": NAME, "num_partitions": -1, "replication_factor": -1, "assignments": replicas}
-    probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-    probe.topic(NAME)
+    create(probe, NAME)
     _produces(probe)
     _fetches(probe)
     _sessions(probe)

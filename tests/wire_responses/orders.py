@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.wire_responses.probe import Probe, message
-from tests.wire_responses.records import ASSIGNMENT, FOLLOWER, LEADER, fetch, fetched
+from tests.wire_responses.records import FOLLOWER, LEADER, create, fetch, fetched
 
 NAME = "probe-orders"
 UNKNOWN_ID = b"\7" * 16
@@ -14,10 +14,7 @@ UNKNOWN_ID = b"\7" * 16
 def orders(probe: Probe) -> None:
     """All of them, on a topic of their own."""
     probe.say("which of two errors a request has")
-    replicas = [{"partition_index": at, "broker_ids": ids} for at, ids in enumerate(ASSIGNMENT)]
-    wanted = {"name": NAME, "num_partitions": -1, "replication_factor": -1, "assignments": replicas}
-    probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-    topic_id = bytes(probe.topic(NAME).topic_id)
+    topic_id = bytes(create(probe, NAME).topic_id)
     _topics(probe)
     _metadata(probe, topic_id)
     _records(probe, topic_id)

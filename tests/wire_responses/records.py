@@ -19,12 +19,12 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 """A broker has no block of producer ids yet."""
 
 
-def create(probe: Probe) -> None:
-    """Create the topic that the other parts use, with a leader on each broker."""
+def create(probe: Probe, name: str = TOPIC) -> Any:
+    """Create a topic with a leader on each broker, for one the topic that most parts use; return its metadata."""
     replicas = [{"partition_index": at, "broker_ids": ids} for at, ids in enumerate(ASSIGNMENT)]
-    wanted = {"name": TOPIC, "num_partitions": -1, "replication_factor": -1, "assignments": replicas, "configs": []}
+    wanted = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": replicas, "configs": []}
     probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-    probe.topic(TOPIC)
+    return probe.topic(name)
 
 
 def produce(records: bytes | None, *, topic: str = TOPIC, partition: int = 0, acks: int = -1, **more: Any) -> Any:

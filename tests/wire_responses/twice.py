@@ -7,7 +7,7 @@ from typing import Any
 from tests.wire_responses.batches import batch
 from tests.wire_responses.groups import TRANSACTION_KEY, committed, coordinator
 from tests.wire_responses.probe import CLOSED, Probe, message
-from tests.wire_responses.records import ASSIGNMENT, LEADER, fetch, produce
+from tests.wire_responses.records import LEADER, create, fetch, produce
 from tests.wire_responses.settings import APPEND, BROKER_KIND, DELETE, SET, SUBTRACT, TOPIC_KIND, incremental, said
 from tests.wire_responses.transactions import CONCURRENT_TRANSACTIONS, NOT_YET, init
 
@@ -19,10 +19,7 @@ ID = "probe-twice"
 def named_twice(probe: Probe) -> None:
     """All of them, on a topic of their own; and settings that are changed where there is no topic."""
     probe.say("what is named twice")
-    replicas = [{"partition_index": at, "broker_ids": ids} for at, ids in enumerate(ASSIGNMENT)]
-    wanted = {"name": NAME, "num_partitions": -1, "replication_factor": -1, "assignments": replicas}
-    probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-    probe.topic(NAME)
+    create(probe, NAME)
     _produces(probe)
     _adds(probe)
     _commits(probe)

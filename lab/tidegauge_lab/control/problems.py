@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.file_errors import is_of_a_disk
+from tidegauge.files import is_of_a_disk, unusable
 
 _NOT_FOUND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -70,7 +70,7 @@ def unwritable(problem: OSError) -> RefusedError | None:
     if not is_of_a_disk(problem):
         return None
     sentence = (
-        f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}; this request has "
-        "ended where it was. Brokers whose disk is full halt, too: make room, then POST /v1/reset starts them"
+        f"{unusable(problem)}; this request has ended where it was. Brokers whose disk is full halt, too: make room, "
+        "then POST /v1/reset starts them"
     )
     return RefusedError(409, ErrorCode.KAFKA_STORAGE_ERROR.name, sentence)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.file_errors import naming
+from tidegauge.files import replace_text
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_client.admin import Admin
 from tidegauge_lab.control.problems import RefusedError
@@ -64,11 +64,8 @@ def save_baseline(directory: Path, baseline: Baseline) -> None:
     """Note what was there before."""
     path = layout.control_process(directory).directory / layout.BASELINE_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
     value = {"topics": sorted(baseline.topics), "groups": sorted(baseline.groups)}
-    with naming(path):
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        temporary.replace(path)
+    replace_text(path, json.dumps(value))
 
 
 def load_baseline(directory: Path) -> Baseline | None:

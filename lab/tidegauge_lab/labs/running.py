@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.file_errors import naming
+from tidegauge.files import naming
 from tidegauge_client.cluster_file import FILE_NAME
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegauge.file_errors import naming
+from tidegauge.files import replace_text
 from tidegauge_lab.local import layout, startup
 from tidegauge_lab.local.launcher import environment_of_brokers
 from tidegauge_lab.local.processes import ProcessState
@@ -56,10 +56,7 @@ def start(directory: Path, address: str, names: Sequence[str] = ()) -> str:
 def note_url(directory: Path, url: str) -> None:
     """Note where this cluster's control server serves; only the process that ``up`` started does."""
     path = layout.control_process(directory).directory / URL_FILE
-    temporary = path.with_suffix(".tmp")
-    with naming(path):
-        temporary.write_text(url, encoding="utf-8")
-        temporary.replace(path)
+    replace_text(path, url)
 
 
 def url_of(directory: Path) -> str | None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tidegauge import event_log
-from tidegauge.file_errors import naming
+from tidegauge.files import naming
 
 SOURCE = "lab"
 _TAIL_BYTES = 4096

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidegauge.file_errors import naming
+from tidegauge.files import replace_text
 from tidegauge_lab.local import layout
 
 
@@ -76,10 +76,7 @@ def _as_json(rule: NotedRule) -> dict[str, Any]:
 
 
 def _write(path: Path, value: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    with naming(path):
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        temporary.replace(path)
+    replace_text(path, json.dumps(value))
 
 
 def forget(cluster: Path) -> None:

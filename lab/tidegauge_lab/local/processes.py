@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tidegauge.file_errors import naming
+from tidegauge.files import replace_text
 from tidegauge_lab.local.waiting import holds_within
 
 LAST_LINES = 5
@@ -156,11 +156,8 @@ class LabProcess:
         """
         facts = look_up(pid)
         start_time = "" if facts is None else facts.start_time
-        temporary = self.pid_file.with_suffix(".tmp")
         try:
-            with naming(self.pid_file):
-                temporary.write_text(f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n", encoding="utf-8")
-                temporary.replace(self.pid_file)
+            replace_text(self.pid_file, f"{pid}\n{start_time}\n{self.directory.stat().st_ino}\n")
         except OSError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

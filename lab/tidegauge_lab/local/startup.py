@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.file_errors import naming
+from tidegauge.files import naming
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, readiness, zookeeper

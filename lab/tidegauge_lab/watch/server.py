@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.schema import vocabulary
-from tidegauge.file_errors import is_of_a_disk
+from tidegauge.files import is_of_a_disk, unusable
 from tidegauge_lab.http_server import HttpServer
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
@@ -187,20 +187,14 @@ async def _change(hub: Hub, change: Change | None, port: int, token: str, reques
     except OSError as problem:
         if not is_of_a_disk(problem):
             raise
-        return _refused(409, ErrorCode.KAFKA_STORAGE_ERROR.name, _unwritable(problem))
+        advice = "Brokers whose disk is full halt, too: make room, then Start brings them back"
+        return _refused(409, ErrorCode.KAFKA_STORAGE_ERROR.name, f"{unusable(problem)}. {advice}")
     finally:
         hub.soon()
 
 
 def _refused(status: int, name: str, sentence: str) -> JSONResponse:
     return JSONResponse({"error": {"name": name, "message": sentence}}, status_code=status)
-
-
-def _unwritable(problem: OSError) -> str:
-    return (
-        f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}. Brokers whose "
-        "disk is full halt, too: make room, then Start brings them back"
-    )
 
 
 async def _on_defect(_: Request, problem: Exception) -> Response:

@@ -27,6 +27,16 @@ def sequences(world: World, address: str = "b0") -> list[int]:
     return [read_header(p.records).base_sequence for r in world.connections[address].requests for p in r.partitions]
 
 
+def exchange(world: World, response_time_ms: float, count: int) -> None:
+    """Send so many requests, one after the other, each with its response after so long."""
+    for _ in range(count):
+        world.send(b"a")
+        world.step()
+        world.connections["b0"].take()
+        world.now_ms += response_time_ms
+        world.connections["b0"].deliver()
+
+
 def test_a_record_is_acknowledged_with_its_own_offset() -> None:
     world = World(batch_size_bytes=1_000)
     promises = [world.send(value) for value in (b"a", b"b", b"c")]
@@ -112,14 +122,9 @@ def test_responses_that_stood_still_do_not_make_it_patient() -> None:
     """Rule 6 goes by the median: after a follower stood still for 10 s, other partitions do not wait for 20 s."""
     world = World(batch_size_bytes=1_000)
     world.introduce(RESPONSE_TIME_MS)
-    connection = world.connections["b0"]
     slow = RESPONSES_REMEMBERED // 2
-    for number in range(RESPONSES_REMEMBERED + slow):
-        world.send(b"a")
-        world.step()
-        connection.take()
-        world.now_ms += RESPONSE_TIME_MS if number < RESPONSES_REMEMBERED else 10_000
-        connection.deliver()
+    exchange(world, RESPONSE_TIME_MS, RESPONSES_REMEMBERED)
+    exchange(world, 10_000, slow)
     world.send(b"a")
     world.step()
     world.send(b"b")
@@ -130,13 +135,8 @@ def test_its_patience_follows_the_responses() -> None:
     """Rule 6: where responses take longer, waiting for them costs no more than before, and wins as much."""
     world = World(batch_size_bytes=1_000)
     world.introduce(RESPONSE_TIME_MS)
-    connection = world.connections["b0"]
-    for number in range(2 * RESPONSES_REMEMBERED):
-        world.send(b"a")
-        world.step()
-        connection.take()
-        world.now_ms += RESPONSE_TIME_MS if number < 1.5 * RESPONSES_REMEMBERED - 1 else 7
-        connection.deliver()
+    exchange(world, RESPONSE_TIME_MS, RESPONSES_REMEMBERED + RESPONSES_REMEMBERED // 2)
+    exchange(world, 7, RESPONSES_REMEMBERED // 2 + 1)
     world.send(b"a")
     world.step()
     world.send(b"b")

@@ -5,6 +5,7 @@ docs/adr/0023-a-defect-in-a-coordinator-halts.md is the rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,18 +77,13 @@ def state_of(coordinator: Any) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("request_", GROUP_READS, ids=repr)
-def test_a_read_leaves_groups_as_they_were(request_: Any) -> None:
-    made = groups()
-    before = state_of(made.coordinator)
-    assert only_reads(request_)
-    made.ask(request_)
-    assert state_of(made.coordinator) == before
-
-
-@pytest.mark.parametrize("request_", TRANSACTION_READS, ids=repr)
-def test_a_read_leaves_transactions_as_they_were(request_: Any) -> None:
-    made = transactions()
+@pytest.mark.parametrize(
+    ("make", "request_"),
+    [*((groups, one) for one in GROUP_READS), *((transactions, one) for one in TRANSACTION_READS)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+def test_a_read_leaves_a_coordinator_as_it_was(make: Callable[[], Harness | TransactionHarness], request_: Any) -> None:
+    made = make()
     before = state_of(made.coordinator)
     assert only_reads(request_)
     made.ask(request_)

@@ -65,7 +65,7 @@ def handle(
     wanted: list[core.ProducePartition] = []
     partitions = _partitions(request)
     of_all = _refuses_transaction(request.transactional_id, partitions)
-    twice = _named_twice(partitions) if len(partitions) > 1 else ()
+    twice = _named_twice(partitions)
     for at, records in partitions:
         problem = of_all or (ErrorCode.INVALID_REQUEST if at in twice else _problem(records, context, at))
         if problem is not None:
@@ -141,8 +141,10 @@ def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | 
 
 def _named_twice(partitions: Sequence[tuple[TopicPartition, Buffer | None]]) -> Collection[TopicPartition]:
     """Return the partitions that a request names more than once."""
+    if len({at for at, _ in partitions}) == len(partitions):
+        return ()
     named = Counter(at for at, _ in partitions)
-    return () if len(named) == len(partitions) else {at for at, count in named.items() if count > 1}
+    return {at for at, count in named.items() if count > 1}
 
 
 def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
@@ -183,9 +185,7 @@ def _response(
     leaders: dict[int, NodeEndpoint] = {}
     named: dict[str, dict[int, None]] = {}
     for topic in request.topic_data:
-        of_topic = named.setdefault(topic.name, {})
-        for item in topic.partition_data:
-            of_topic[item.index] = None
+        named.setdefault(topic.name, {}).update((item.index, None) for item in topic.partition_data)
     topics = [
         TopicProduceResponse(
             name, [_partition(results[TopicPartition(name, at)], context, leaders) for at in partitions]
