@@ -334,10 +334,12 @@ def test_a_deleted_log_goes_after_a_restart_too(bench, batch):
 
 
 def test_a_loss_of_power_does_not_bring_back_what_a_start_has_found_deleted(bench, batch, tmp_path):
-    """The process before was killed behind the rename of the log's directory, before it was synced."""
+    """The process before was killed behind the rename of the log's directory, before it was synced.
+
+    The log has no recovery point yet: where it has one, the start's change of that checkpoint syncs the rename, too.
+    """
     bench.disk = JournalDisk(bench.directory, tmp_path / "attic")
     bench.append(batch(5))
-    bench.manager.sync(bench.name)
     bench.stop(clean=False)
     bench.disk.rename(bench.partition_directory, bench.directory / "orders-0.0123456789abcdef0123456789abcdef-delete")
     bench.open()
