@@ -1,4 +1,4 @@
-"""A cluster for tests in which the controller dies at a named step (``tidegauge_controller.stop_at``)."""
+"""A cluster for tests in which the controller dies at a named step (``tidegauge_controller.zookeeper.stop_at``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
-from tidegauge_controller.stop_at import SETTING
+from tidegauge_controller.zookeeper.stop_at import SETTING
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 

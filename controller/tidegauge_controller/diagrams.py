@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegauge.page_sections import with_section
-from tidegauge_controller.decisions import partition_machine, replica_machine
-from tidegauge_controller.decisions.context import PartitionStatus, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions import partition_machine, replica_machine
+from tidegauge_controller.zookeeper.decisions.context import PartitionStatus, ReplicaStatus
 
 State = TypeVar("State", PartitionStatus, ReplicaStatus)
 

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.waiting import until
 
 from tidegauge.znodes import BROKER_IDS, CONTROLLER, BrokerNode, ControllerNode, broker_path
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper.client import ZooKeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 

@@ -16,7 +16,7 @@ from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.stop_at import STEPS
+from tidegauge_controller.zookeeper.stop_at import STEPS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 

@@ -20,7 +20,7 @@ from tests.waiting import until
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.znodes import CLUSTER_ID, PartitionStateNode, TopicNode, encode_cluster_id, state_path, topic_path
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper.client import ZooKeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -20,7 +20,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge.znodes import CONTROLLER, PartitionStateNode, state_path
 from tidegauge_client import Admin
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper.client import ZooKeeper
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Switches
 

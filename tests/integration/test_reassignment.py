@@ -30,7 +30,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.cli.describe import describe_topic
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.producer import Producer
-from tidegauge_controller.stop_at import STEPS
+from tidegauge_controller.zookeeper.stop_at import STEPS
 from tidegauge_lab.cli.verify import verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]

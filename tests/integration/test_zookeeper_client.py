@@ -16,8 +16,7 @@ from tests.waiting import until_async
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_program
-from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode
-from tidegauge_controller.zookeeper import (
+from tidegauge_controller.zookeeper.client import (
     LARGEST_REQUEST_BYTES,
     BadPath,
     BadVersion,
@@ -28,6 +27,7 @@ from tidegauge_controller.zookeeper import (
     TooLarge,
     ZooKeeper,
 )
+from tidegauge_controller.zookeeper.decisions.steps import CheckVersion, CreateNode, SetNode
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 

@@ -29,7 +29,7 @@ from tidegauge_broker.server.replication.kafka_links import KafkaLinks
 from tidegauge_broker.server.replication.kafka_peers import KafkaPeers
 from tidegauge_broker.server.replication.leader_link import FetcherIdentity, Links
 from tidegauge_broker.server.replication.peers import Peers
-from tidegauge_controller.control_links import OpenLink, grpc_links, kafka_links
+from tidegauge_controller.zookeeper.control_links import OpenLink, grpc_links, kafka_links
 
 TopicIdOf = Callable[[TopicPartition], str]
 """Returns the id of a hosted partition's topic; empty: it has none."""

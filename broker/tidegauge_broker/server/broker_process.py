@@ -76,8 +76,8 @@ from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
-from tidegauge_controller.controller import Controller
-from tidegauge_controller.zookeeper import SessionState, ZooKeeper
+from tidegauge_controller.zookeeper.client import SessionState, ZooKeeper
+from tidegauge_controller.zookeeper.controller import Controller
 
 LOG = logging.getLogger("tidegauge.broker")
 HALTED = 70

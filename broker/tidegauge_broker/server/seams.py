@@ -22,8 +22,8 @@ from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.gate import Gate
-from tidegauge_controller.channels import open_channel
-from tidegauge_controller.zookeeper import Dial, ZooKeeper
+from tidegauge_controller.zookeeper.channels import open_channel
+from tidegauge_controller.zookeeper.client import Dial, ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)

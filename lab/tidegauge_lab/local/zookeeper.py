@@ -161,7 +161,7 @@ def granted_session_timeout_ms(address: str, asked_ms: int) -> int:
         TidegaugeError: it can't be reached.
     """
     # Only a foreign ZooKeeper's clusters pay for it: every command that starts or stops something loads this module.
-    from tidegauge_controller.zookeeper import ZooKeeper  # noqa: PLC0415 - see above
+    from tidegauge_controller.zookeeper.client import ZooKeeper  # noqa: PLC0415 - see above
 
     async def ask() -> int:
         client = await ZooKeeper.connect(

@@ -24,11 +24,11 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.snapshot import ProposalSnapshot
-from tidegauge_controller.decisions import alter_partition
-from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
-from tidegauge_controller.decisions.election import elect_preferred, remove_from_isr
-from tidegauge_controller.decisions.leaders import rebalance_leaders
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions import alter_partition
+from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
+from tidegauge_controller.zookeeper.decisions.election import elect_preferred, remove_from_isr
+from tidegauge_controller.zookeeper.decisions.leaders import rebalance_leaders
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.exhaustive.broker_machine import proposal_from
 from tidegauge_proof.exhaustive.frozen import ControllerState, Letter, Verdict
 from tidegauge_proof.simulator.driven import TOPIC_ID

@@ -11,7 +11,7 @@ from itertools import islice
 from random import Random
 
 from tidegauge_broker.replica.messages import ACKS_ALL
-from tidegauge_controller.decisions.leaders import partitions_to_rebalance
+from tidegauge_controller.zookeeper.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.action import Action, brokers_up, victim
 from tidegauge_proof.simulator.acts import UNDESCRIBED, Act, act
 from tidegauge_proof.simulator.dice import Dice

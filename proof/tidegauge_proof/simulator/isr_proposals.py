@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.sim_controller import SimController
 from tidegauge_proof.simulator.traffic import Traffic, Verdict

@@ -18,7 +18,7 @@ from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_controller.decisions.leaders import partitions_to_rebalance
+from tidegauge_controller.zookeeper.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World

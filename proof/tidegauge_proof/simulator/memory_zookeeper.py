@@ -30,7 +30,7 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.steps import (
     CreateNode,
     DeleteNode,
     Outcome,

@@ -1,6 +1,6 @@
 """One controller's term in the simulation: the controller's real decisions, one request to ZooKeeper at a time.
 
-A decision is a generator of requests (tidegauge_controller.decisions.steps); ``advance`` takes it as many requests
+A decision is a generator of requests (tidegauge_controller.zookeeper.decisions.steps); ``advance`` takes it as many requests
 further on request, so that the controller can die, lose its session or be outrun by another between any two. Every
 write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the same
 process it reads nothing either (a controller resigns before its broker registers again, so no read of its term is ever
@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from tidegauge.control import Endpoint
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.context import ControllerContext, ControllerSettings
-from tidegauge_controller.decisions.failover import fail_over
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, ControllerSettings
+from tidegauge_controller.zookeeper.decisions.failover import fail_over
+from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     ControllerMoved,
     MoveBroker,

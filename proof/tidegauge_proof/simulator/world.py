@@ -37,10 +37,10 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
     Wait,
 )
-from tidegauge_controller.decisions.broker_events import process_log_dir_notifications
-from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
-from tidegauge_controller.decisions.responses import process_response
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.broker_events import process_log_dir_notifications
+from tidegauge_controller.zookeeper.decisions.leaders import process_controlled_shutdown, rebalance_leaders
+from tidegauge_controller.zookeeper.decisions.responses import process_response
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
 from tidegauge_proof.simulator.isr_proposals import IsrProposals

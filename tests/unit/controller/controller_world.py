@@ -33,19 +33,19 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.broker_events import (
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.broker_events import (
     process_broker_change,
 )
-from tidegauge_controller.decisions.deletion import process_delete_markers
-from tidegauge_controller.decisions.reassignment import (
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
+from tidegauge_controller.zookeeper.decisions.reassignment import (
     alter_reassignments,
     complete_reassignments,
     process_legacy_reassignments,
 )
-from tidegauge_controller.decisions.responses import process_response
-from tidegauge_controller.decisions.steps import ControlRequest, RemoveBroker, Request, Send, Write
-from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
+from tidegauge_controller.zookeeper.decisions.responses import process_response
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest, RemoveBroker, Request, Send, Write
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change, process_topic_data
 
 CONTROLLER, SUCCESSOR, OTHER = 1, 2, 3
 OLD, NEW = "old", "new"

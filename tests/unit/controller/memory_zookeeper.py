@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegauge.control import Endpoint
-from tidegauge_controller.decisions.context import ControllerContext, ControllerSettings
-from tidegauge_controller.decisions.failover import fail_over
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, ControllerSettings
+from tidegauge_controller.zookeeper.decisions.failover import fail_over
+from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     ControllerMoved,
     CreateNode,
@@ -33,7 +33,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     run,
 )
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 
 __all__ = ["MemoryZooKeeper", "Term"]

@@ -20,9 +20,9 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.context import ControllerSettings, Leadership
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings, Leadership
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)

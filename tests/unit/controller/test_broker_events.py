@@ -35,17 +35,20 @@ from tidegauge.znodes import (
     state_path,
     topic_config_path,
 )
-from tidegauge_controller.decisions.broker_events import (
+from tidegauge_controller.zookeeper.decisions.broker_events import (
     process_broker_change,
     process_broker_data,
     process_leader_and_isr_response,
     process_log_dir_notifications,
     startups_complete,
 )
-from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.leaders import process_controlled_shutdown, process_unclean_election_enabled
-from tidegauge_controller.decisions.steps import ControllerMoved, DeleteNode
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.leaders import (
+    process_controlled_shutdown,
+    process_unclean_election_enabled,
+)
+from tidegauge_controller.zookeeper.decisions.steps import ControllerMoved, DeleteNode
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

@@ -13,10 +13,10 @@ from tests.waiting import until_async
 
 from tidegauge.control import ControlHeader, Endpoint, PartitionsResponse, StopReplicaRequest, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
-from tidegauge_controller import channels
-from tidegauge_controller.channels import Channels
-from tidegauge_controller.control_links import Undelivered
-from tidegauge_controller.decisions.steps import ControlRequest
+from tidegauge_controller.zookeeper import channels
+from tidegauge_controller.zookeeper.channels import Channels
+from tidegauge_controller.zookeeper.control_links import Undelivered
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest
 
 AT_7 = Endpoint(7, "127.0.0.1", 1)
 AT_8 = Endpoint(8, "127.0.0.1", 2)

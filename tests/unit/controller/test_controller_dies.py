@@ -14,8 +14,8 @@ from controller_world import BROKERS, CONTROLLER, NEW, OLD, OTHER, SUCCESSOR, Di
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import TopicNode, broker_path, delete_topic_path, topic_path
-from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
-from tidegauge_controller.decisions.reassignment import alter_reassignments
+from tidegauge_controller.zookeeper.decisions.leaders import elect_leaders, process_controlled_shutdown
+from tidegauge_controller.zookeeper.decisions.reassignment import alter_reassignments
 
 # What the controller is doing when it dies
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge_controller.decisions.context import PartitionStatus
 from tidegauge_controller.diagrams import mermaid, renewed
+from tidegauge_controller.zookeeper.decisions.context import PartitionStatus
 
 PAGE = Path(__file__).parents[3] / "docs" / "controller.md"
 

@@ -10,7 +10,15 @@ import pytest
 from tests.waiting import until_async
 
 from tidegauge.znodes import CONTROLLER_EPOCH
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.client import (
+    BadVersion,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    ZooKeeperError,
+)
+from tidegauge_controller.zookeeper.decisions.steps import (
     CheckVersion,
     ControllerMoved,
     CreateNode,
@@ -24,8 +32,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     ZnodeStat,
 )
-from tidegauge_controller.driver import Driver
-from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from tidegauge_controller.zookeeper.driver import Driver
 
 EPOCH_VERSION = 3
 WRITES = (SetNode("/a", b"1", 5), CreateNode("/b", None), DeleteNode("/c"))

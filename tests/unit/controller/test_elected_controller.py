@@ -10,11 +10,11 @@ import pytest
 
 from tidegauge.control import Endpoint
 from tidegauge.settings import parse_broker_settings
-from tidegauge_controller.controller import Controller
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.steps import Steps
-from tidegauge_controller.driver import Driver
-from tidegauge_controller.zookeeper import NoNode, ZnodeStat
+from tidegauge_controller.zookeeper.client import NoNode, ZnodeStat
+from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.steps import Steps
+from tidegauge_controller.zookeeper.driver import Driver
 
 TOPIC_ID = "B" * 22
 
@@ -53,7 +53,7 @@ async def test_topics_are_named_once_they_have_been_read(monkeypatch: pytest.Mon
         context.name_topic("orders", TOPIC_ID)
 
     monkeypatch.setattr(Driver, "watch_children", watch_children)
-    monkeypatch.setattr("tidegauge_controller.controller.fail_over", fail_over)
+    monkeypatch.setattr("tidegauge_controller.zookeeper.controller.fail_over", fail_over)
     settings = parse_broker_settings({"zookeeper.connect": "z", "auto.leader.rebalance.enable": "false"})[0]
     made = Controller(
         endpoint=Endpoint(1, "a", 1),

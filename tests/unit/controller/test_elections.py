@@ -10,8 +10,8 @@ import pytest
 
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
-from tidegauge_controller.decisions.election import (
+from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
+from tidegauge_controller.zookeeper.decisions.election import (
     Election,
     elect_for_controlled_shutdown,
     elect_initial,

@@ -12,7 +12,7 @@ from memory_zookeeper import MemoryZooKeeper, Term, term_of_topic
 from tidegauge.control import NO_LEADER, LeaderAndIsrRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import delete_topic_path
-from tidegauge_controller.decisions.context import ControllerSettings
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 
 AT = TopicPartition("orders", 0)
 Outcome = tuple[int, int, tuple[int, ...]]

@@ -22,20 +22,23 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import DELETE_TOPICS, PRODUCER_ID_BLOCK, ProducerIdBlock, TopicNode, delete_topic_path, topic_path
 from tidegauge_controller.admin import NewTopic
-from tidegauge_controller.decisions.broker_events import process_broker_change, process_leader_and_isr_response
-from tidegauge_controller.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
-from tidegauge_controller.decisions.leaders import (
+from tidegauge_controller.zookeeper.decisions.broker_events import (
+    process_broker_change,
+    process_leader_and_isr_response,
+)
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers, process_stop_replica_response
+from tidegauge_controller.zookeeper.decisions.leaders import (
     elect_leaders,
     partitions_to_rebalance,
     process_controlled_shutdown,
     rebalance_leaders,
 )
-from tidegauge_controller.decisions.partition_machine import change_partitions
-from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
-from tidegauge_controller.decisions.topics import check_assignment, check_new_topic
+from tidegauge_controller.zookeeper.decisions.partition_machine import change_partitions
+from tidegauge_controller.zookeeper.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change, process_topic_data
+from tidegauge_controller.zookeeper.decisions.topics import check_assignment, check_new_topic
 
 NONE = ErrorCode.NONE
 

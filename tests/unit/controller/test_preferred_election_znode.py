@@ -8,11 +8,11 @@ from memory_zookeeper import MemoryZooKeeper, Term
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PREFERRED_REPLICA_ELECTION, delete_topic_path, encode_preferred_election
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.deletion import process_delete_markers
-from tidegauge_controller.decisions.leaders import process_preferred_election_znode
-from tidegauge_controller.decisions.steps import CreateNode
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
+from tidegauge_controller.zookeeper.decisions.leaders import process_preferred_election_znode
+from tidegauge_controller.zookeeper.decisions.steps import CreateNode
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 

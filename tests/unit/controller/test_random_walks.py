@@ -27,13 +27,17 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.deletion import process_delete_markers
-from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown, rebalance_leaders
-from tidegauge_controller.decisions.reassignment import alter_reassignments, complete_reassignments
-from tidegauge_controller.decisions.steps import ControllerMoved, ControlRequest, Steps
-from tidegauge_controller.decisions.topic_events import process_topic_change, process_topic_data
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
+from tidegauge_controller.zookeeper.decisions.leaders import (
+    elect_leaders,
+    process_controlled_shutdown,
+    rebalance_leaders,
+)
+from tidegauge_controller.zookeeper.decisions.reassignment import alter_reassignments, complete_reassignments
+from tidegauge_controller.zookeeper.decisions.steps import ControllerMoved, ControlRequest, Steps
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change, process_topic_data
 
 STEPS = 60
 

@@ -28,18 +28,18 @@ from tidegauge.znodes import (
     encode_reassignments,
     topic_path,
 )
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.context import Assignment, Replica, ReplicaStatus
-from tidegauge_controller.decisions.deletion import process_delete_markers
-from tidegauge_controller.decisions.reassignment import (
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.context import Assignment, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
+from tidegauge_controller.zookeeper.decisions.reassignment import (
     alter_reassignments,
     complete_reassignments,
     list_reassignments,
     process_legacy_reassignments,
     process_replicas_deleted,
 )
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 NEXT = TopicPartition("orders", 1)

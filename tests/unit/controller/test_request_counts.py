@@ -20,11 +20,12 @@ from memory_zookeeper import MemoryZooKeeper
 from tidegauge.control import PartitionsResponse
 from tidegauge.errors import ErrorCode
 from tidegauge.znodes import delete_topic_path, partition_path
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
-from tidegauge_controller.decisions.failover import fail_over
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.client import MultiFailed, NoNode
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers, process_stop_replica_response
+from tidegauge_controller.zookeeper.decisions.failover import fail_over
+from tidegauge_controller.zookeeper.decisions.steps import (
     CheckVersion,
     CreateNode,
     DeleteNode,
@@ -33,9 +34,8 @@ from tidegauge_controller.decisions.steps import (
     Steps,
     ZnodeStat,
 )
-from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_controller.driver import Driver
-from tidegauge_controller.zookeeper import MultiFailed, NoNode
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.driver import Driver
 
 BROKERS = (1, 2, 3)
 IN_A_TRANSACTION = 128

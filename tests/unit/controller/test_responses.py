@@ -9,9 +9,9 @@ from tidegauge.control import LeaderAndIsrRequest, PartitionsResponse, StopRepli
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import delete_topic_path
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.deletion import process_delete_markers
-from tidegauge_controller.decisions.responses import process_response
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
+from tidegauge_controller.zookeeper.decisions.responses import process_response
 
 AT = TopicPartition("orders", 0)
 FAILED = PartitionsResponse(partitions={AT: ErrorCode.KAFKA_STORAGE_ERROR})

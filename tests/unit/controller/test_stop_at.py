@@ -13,18 +13,18 @@ from tidegauge.control import PartitionsResponse
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import delete_topic_path
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.context import Leadership
-from tidegauge_controller.decisions.deletion import process_delete_markers, process_stop_replica_response
-from tidegauge_controller.decisions.leaders import elect_leaders
-from tidegauge_controller.decisions.reassignment import (
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.context import Leadership
+from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers, process_stop_replica_response
+from tidegauge_controller.zookeeper.decisions.leaders import elect_leaders
+from tidegauge_controller.zookeeper.decisions.reassignment import (
     alter_reassignments,
     complete_reassignments,
     process_replicas_deleted,
 )
-from tidegauge_controller.decisions.steps import Request, Steps
-from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_controller.stop_at import (
+from tidegauge_controller.zookeeper.decisions.steps import Request, Steps
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.stop_at import (
     SETTING,
     STEPS,
     FileSwitch,

@@ -21,13 +21,13 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller import topic_admin
 from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
-from tidegauge_controller.decisions.steps import ZnodeStat
-from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_controller.stop_at import STEPS
-from tidegauge_controller.topic_admin import TopicAdmin
-from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from tidegauge_controller.zookeeper import topic_admin
+from tidegauge_controller.zookeeper.client import BadVersion, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from tidegauge_controller.zookeeper.decisions.steps import ZnodeStat
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.stop_at import STEPS
+from tidegauge_controller.zookeeper.topic_admin import TopicAdmin
 
 NONE = ErrorCode.NONE
 

@@ -49,13 +49,13 @@ from tidegauge_broker.replica.messages import (
     Wait,
 )
 from tidegauge_broker.replica.partition import Partition
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.broker_events import process_broker_change
-from tidegauge_controller.decisions.context import Leadership
-from tidegauge_controller.decisions.leaders import process_controlled_shutdown, rebalance_leaders
-from tidegauge_controller.decisions.responses import process_response
-from tidegauge_controller.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge_controller.zookeeper.decisions.context import Leadership
+from tidegauge_controller.zookeeper.decisions.leaders import process_controlled_shutdown, rebalance_leaders
+from tidegauge_controller.zookeeper.decisions.responses import process_response
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
 FETCH_WAIT_MS = 500

@@ -6,7 +6,7 @@ from core_harness import AT, Cluster
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import TopicRules
-from tidegauge_controller.decisions.reassignment import DONE, alter_reassignments
+from tidegauge_controller.zookeeper.decisions.reassignment import DONE, alter_reassignments
 
 NONE = ErrorCode.NONE
 

@@ -74,13 +74,13 @@ from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 from tidegauge_controller import wire
-from tidegauge_controller.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.decisions.leaders import elect_leaders, process_controlled_shutdown
-from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
-from tidegauge_controller.decisions.reassignment import alter_reassignments, list_reassignments
-from tidegauge_controller.decisions.topic_events import process_topic_change
-from tidegauge_controller.topic_admin import TopicAdmin
-from tidegauge_controller.zookeeper import BadVersion, NodeExists, NoNode
+from tidegauge_controller.zookeeper.client import BadVersion, NodeExists, NoNode
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.leaders import elect_leaders, process_controlled_shutdown
+from tidegauge_controller.zookeeper.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.zookeeper.decisions.reassignment import alter_reassignments, list_reassignments
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
+from tidegauge_controller.zookeeper.topic_admin import TopicAdmin
 
 CLUSTER = "abcdefghijklmnopqrstuv"
 TOPIC_ID = "topicidtopicidtopicidt"

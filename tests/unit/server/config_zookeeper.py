@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tidegauge.znodes import CONFIG_CHANGES
-from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, SetNode, ZnodeStat
-from tidegauge_controller.zookeeper import BadPath, BadVersion, MultiFailed, NodeExists, NoNode, SessionState
+from tidegauge_controller.zookeeper.client import BadPath, BadVersion, MultiFailed, NodeExists, NoNode, SessionState
+from tidegauge_controller.zookeeper.decisions.steps import CheckVersion, CreateNode, SetNode, ZnodeStat
 
 
 class FakeZooKeeper:

@@ -22,7 +22,7 @@ from tidegauge_broker.security.acls.znodes import decode_list
 from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.server.acls.acl_store import AclStore, authorizer_of
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_controller.decisions.steps import CreateNode, DeleteNode
+from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode
 
 ALICE = Caller("c", "L", host="10.0.0.1", principal=Principal("User", "alice"))
 ORDERS = Pattern(ResourceType.TOPIC, "orders")

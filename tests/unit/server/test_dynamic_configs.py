@@ -12,8 +12,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BrokerSettings, ListChange, parse_broker_settings
 from tidegauge_broker.server.configs.config_changes import EXPIRATION_MS
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
-from tidegauge_controller.config_admin import ConfigAdmin
-from tidegauge_controller.zookeeper import NoNode
+from tidegauge_controller.zookeeper.client import NoNode
+from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

@@ -34,8 +34,8 @@ from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server.registration.kafka_controller import KafkaController
 from tidegauge_broker.server.registration.to_controller import NoResponse
 from tidegauge_controller.admin import NewTopic, TopicOutcome
-from tidegauge_controller.control_links import KafkaControlLink, Undelivered
-from tidegauge_controller.decisions.steps import ControlRequest
+from tidegauge_controller.zookeeper.control_links import KafkaControlLink, Undelivered
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest
 
 AT = TopicPartition("orders", 1)
 TOPIC_ID = "zF9BRDkxRxeQQK4qlhtlVQ"

@@ -37,8 +37,8 @@ from tidegauge_broker.server.service.cluster_view import ClusterView, PartitionV
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
-from tidegauge_controller.decisions.context import Assignment
-from tidegauge_controller.zookeeper import BadPath, SessionExpired
+from tidegauge_controller.zookeeper.client import BadPath, SessionExpired
+from tidegauge_controller.zookeeper.decisions.context import Assignment
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 ID_BYTES = bytes(15) + b"\x02"

@@ -13,7 +13,7 @@ from tidegauge.znodes import MalformedZnode, PartitionStateNode
 from tidegauge_broker.server.coordinators import leadership_proof
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof, SharedProofs
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_controller.zookeeper import NoNode, SessionExpired
+from tidegauge_controller.zookeeper.client import NoNode, SessionExpired
 
 AT = TopicPartition("__consumer_offsets", 1)
 US, EPOCH = 0, 164

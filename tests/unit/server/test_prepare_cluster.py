@@ -8,7 +8,7 @@ import pytest
 
 from tidegauge.znodes import CLUSTER_ID, PERSISTENT_PATHS
 from tidegauge_broker.server.registration.registration import prepare_cluster
-from tidegauge_controller.zookeeper import NodeExists, NoNode, SessionExpired
+from tidegauge_controller.zookeeper.client import NodeExists, NoNode, SessionExpired
 
 
 class Tree:

@@ -17,8 +17,8 @@ from tidegauge.listeners import parse_listeners
 from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
 from tidegauge_broker.server.registration import registration
 from tidegauge_broker.server.registration.registration import Registration
-from tidegauge_controller.decisions.steps import CreateNode, Operation, SetNode, ZnodeStat
-from tidegauge_controller.zookeeper import MultiFailed, NodeExists, NoNode, SessionState
+from tidegauge_controller.zookeeper.client import MultiFailed, NodeExists, NoNode, SessionState
+from tidegauge_controller.zookeeper.decisions.steps import CreateNode, Operation, SetNode, ZnodeStat
 
 SESSION, OTHER_SESSION = 1, 2
 

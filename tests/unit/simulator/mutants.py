@@ -30,12 +30,18 @@ from tidegauge_broker.replica.remote_replica import RemoteReplica
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
 from tidegauge_broker.replica.writes import Writes
-from tidegauge_controller.decisions import alter_partition as alter_module
-from tidegauge_controller.decisions import broker_events, partition_machine, replica_machine, responses, state_store
-from tidegauge_controller.decisions import leaders as leaders_module
-from tidegauge_controller.decisions.context import ControllerSettings
-from tidegauge_controller.decisions.election import Election, elect_offline, remove_from_isr
-from tidegauge_controller.decisions.steps import SetNode
+from tidegauge_controller.zookeeper.decisions import alter_partition as alter_module
+from tidegauge_controller.zookeeper.decisions import (
+    broker_events,
+    partition_machine,
+    replica_machine,
+    responses,
+    state_store,
+)
+from tidegauge_controller.zookeeper.decisions import leaders as leaders_module
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
+from tidegauge_controller.zookeeper.decisions.election import Election, elect_offline, remove_from_isr
+from tidegauge_controller.zookeeper.decisions.steps import SetNode
 from tidegauge_proof.simulator import sim_controller
 from tidegauge_proof.simulator import world as world_module
 from tidegauge_proof.simulator.sim_controller import SimController

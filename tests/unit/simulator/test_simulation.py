@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_controller.decisions.context import ControllerSettings
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
 from tidegauge_proof.simulator import schedule_scenario, sim_controller

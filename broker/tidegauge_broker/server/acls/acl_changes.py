@@ -11,7 +11,7 @@ from tidegauge_broker.security.acls.model import Pattern
 from tidegauge_broker.security.acls.znodes import CHANGES, EXTENDED_CHANGES, decode_change
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper.client import ZooKeeper
 
 
 def acl_changes(zookeeper: ZooKeeper, acls: AclStore, now_ms: Callable[[], int]) -> list[ConfigChanges[Pattern]]:

@@ -42,9 +42,9 @@ from tidegauge_broker.security.acls.znodes import (
     store_of,
 )
 from tidegauge_broker.security.principal import principal_of
-from tidegauge_controller.decisions.steps import CreateNode, DeleteNode, SetNode
-from tidegauge_controller.decisions.steps import Operation as ZnodeOperation
-from tidegauge_controller.zookeeper import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode, SetNode
+from tidegauge_controller.zookeeper.decisions.steps import Operation as ZnodeOperation
 
 if TYPE_CHECKING:  # the package of the caller imports the settings, which import the lists
     from tidegauge_broker.server.service.caller import Caller

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, double_text, sanitized
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
-from tidegauge_controller.config_admin import ConfigAdmin
-from tidegauge_controller.zookeeper import NodeExists, NoNode, ZooKeeper
+from tidegauge_controller.zookeeper.client import NodeExists, NoNode, ZooKeeper
+from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
 USER, CLIENT_ID, IP = "user", "client-id", "ip"

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from tidegauge.znodes import CONFIG_CHANGES, MalformedZnode, change_number, decode_config_change
-from tidegauge_controller.zookeeper import (
+from tidegauge_controller.zookeeper.client import (
     Closed,
     NoNode,
     SessionExpired,

@@ -42,8 +42,8 @@ from tidegauge_broker.server.configs.config_changes import ConfigChanges
 from tidegauge_broker.server.configs.quotas_in_force import QuotasInForce
 from tidegauge_broker.server.configs.scram_users import ScramUsers
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
-from tidegauge_controller.config_admin import ConfigAdmin
-from tidegauge_controller.zookeeper import ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
 UNCLEAN = "unclean.leader.election.enable"

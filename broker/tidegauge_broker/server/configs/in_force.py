@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tidegauge.settings import Values
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_controller.controller import Controller
+from tidegauge_controller.zookeeper.controller import Controller
 
 
 class InForce:

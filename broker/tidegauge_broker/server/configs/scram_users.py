@@ -25,8 +25,8 @@ from tidegauge.java_text import desanitized, sanitized
 from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
 from tidegauge_broker.security.sasl.scram import ScramCredential, credential_of
-from tidegauge_controller.config_admin import ConfigAdmin
-from tidegauge_controller.zookeeper import NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

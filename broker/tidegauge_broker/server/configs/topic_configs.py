@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from tidegauge.settings import Values, topic_values, usable_topic_settings
 from tidegauge.znodes import MalformedZnode
-from tidegauge_controller.config_admin import ConfigAdmin
-from tidegauge_controller.zookeeper import ZooKeeper
+from tidegauge_controller.zookeeper.client import ZooKeeper
+from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
 _PARENT = "/config/topics"

@@ -27,7 +27,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetFetch, OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode
-from tidegauge_controller.zookeeper import NoNode, ZooKeeperError
+from tidegauge_controller.zookeeper.client import NoNode, ZooKeeperError
 
 ZOOKEEPER_SECONDS = 0.5
 """Limit of the wait for a response of ZooKeeper."""

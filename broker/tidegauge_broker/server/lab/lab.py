@@ -33,7 +33,7 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_controller.zookeeper import Dial
+from tidegauge_controller.zookeeper.client import Dial
 
 
 class Lab(Seams):

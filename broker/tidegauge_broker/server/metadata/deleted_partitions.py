@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, TopicNode, topic_path
-from tidegauge_controller.zookeeper import NoNode, ZooKeeperError
+from tidegauge_controller.zookeeper.client import NoNode, ZooKeeperError
 
 
 class TopicReader(Protocol):

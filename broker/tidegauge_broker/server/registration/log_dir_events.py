@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
-from tidegauge_controller.zookeeper import ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.broker")
 _BACKOFF_SECONDS = 0.5

@@ -34,8 +34,7 @@ from tidegauge.znodes import (
     decode_cluster_id,
     encode_cluster_id,
 )
-from tidegauge_controller.decisions.steps import CreateNode, SetNode
-from tidegauge_controller.zookeeper import (
+from tidegauge_controller.zookeeper.client import (
     Closed,
     MultiFailed,
     NodeExists,
@@ -45,6 +44,7 @@ from tidegauge_controller.zookeeper import (
     ZooKeeper,
     ZooKeeperError,
 )
+from tidegauge_controller.zookeeper.decisions.steps import CreateNode, SetNode
 
 LOG = logging.getLogger("tidegauge.registration")
 _EXPIRY_ALLOWANCE = 1.5

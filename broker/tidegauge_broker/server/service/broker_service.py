@@ -66,9 +66,9 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse, P
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
-from tidegauge_controller.controller import Controller
-from tidegauge_controller.decisions.context import Assignment
-from tidegauge_controller.zookeeper import ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeperError
+from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.zookeeper.decisions.context import Assignment
 
 LOG = logging.getLogger("tidegauge.service")
 

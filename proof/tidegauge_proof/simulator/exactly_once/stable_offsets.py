@@ -18,7 +18,7 @@ from tidegauge.groups import OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
-from tidegauge_controller.zookeeper import ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeperError
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
 from tidegauge_proof.simulator.exactly_once.network import Message
 from tidegauge_proof.simulator.memory_broker import MemoryBroker

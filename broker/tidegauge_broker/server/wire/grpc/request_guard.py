@@ -24,7 +24,7 @@ import grpc.aio
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from tidegauge_controller.zookeeper import Closed, SessionExpired
+from tidegauge_controller.zookeeper.client import Closed, SessionExpired
 
 MAX_ELEMENTS = 200_000
 _LEAST_ELEMENT_BYTES = 2

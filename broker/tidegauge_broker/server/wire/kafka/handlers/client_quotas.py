@@ -27,7 +27,7 @@ from tidegauge.kafka.messages.describe_client_quotas import (
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_controller.zookeeper import ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2

@@ -24,7 +24,7 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
 from tidegauge_broker.server.configs.scram_users import Deletion, Upsertion
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_controller.zookeeper import ZooKeeperError
+from tidegauge_controller.zookeeper.client import ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 

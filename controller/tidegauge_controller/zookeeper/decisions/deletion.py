@@ -21,11 +21,11 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.partition_machine import change_partitions
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.partition_machine import change_partitions
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.steps import (
     DeleteNode,
     Outcome,
     Read,

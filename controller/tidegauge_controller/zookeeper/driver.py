@@ -16,8 +16,17 @@ from typing import Any, TypeAlias, assert_never
 
 from tidegauge.control import Endpoint
 from tidegauge.znodes import CONTROLLER_EPOCH, broker_path
-from tidegauge_controller.decisions.broker_events import BROKER_DATA
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.client import (
+    BadVersion,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Watch,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from tidegauge_controller.zookeeper.decisions.broker_events import BROKER_DATA
+from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     CheckVersion,
     ControllerMoved,
@@ -43,16 +52,7 @@ from tidegauge_controller.decisions.steps import (
     WriteResult,
     ZnodeStat,
 )
-from tidegauge_controller.stop_at import StepNames, StopAt, what_was_done
-from tidegauge_controller.zookeeper import (
-    BadVersion,
-    MultiFailed,
-    NodeExists,
-    NoNode,
-    Watch,
-    ZooKeeper,
-    ZooKeeperError,
-)
+from tidegauge_controller.zookeeper.stop_at import StepNames, StopAt, what_was_done
 
 Mutation: TypeAlias = CreateNode | SetNode | DeleteNode
 _OUTCOMES: dict[type[ZooKeeperError], Outcome] = {

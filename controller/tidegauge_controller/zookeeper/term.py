@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidegauge_controller.channels import Channels
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.driver import Driver
+from tidegauge_controller.zookeeper.channels import Channels
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.driver import Driver
 
 
 class Term:

@@ -17,10 +17,10 @@ from dataclasses import replace
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.broker_events import metadata_for
-from tidegauge_controller.decisions.context import ControllerContext, Leadership
-from tidegauge_controller.decisions.state_store import read_states, write_states
-from tidegauge_controller.decisions.steps import Steps
+from tidegauge_controller.zookeeper.decisions.broker_events import metadata_for
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.state_store import read_states, write_states
+from tidegauge_controller.zookeeper.decisions.steps import Steps
 
 
 def names_of(context: ControllerContext, topic_ids: Collection[str]) -> Steps[dict[str, str]]:

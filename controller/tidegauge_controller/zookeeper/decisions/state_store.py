@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode, state_path
-from tidegauge_controller.decisions.context import ControllerContext, Leadership
-from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
 
 
 def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:

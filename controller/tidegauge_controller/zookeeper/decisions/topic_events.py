@@ -9,10 +9,15 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.partition import TopicPartition, partition_named
 from tidegauge.znodes import BROKER_TOPICS, MalformedZnode, TopicNode, new_uuid, topic_path
-from tidegauge_controller.decisions.context import Assignment, ControllerContext, PartitionStatus, ReplicaStatus
-from tidegauge_controller.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.context import (
+    Assignment,
+    ControllerContext,
+    PartitionStatus,
+    ReplicaStatus,
+)
+from tidegauge_controller.zookeeper.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.steps import (
     Outcome,
     RandomBytes,
     Read,

@@ -48,8 +48,8 @@ from tidegauge.znodes import (
     encode_reassignments,
     topic_path,
 )
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import (
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import (
     Assignment,
     ControllerContext,
     Leadership,
@@ -57,12 +57,12 @@ from tidegauge_controller.decisions.context import (
     Replica,
     ReplicaStatus,
 )
-from tidegauge_controller.decisions.deletion import process_stop_replica_response, resume_deletions
-from tidegauge_controller.decisions.election import Strategy
-from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.state_store import read_states, write_states
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.deletion import process_stop_replica_response, resume_deletions
+from tidegauge_controller.zookeeper.decisions.election import Strategy
+from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.state_store import read_states, write_states
+from tidegauge_controller.zookeeper.decisions.steps import (
     DeleteNode,
     Note,
     Outcome,

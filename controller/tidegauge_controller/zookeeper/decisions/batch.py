@@ -20,8 +20,8 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.steps import NOTHING_TO_SEND, ControlRequest, Send
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.steps import NOTHING_TO_SEND, ControlRequest, Send
 
 
 class RequestBatch:

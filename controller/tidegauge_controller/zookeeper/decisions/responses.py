@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidegauge.control import LeaderAndIsrRequest, PartitionsResponse, StopReplicaRequest, UpdateMetadataRequest
-from tidegauge_controller.decisions.broker_events import process_leader_and_isr_response
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.reassignment import process_replicas_deleted
-from tidegauge_controller.decisions.steps import ControlRequest, Steps
+from tidegauge_controller.zookeeper.decisions.broker_events import process_leader_and_isr_response
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.reassignment import process_replicas_deleted
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest, Steps
 
 
 def process_response(

@@ -25,7 +25,7 @@ from typing import assert_never
 from tidegauge.control import LeaderAndIsrRequest, StopReplicaRequest
 from tidegauge.settings import Values
 from tidegauge.znodes import BROKER_TOPICS, CONFIG, CONTROLLER, CONTROLLER_EPOCH, DELETE_TOPICS
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.steps import (
     CheckVersion,
     ControlRequest,
     CreateNode,

@@ -25,8 +25,8 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.settings import Values
 from tidegauge.v1.control_service_pb2_grpc import ControlServiceStub
 from tidegauge_controller import wire
-from tidegauge_controller.decisions.steps import ControlRequest
 from tidegauge_controller.kafka_wire import leader_and_isr, stop_replica, update_metadata
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest
 
 if TYPE_CHECKING:  # it exists in the stubs only
     from tidegauge.v1.control_service_pb2_grpc import ControlServiceAsyncStub

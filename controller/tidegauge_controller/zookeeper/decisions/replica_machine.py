@@ -13,12 +13,18 @@ from dataclasses import replace
 from typing import assert_never
 
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import Assignment, ControllerContext, Leadership, Replica, ReplicaStatus
-from tidegauge_controller.decisions.election import Strategy, remove_from_isr
-from tidegauge_controller.decisions.partition_machine import election_note
-from tidegauge_controller.decisions.state_store import known_states, read_states, write_states
-from tidegauge_controller.decisions.steps import Steps
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import (
+    Assignment,
+    ControllerContext,
+    Leadership,
+    Replica,
+    ReplicaStatus,
+)
+from tidegauge_controller.zookeeper.decisions.election import Strategy, remove_from_isr
+from tidegauge_controller.zookeeper.decisions.partition_machine import election_note
+from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
+from tidegauge_controller.zookeeper.decisions.steps import Steps
 
 _S = ReplicaStatus
 

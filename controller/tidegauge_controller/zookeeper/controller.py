@@ -44,28 +44,8 @@ from tidegauge.znodes import (
     encode_controller_epoch,
 )
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
-from tidegauge_controller.channels import Channels
-from tidegauge_controller.control_links import OpenLink
-from tidegauge_controller.decisions import broker_events, deletion, leaders, reassignment, responses, topic_events
-from tidegauge_controller.decisions.alter_partition import names_of, process_alter_partition
-from tidegauge_controller.decisions.context import Assignment, ControllerContext, ControllerSettings
-from tidegauge_controller.decisions.failover import fail_over
-from tidegauge_controller.decisions.producer_ids import allocate_producer_ids
-from tidegauge_controller.decisions.steps import (
-    CheckVersion,
-    ControllerMoved,
-    ControlRequest,
-    CreateNode,
-    DeleteNode,
-    SetNode,
-    Steps,
-    ZnodeStat,
-)
-from tidegauge_controller.driver import Driver
-from tidegauge_controller.stop_at import response_step, switch_of
-from tidegauge_controller.term import Term
-from tidegauge_controller.topic_admin import NOT_CONTROLLER, MetadataView, TopicAdmin
-from tidegauge_controller.zookeeper import (
+from tidegauge_controller.zookeeper.channels import Channels
+from tidegauge_controller.zookeeper.client import (
     Closed,
     MultiFailed,
     NodeExists,
@@ -75,6 +55,33 @@ from tidegauge_controller.zookeeper import (
     ZooKeeper,
     ZooKeeperError,
 )
+from tidegauge_controller.zookeeper.control_links import OpenLink
+from tidegauge_controller.zookeeper.decisions import (
+    broker_events,
+    deletion,
+    leaders,
+    reassignment,
+    responses,
+    topic_events,
+)
+from tidegauge_controller.zookeeper.decisions.alter_partition import names_of, process_alter_partition
+from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, ControllerSettings
+from tidegauge_controller.zookeeper.decisions.failover import fail_over
+from tidegauge_controller.zookeeper.decisions.producer_ids import allocate_producer_ids
+from tidegauge_controller.zookeeper.decisions.steps import (
+    CheckVersion,
+    ControllerMoved,
+    ControlRequest,
+    CreateNode,
+    DeleteNode,
+    SetNode,
+    Steps,
+    ZnodeStat,
+)
+from tidegauge_controller.zookeeper.driver import Driver
+from tidegauge_controller.zookeeper.stop_at import response_step, switch_of
+from tidegauge_controller.zookeeper.term import Term
+from tidegauge_controller.zookeeper.topic_admin import NOT_CONTROLLER, MetadataView, TopicAdmin
 
 LOG = logging.getLogger(__name__)
 FIRST_REBALANCE_SECONDS = 5.0

@@ -27,20 +27,24 @@ from tidegauge.znodes import (
     encode_feature,
     state_path,
 )
-from tidegauge_controller.decisions.broker_events import metadata_for, read_brokers
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.deletion import read_deletions, resume_deletions
-from tidegauge_controller.decisions.election import Strategy, after_restarts
-from tidegauge_controller.decisions.leaders import PREFERRED_REQUEST, process_preferred_election_znode
-from tidegauge_controller.decisions.partition_machine import election_note, initialise_partitions, trigger_online
-from tidegauge_controller.decisions.reassignment import (
+from tidegauge_controller.zookeeper.decisions.broker_events import metadata_for, read_brokers
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.deletion import read_deletions, resume_deletions
+from tidegauge_controller.zookeeper.decisions.election import Strategy, after_restarts
+from tidegauge_controller.zookeeper.decisions.leaders import PREFERRED_REQUEST, process_preferred_election_znode
+from tidegauge_controller.zookeeper.decisions.partition_machine import (
+    election_note,
+    initialise_partitions,
+    trigger_online,
+)
+from tidegauge_controller.zookeeper.decisions.reassignment import (
     LEGACY_REQUEST,
     process_legacy_reassignments,
     resume_reassignments,
 )
-from tidegauge_controller.decisions.replica_machine import start_replicas
-from tidegauge_controller.decisions.state_store import decode_state, write_states
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.replica_machine import start_replicas
+from tidegauge_controller.zookeeper.decisions.state_store import decode_state, write_states
+from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     CreateNode,
     DeleteNode,
@@ -53,7 +57,7 @@ from tidegauge_controller.decisions.steps import (
     WatchData,
     Write,
 )
-from tidegauge_controller.decisions.topic_events import load_topics, read_topics
+from tidegauge_controller.zookeeper.decisions.topic_events import load_topics, read_topics
 
 
 def fail_over(context: ControllerContext) -> Steps[None]:

@@ -24,8 +24,8 @@ from tidegauge.znodes import (
     encode_config,
     encode_config_change,
 )
-from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, Operation, SetNode
-from tidegauge_controller.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import BadVersion, MultiFailed, NodeExists, NoNode, ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.decisions.steps import CheckVersion, CreateNode, Operation, SetNode
 
 
 def _has_raced(operation: Operation, error: ZooKeeperError) -> bool:

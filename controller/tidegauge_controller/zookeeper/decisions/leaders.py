@@ -11,12 +11,12 @@ from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PREFERRED_REPLICA_ELECTION, MalformedZnode, decode_preferred_election
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.decisions.election import Strategy, can_lead
-from tidegauge_controller.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.election import Strategy, can_lead
+from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
 
 PREFERRED_REQUEST = "PreferredReplicaElection"
 """Name of the event of a change of ``/admin/preferred_replica_election``."""

@@ -50,7 +50,14 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_controller.decisions.steps import CheckVersion, CreateNode, DeleteNode, Operation, SetNode, ZnodeStat
+from tidegauge_controller.zookeeper.decisions.steps import (
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
+    Operation,
+    SetNode,
+    ZnodeStat,
+)
 
 LOG = logging.getLogger(__name__)
 _EXPIRY_HANDSHAKE_SECONDS = 10.0

@@ -34,15 +34,7 @@ from tidegauge.znodes import (
     topic_path,
 )
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.topics import (
-    already_exists,
-    check_new_topic,
-    plan_assignment,
-    plan_new_partitions,
-)
-from tidegauge_controller.stop_at import StopAt
-from tidegauge_controller.zookeeper import (
+from tidegauge_controller.zookeeper.client import (
     BadVersion,
     Closed,
     NodeExists,
@@ -51,6 +43,14 @@ from tidegauge_controller.zookeeper import (
     ZooKeeper,
     ZooKeeperError,
 )
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.topics import (
+    already_exists,
+    check_new_topic,
+    plan_assignment,
+    plan_new_partitions,
+)
+from tidegauge_controller.zookeeper.stop_at import StopAt
 
 LOG = logging.getLogger(__name__)
 NOT_CONTROLLER = "This is not the correct controller for this cluster."

@@ -22,7 +22,7 @@ from enum import Enum
 
 from tidegauge.control import NO_LEADER
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
 
 
 class Strategy(Enum):

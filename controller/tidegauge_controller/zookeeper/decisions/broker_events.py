@@ -24,19 +24,19 @@ from tidegauge.znodes import (
     broker_path,
     decode_log_dir_event,
 )
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import (
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import (
     ControllerContext,
     LiveBroker,
     PartitionStatus,
     Replica,
     ReplicaStatus,
 )
-from tidegauge_controller.decisions.deletion import fail_replica_deletion, resume_deletions
-from tidegauge_controller.decisions.partition_machine import change_partitions, trigger_online
-from tidegauge_controller.decisions.reassignment import process_removers_died, resume_reassignments
-from tidegauge_controller.decisions.replica_machine import change_replicas
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.deletion import fail_replica_deletion, resume_deletions
+from tidegauge_controller.zookeeper.decisions.partition_machine import change_partitions, trigger_online
+from tidegauge_controller.zookeeper.decisions.reassignment import process_removers_died, resume_reassignments
+from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
+from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     DeleteNode,
     MoveBroker,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
 from tidegauge.znodes import PRODUCER_ID_BLOCK, MalformedZnode, ProducerIdBlock
-from tidegauge_controller.decisions.context import ControllerContext
-from tidegauge_controller.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.zookeeper.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
 
 
 def allocate_producer_ids(

@@ -22,8 +22,8 @@ from tidegauge.control import Endpoint, PartitionsResponse
 from tidegauge.errors import ErrorCode
 from tidegauge.secure_channels import open_channel as open_secured_channel
 from tidegauge.security import PLAIN, Security
-from tidegauge_controller.control_links import ControlLink, OpenLink, Undelivered
-from tidegauge_controller.decisions.steps import ControlRequest
+from tidegauge_controller.zookeeper.control_links import ControlLink, OpenLink, Undelivered
+from tidegauge_controller.zookeeper.decisions.steps import ControlRequest
 
 LOG = logging.getLogger(__name__)
 RETRY_BACKOFF_SECONDS = 0.1

@@ -19,14 +19,14 @@ from tidegauge.znodes import (
     state_path,
     topic_config_path,
 )
-from tidegauge_controller.decisions.batch import RequestBatch
-from tidegauge_controller.decisions.context import (
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import (
     INITIAL_PARTITION_EPOCH,
     ControllerContext,
     Leadership,
     PartitionStatus,
 )
-from tidegauge_controller.decisions.election import (
+from tidegauge_controller.zookeeper.decisions.election import (
     Election,
     Strategy,
     elect_for_controlled_shutdown,
@@ -36,8 +36,8 @@ from tidegauge_controller.decisions.election import (
     elect_reassigned,
     needs_unclean,
 )
-from tidegauge_controller.decisions.state_store import known_states, read_states, write_states
-from tidegauge_controller.decisions.steps import (
+from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
+from tidegauge_controller.zookeeper.decisions.steps import (
     NOTHING_TO_SEND,
     CreateNode,
     Note,
