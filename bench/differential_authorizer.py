@@ -19,9 +19,7 @@ from typing import NamedTuple
 from fetched import Unavailable
 from jars import KAFKA, kafka_jars
 
-from tidegauge.java import java_program
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     ANYONE,
     WILDCARD,
     Entry,
@@ -31,7 +29,9 @@ from tidegauge_broker.security.acls.model import (
     Permission,
     ResourceType,
 )
-from tidegauge_broker.security.principal import principal_of
+from tidegauge.java import java_program
+from tidegauge.principal import principal_of
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 
 SIDE = Path(__file__).parent / "AuthorizerSide.java"
 PRINCIPALS = ("User:alice", "User:bob", "User:ANONYMOUS", "Group:alice", "User:CN=x:y")

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidegauge_broker.security.principal import USER, Principal
+from tidegauge.principal import USER, Principal
 
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*(?P<rule>{_RULE})\s*(,\s*|$)")

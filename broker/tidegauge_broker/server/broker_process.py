@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tidegauge.cluster_metadata import new_uuid
 from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC
@@ -28,12 +29,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import BrokerSettings, Values, listeners_of
-from tidegauge.znodes import (
-    BrokerNode,
-    PartitionStateNode,
-    new_uuid,
-    state_path,
-)
+from tidegauge.znodes import BrokerNode, PartitionStateNode, state_path
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore

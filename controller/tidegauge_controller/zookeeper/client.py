@@ -49,6 +49,7 @@ from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from tidegauge.cluster_metadata import MembershipEnded, MetadataUnavailable
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_controller.zookeeper.decisions.steps import (
     CheckVersion,
@@ -73,7 +74,7 @@ class SessionState(Enum):
     EXPIRED = "lost"
 
 
-class ZooKeeperError(Exception):
+class ZooKeeperError(MetadataUnavailable):
     """A response of ZooKeeper other than success."""
 
 
@@ -97,7 +98,7 @@ class NotEmpty(ZooKeeperError):
     """The znode has children."""
 
 
-class SessionExpired(ZooKeeperError):
+class SessionExpired(ZooKeeperError, MembershipEnded):
     """The session ended before the response came."""
 
 

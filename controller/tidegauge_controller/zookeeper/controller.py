@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tidegauge.cluster_metadata import Assignment
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -65,7 +66,7 @@ from tidegauge_controller.zookeeper.decisions import (
     topic_events,
 )
 from tidegauge_controller.zookeeper.decisions.alter_partition import names_of, process_alter_partition
-from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, ControllerSettings
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, ControllerSettings
 from tidegauge_controller.zookeeper.decisions.failover import fail_over
 from tidegauge_controller.zookeeper.decisions.producer_ids import allocate_producer_ids
 from tidegauge_controller.zookeeper.decisions.steps import (

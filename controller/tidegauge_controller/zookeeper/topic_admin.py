@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from functools import partial
 from typing import Any, Protocol
 
+from tidegauge.cluster_metadata import new_uuid
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.settings import Values
@@ -29,7 +30,6 @@ from tidegauge.znodes import (
     TopicNode,
     delete_topic_path,
     encode_config,
-    new_uuid,
     topic_config_path,
     topic_path,
 )

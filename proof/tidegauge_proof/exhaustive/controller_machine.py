@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import (
     NO_LEADER,
     AlterPartitionRequest,
@@ -25,7 +26,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.snapshot import ProposalSnapshot
 from tidegauge_controller.zookeeper.decisions import alter_partition
-from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
 from tidegauge_controller.zookeeper.decisions.election import elect_preferred, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.leaders import rebalance_leaders
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change

@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import (
     NO_LEADER,
     ControlHeader,
@@ -55,7 +56,7 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.rules import rule_named
 from tidegauge_controller.zookeeper.decisions import alter_partition
-from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
 from tidegauge_controller.zookeeper.decisions.election import elect_offline, remove_from_isr
 from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker

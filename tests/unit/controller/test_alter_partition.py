@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -21,7 +22,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PartitionStateNode
 from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
-from tidegauge_controller.zookeeper.decisions.context import ControllerSettings, Leadership
+from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 
 AT = TopicPartition("orders", 0)
@@ -40,7 +41,7 @@ def term_of(*, isr: tuple[int, ...] = (1, 2, 3), recovering: bool = False) -> Te
     for at in (AT, OTHER):
         for leader_epoch in (1, 2):
             node = PartitionStateNode(1, leader_epoch, isr, 1, recovering)
-            term.context.leadership[at] = Leadership.of(node, zookeeper.write_state(at, node))
+            term.context.leadership[at] = node.at_version(zookeeper.write_state(at, node))
     assert term.zookeeper.version(AT) == 2
     term.take_sent()
     term.writes.clear()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.zookeeper.decisions.context import Assignment, ControllerContext, Leadership, LiveBroker
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
 from tidegauge_controller.zookeeper.decisions.election import (
     Election,
     elect_for_controlled_shutdown,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import ProducerIdBlock
 from tidegauge.control import (
     NO_LEADER,
     LeaderAndIsrRequest,
@@ -20,7 +21,16 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.znodes import DELETE_TOPICS, PRODUCER_ID_BLOCK, ProducerIdBlock, TopicNode, delete_topic_path, topic_path
+from tidegauge.znodes import (
+    DELETE_TOPICS,
+    PRODUCER_ID_BLOCK,
+    PartitionStateNode,
+    TopicNode,
+    decode_producer_ids,
+    delete_topic_path,
+    encode_producer_ids,
+    topic_path,
+)
 from tidegauge_controller.admin import NewTopic
 from tidegauge_controller.zookeeper.decisions.broker_events import (
     process_broker_change,
@@ -144,9 +154,8 @@ def misplaced(count: int, of: int, **settings: object) -> Term:
     """Partitions that prefer 1; ``count`` of them are led by 2, all have the full ISR."""
     term = term_of(dict.fromkeys(range(of), (1, 2)), brokers=(1, 2), **settings)
     for index in range(count):
-        state = term.context.leadership[part(index)]
-        node = state.node().__class__(2, 1, (1, 2), 1)
-        term.context.leadership[part(index)] = state.of(node, term.zookeeper.write_state(part(index), node))
+        node = PartitionStateNode(2, 1, (1, 2), 1)
+        term.context.leadership[part(index)] = node.at_version(term.zookeeper.write_state(part(index), node))
     return term
 
 
@@ -280,8 +289,10 @@ def test_blocks_of_a_thousand_are_given_out_once_each():
     epoch = term.context.live[1].epoch
     assert term.run(allocate_producer_ids(term.context, 1, epoch)) == (NONE, 0, 1000)
     assert term.run(allocate_producer_ids(term.context, 1, epoch)) == (NONE, 1000, 1000)
-    assert ProducerIdBlock.decode(term.zookeeper.nodes[PRODUCER_ID_BLOCK].data) == ProducerIdBlock(1, 1000, 1999)
-    term.before_write = lambda: term.zookeeper.set(PRODUCER_ID_BLOCK, ProducerIdBlock(7, 2000, 2999).encode())
+    assert decode_producer_ids(term.zookeeper.nodes[PRODUCER_ID_BLOCK].data) == ProducerIdBlock(1, 1000, 1999)
+    term.before_write = lambda: term.zookeeper.set(
+        PRODUCER_ID_BLOCK, encode_producer_ids(ProducerIdBlock(7, 2000, 2999))
+    )
     assert term.run(allocate_producer_ids(term.context, 1, epoch)) == (NONE, 3000, 1000)
     for stale in (epoch - 1, epoch + 1):
         assert term.run(allocate_producer_ids(term.context, 1, stale)) == (ErrorCode.STALE_BROKER_EPOCH, 0, 0)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import Assignment
 from tidegauge.control import (
     AlterPartitionRequest,
     IsrProposal,
@@ -30,7 +31,7 @@ from tidegauge.znodes import (
 )
 from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
-from tidegauge_controller.zookeeper.decisions.context import Assignment, Replica, ReplicaStatus
+from tidegauge_controller.zookeeper.decisions.context import Replica, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers
 from tidegauge_controller.zookeeper.decisions.reassignment import (
     alter_reassignments,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import PartitionsResponse
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import delete_topic_path
 from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
-from tidegauge_controller.zookeeper.decisions.context import Leadership
 from tidegauge_controller.zookeeper.decisions.deletion import process_delete_markers, process_stop_replica_response
 from tidegauge_controller.zookeeper.decisions.leaders import elect_leaders
 from tidegauge_controller.zookeeper.decisions.reassignment import (
@@ -110,7 +110,7 @@ def test_the_steps_of_a_reassignment_are_those_of_the_table(term):
     steps = term.event("ApiPartitionReassignment", alter_reassignments(term.context, {at: (2, 3)}))
     state = term.zookeeper.state(at)
     node = state.__class__(1, state.leader_epoch, (1, 2, 3), 1)
-    term.context.leadership[at] = Leadership.of(node, term.zookeeper.write_state(at, node))
+    term.context.leadership[at] = node.at_version(term.zookeeper.write_state(at, node))
     steps += term.event("PartitionReassignmentIsrChange", complete_reassignments(term.context))
     deleted = process_replicas_deleted(term.context, 1, [at], PartitionsResponse())
     steps += term.event("StopReplicaResponse", deleted)

@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from memory_broker import START_MS, Broker, make_batch
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import (
     AlterPartitionRequest,
     ControlHeader,
@@ -52,7 +53,6 @@ from tidegauge_broker.replica.partition import Partition
 from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
-from tidegauge_controller.zookeeper.decisions.context import Leadership
 from tidegauge_controller.zookeeper.decisions.leaders import process_controlled_shutdown, rebalance_leaders
 from tidegauge_controller.zookeeper.decisions.responses import process_response
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
@@ -207,7 +207,7 @@ class Cluster:
         context = self.term.context
         old = context.leadership[at]
         node = PartitionStateNode(leader, old.leader_epoch + 1, tuple(isr), context.epoch)
-        context.leadership[at] = Leadership.of(node, self.zookeeper.write_state(at, node))
+        context.leadership[at] = node.at_version(self.zookeeper.write_state(at, node))
         batch = RequestBatch(context)
         batch.leader_and_isr([b for b in context.assignment(at).replicas if b in context.live], at, is_new=False)
         self.term.sent += batch.send().messages

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kafka_peer import Client, Listener, Transport
 
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import (
     API_VERSIONS,
@@ -32,11 +33,10 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tidegauge.principal import ANONYMOUS
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import MalformedZnode
-from tidegauge_broker.security.acls.znodes import decode_change, decode_list
-from tidegauge_broker.security.principal import ANONYMOUS
-from tidegauge_broker.security.sasl.scram import ScramCredential
+from tidegauge.znodes.access_lists import decode_change, decode_list
 from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.scram_users import MECHANISMS, Deletion, ScramUsers, Upsertion
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegauge import znodes
+from tidegauge.cluster_metadata import ProducerIdBlock
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.registration.registration import prepare_cluster
@@ -35,7 +36,7 @@ SAMPLES: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     ),
     "decode_config": (znodes.encode_config({"retention.ms": "1"}), znodes.decode_config),
     "decode_config_change": (znodes.encode_config_change("topics/t"), znodes.decode_config_change),
-    "ProducerIdBlock.decode": (znodes.ProducerIdBlock(1, 0, 999).encode(), znodes.ProducerIdBlock.decode),
+    "decode_producer_ids": (znodes.encode_producer_ids(ProducerIdBlock(1, 0, 999)), znodes.decode_producer_ids),
     "decode_log_dir_event": (znodes.encode_log_dir_event(1), znodes.decode_log_dir_event),
     "decode_reassignments": (znodes.encode_reassignments({AT: (1, 2)}), znodes.decode_reassignments),
     "decode_preferred_election": (znodes.encode_preferred_election([AT]), znodes.decode_preferred_election),

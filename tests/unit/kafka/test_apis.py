@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import ResourceType
 from tidegauge.kafka.apis import APIS
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
-from tidegauge_broker.security.acls.model import ResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 
 NAMES_FROM_0 = (

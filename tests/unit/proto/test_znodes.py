@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge import znodes
+from tidegauge.cluster_metadata import ProducerIdBlock, new_uuid
 from tidegauge.listeners import Listener
 
 
@@ -101,9 +102,9 @@ def test_controller_epoch_is_plain_text():
 
 def test_producer_id_blocks_follow_each_other_with_inclusive_ends_as_strings():
     """latest_producer_id_block starts with null data."""
-    first = znodes.ProducerIdBlock.after(znodes.ProducerIdBlock.decode(b""), 2)
+    first = ProducerIdBlock.after(znodes.decode_producer_ids(b""), 2)
     assert json.loads(first.encode()) == {"version": 1, "broker": 2, "block_start": "0", "block_end": "999"}
-    second = znodes.ProducerIdBlock.after(znodes.ProducerIdBlock.decode(first.encode()), 1)
+    second = ProducerIdBlock.after(znodes.decode_producer_ids(znodes.encode_producer_ids(first)), 1)
     assert (second.first, second.last) == (1000, 1999)
 
 
@@ -136,7 +137,7 @@ def test_damage_is_named_not_guessed(data):
 
 @given(st.binary(min_size=16, max_size=16))
 def test_uuids_have_22_url_safe_characters_and_never_begin_with_a_hyphen(random_bytes):
-    made = znodes.new_uuid(random_bytes)
+    made = new_uuid(random_bytes)
     assert len(made) == 22
     assert not made.startswith("-")
     assert set(made) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")

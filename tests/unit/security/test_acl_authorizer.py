@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     ANYONE,
     WILDCARD,
     Entry,
@@ -17,7 +16,8 @@ from tidegauge_broker.security.acls.model import (
     ResourceType,
     by_number,
 )
-from tidegauge_broker.security.principal import Principal
+from tidegauge.principal import Principal
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 
 ALICE = Principal("User", "alice")
 HOST = "10.0.0.1"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.cluster_metadata.access_lists import Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from tidegauge.znodes import MalformedZnode
-from tidegauge_broker.security.acls.model import Entry, Operation, Pattern, PatternType, Permission, ResourceType
-from tidegauge_broker.security.acls.znodes import (
+from tidegauge.znodes.access_lists import (
     KINDS,
     decode_change,
     decode_list,

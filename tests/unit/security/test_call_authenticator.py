@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.call_credentials import AUTHORIZATION, MECHANISM, Basic, check_for_calls, credential_of, metadata_of
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.errors import TidegaugeError
 from tidegauge.sasl_client import HASHES, Login
 from tidegauge_broker.security.sasl.call_authenticator import MAX_REMEMBERED, CallAuthenticator, CallSession, ToProve
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
-from tidegauge_broker.security.sasl.scram import ScramCredential, has_password
+from tidegauge_broker.security.sasl.scram import has_password
 
 NOW_MS = 1_000_000_000
 SCRAM = "SCRAM-SHA-512"

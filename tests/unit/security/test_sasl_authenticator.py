@@ -15,7 +15,7 @@ from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.metadata import MetadataRequest
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest
-from tidegauge_broker.security.principal import Principal
+from tidegauge.principal import Principal
 from tidegauge_broker.security.sasl.authenticator import (
     Authenticated,
     Close,

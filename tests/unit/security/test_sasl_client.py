@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.memory_peer import MemoryPeer
 
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import HEARTBEAT, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tidegauge.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,7 +28,7 @@ from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
-from tidegauge_broker.security.sasl.scram import ScramCredential, ScramExchange
+from tidegauge_broker.security.sasl.scram import ScramExchange
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 NOW_MS = 1_700_000_000_999

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.jaas import login_module_of
-from tidegauge_broker.security.principal import Principal, principal_of
+from tidegauge.principal import Principal, principal_of
+from tidegauge.znodes.credentials import decode_credential
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
-from tidegauge_broker.security.sasl.scram import HASHES, ScramCredential, ScramExchange, credential_of
+from tidegauge_broker.security.sasl.scram import HASHES, ScramExchange
 
 NOW_MS = 1_000_000
 INVALID_TOKEN = b'{"status":"invalid_token"}'
@@ -181,7 +183,7 @@ def test_scram_refuses_too_few_iterations_and_another_authorization_id() -> None
 
 def test_a_credential_is_read_as_the_znode_has_it_and_shows_no_key() -> None:
     """ScramCredentialUtils.credentialFromString."""
-    found = credential_of("salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096")
+    found = decode_credential("salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096")
     assert found == ScramCredential(b"salt", b"stored", b"server", 4096)
     assert repr(found) == "ScramCredential(iterations=4096)"
     for text in (
@@ -191,7 +193,7 @@ def test_a_credential_is_read_as_the_znode_has_it_and_shows_no_key() -> None:
         "salt=,stored_key=,server_key=,iterations=x",
     ):
         with pytest.raises(ValueError, match=r"^Credentials not valid$"):
-            credential_of(text)
+            decode_credential(text)
 
 
 # OAUTHBEARER (RFC 7628) with unsecured tokens

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.security.distinguished_name import MalformedCertificate, name_of, subject_of
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 

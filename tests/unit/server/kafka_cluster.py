@@ -28,11 +28,11 @@ from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.kafka_connection import KafkaConnection as ClientConnection
 from tidegauge.partition import TopicPartition
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.settings import parse_broker_settings, topic_values
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.effect_host import Outlets

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegauge.kafka.frames import RequestHeader, decode, read_response_header
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.turns import Turns
 

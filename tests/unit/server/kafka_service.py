@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from config_zookeeper import FakeZooKeeper
 
-from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import parse_broker_settings
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     Binding,
     Entry,
     Filter,
@@ -18,8 +15,11 @@ from tidegauge_broker.security.acls.model import (
     Permission,
     ResourceType,
 )
-from tidegauge_broker.security.acls.znodes import decode_list
-from tidegauge_broker.security.principal import Principal
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.principal import Principal
+from tidegauge.settings import parse_broker_settings
+from tidegauge.znodes.access_lists import decode_list
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_broker.server.acls.acl_store import AclStore, authorizer_of
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode

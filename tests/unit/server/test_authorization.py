@@ -12,6 +12,7 @@ import pytest
 from kafka_service import KEYS, ask
 from tests.wire_responses.probe import message
 
+from tidegauge.cluster_metadata.access_lists import Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.fields import NIL_UUID, WIRE
@@ -25,9 +26,8 @@ from tidegauge.kafka.messages.describe_cluster import DescribeClusterResponse
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
 from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tidegauge.kafka.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tidegauge.principal import Principal
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import Entry, Operation, Pattern, PatternType, Permission, ResourceType
-from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.authorization import GUARDS, UNGUARDED, guarded

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire_responses.probe import KEYS, message
 
+from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Entry, Operation, Pattern, Permission, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
+from tidegauge.principal import Principal
 from tidegauge.v1 import fetch_pb2, groups_pb2, metadata_pb2, produce_pb2, transactions_pb2
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import CLUSTER_NAME, Entry, Operation, Pattern, Permission, ResourceType
-from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.calls import LAB, AuthorizedCalls

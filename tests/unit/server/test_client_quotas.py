@@ -10,10 +10,11 @@ import json
 import pytest
 from config_zookeeper import FakeZooKeeper
 
+from tidegauge.cluster_metadata.client_quotas import ANY_NAME, Filter
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
-from tidegauge_broker.server.configs.client_quotas import ANY_NAME, ClientQuotas, Filter
+from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 from tidegauge_broker.server.configs.scram_users import Deletion, ScramUsers, Upsertion
 
 

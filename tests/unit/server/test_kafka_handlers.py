@@ -17,15 +17,16 @@ from tests.wire_responses.batches import batch
 from tests.wire_responses.probe import message
 from tests.wire_responses.records import produce
 
+from tidegauge.cluster_metadata import Assignment
+from tidegauge.cluster_metadata.client_quotas import ANY_NAME, Quota
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
 from tidegauge.partition import TopicPartition
+from tidegauge.principal import Principal
 from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
-from tidegauge_broker.security.principal import Principal
-from tidegauge_broker.server.configs.client_quotas import ANY_NAME, Quota
 from tidegauge_broker.server.configs.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
     AlteredConfigs,
@@ -38,7 +39,6 @@ from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
 from tidegauge_controller.zookeeper.client import BadPath, SessionExpired
-from tidegauge_controller.zookeeper.decisions.context import Assignment
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 ID_BYTES = bytes(15) + b"\x02"

@@ -16,10 +16,10 @@ from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.produce import ProduceRequest
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from tidegauge.principal import Principal
 from tidegauge.settings import Values, parse_broker_settings
 from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
-from tidegauge_broker.security.principal import Principal
 from tidegauge_broker.security.sasl.plain import PlainExchange
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     ANYONE,
     WILDCARD,
     Binding,
@@ -27,7 +27,7 @@ from tidegauge_broker.security.acls.model import (
     Permission,
     ResourceType,
 )
-from tidegauge_broker.security.principal import Principal, principal_of
+from tidegauge.principal import Principal, principal_of
 
 _IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = {
     Operation.DESCRIBE: (

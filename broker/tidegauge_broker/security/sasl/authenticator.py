@@ -26,7 +26,7 @@ from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, decode, read_request_header
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeResponse
-from tidegauge_broker.security.principal import USER, Principal
+from tidegauge.principal import USER, Principal
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
 
 REAUTHENTICATION_INTERVAL_MS = 1_000

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidegauge.call_credentials import Basic, CallCredential, credential_of
+from tidegauge.cluster_metadata.credentials import ScramCredential
+from tidegauge.principal import USER, Principal
 from tidegauge.sasl_client import HASHES, MECHANISMS, MIN_ITERATIONS, OAUTHBEARER
-from tidegauge_broker.security.principal import USER, Principal
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
-from tidegauge_broker.security.sasl.scram import ScramCredential, has_password
+from tidegauge_broker.security.sasl.scram import has_password
 
 MAX_REMEMBERED = 1_000
 _NO_CREDENTIAL = (

@@ -1,7 +1,7 @@
 """SASL/SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): neither side sends the password. Pure but for hashes.
 
 Rules:
-    1. The znode's credential has salt, StoredKey, ServerKey and iterations; nothing from which the password follows.
+    1. The stored credential has salt, StoredKey, ServerKey and iterations; nothing from which the password follows.
     2. As in Kafka, only the GS2 header ``n`` is supported (no channel binding), and names are ASCII.
     3. The extension ``tokenauth=true`` names a delegation token; there are none, so it fails.
 Source: ``ScramSaslServer``, ``ScramMessages``, ``ScramFormatter``, ``ScramCredentialUtils``.
@@ -10,13 +10,12 @@ Source: ``ScramSaslServer``, ``ScramMessages``, ``ScramFormatter``, ``ScramCrede
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, InvalidCredentials
 
@@ -33,40 +32,11 @@ _FINAL = re.compile(rf"(?P<bare>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),
 _TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
 
-class ScramCredential(NamedTuple):
-    """What is kept of a password, for one mechanism."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        """Return a text without the keys: it may reach a log."""
-        return f"ScramCredential(iterations={self.iterations})"
-
-
-def credential_of(text: str) -> ScramCredential:
-    """Read a credential as it stands in the znode: ``salt=...,stored_key=...,server_key=...,iterations=...``.
-
-    Raises:
-        ValueError: something is missing or malformed; the text of the error has nothing of the credential.
-    """
-    parts = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
-    try:
-        salt, stored, server = (
-            base64.b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key")
-        )
-        return ScramCredential(salt, stored, server, int(parts["iterations"]))
-    except (KeyError, ValueError, binascii.Error):
-        raise ValueError("Credentials not valid") from None
-
-
 def has_password(credential: ScramCredential, mechanism: str, password: str) -> bool:
     """Return whether a credential is that of a password: costly, by design of PBKDF2, and in constant time after it.
 
     Args:
-        credential: as the znode keeps it.
+        credential: as it is stored.
         mechanism: a key of ``HASHES``.
         password: as the user gives it.
     """

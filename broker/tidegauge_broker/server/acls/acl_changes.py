@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegauge_broker.security.acls.model import Pattern
-from tidegauge_broker.security.acls.znodes import CHANGES, EXTENDED_CHANGES, decode_change
+from tidegauge.cluster_metadata.access_lists import Pattern
+from tidegauge.znodes.access_lists import CHANGES, EXTENDED_CHANGES, decode_change
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.configs.config_changes import ConfigChanges
 from tidegauge_controller.zookeeper.client import ZooKeeper

@@ -17,11 +17,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import Values
-from tidegauge.znodes import MalformedZnode
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     CLUSTER_NAME,
     Binding,
     Entry,
@@ -32,7 +28,11 @@ from tidegauge_broker.security.acls.model import (
     ResourceType,
     camel,
 )
-from tidegauge_broker.security.acls.znodes import (
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.principal import principal_of
+from tidegauge.settings import Values
+from tidegauge.znodes import MalformedZnode
+from tidegauge.znodes.access_lists import (
     KINDS,
     decode_list,
     encode_change,
@@ -41,7 +41,7 @@ from tidegauge_broker.security.acls.znodes import (
     paths,
     store_of,
 )
-from tidegauge_broker.security.principal import principal_of
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_controller.zookeeper.client import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode, SetNode
 from tidegauge_controller.zookeeper.decisions.steps import Operation as ZnodeOperation

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from tidegauge.cluster_metadata.client_quotas import ANY_NAME, IP
 from tidegauge.settings import INT_MAX
-from tidegauge_broker.server.configs.client_quotas import ANY_NAME, IP, ClientQuotas
+from tidegauge_broker.server.configs.client_quotas import ClientQuotas
 
 RATE = "connection_creation_rate"
 

@@ -15,9 +15,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
+from tidegauge.cluster_metadata.client_quotas import (
+    CLIENT_ID,
+    IP,
+    TYPES,
+    USER,
+    Entity,
+    Filter,
+    Quota,
+    matches,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, double_text, sanitized
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
@@ -25,10 +34,6 @@ from tidegauge_controller.zookeeper.client import NodeExists, NoNode, ZooKeeper
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
-TYPES = frozenset({USER, CLIENT_ID, IP})
-Entity = Mapping[str, str | None]
-"""Names by type; None is the default."""
 
 _WHOLE, _ANY_NUMBER = "LONG", "DOUBLE"
 _INT = "INT"
@@ -41,21 +46,6 @@ _OF_CLIENTS = {
 _OF_ADDRESSES = {"connection_creation_rate": _INT}
 _EPSILON = 1e-6
 _LARGEST = {_WHOLE: 2**63 - 1, _INT: 2**31 - 1}
-
-
-class AnyName:
-    """Matches every name of a type, and its default."""
-
-
-ANY_NAME = AnyName()
-Filter = Mapping[str, "str | AnyName | None"]
-
-
-class Quota(NamedTuple):
-    """What is set for one entity, by key."""
-
-    entity: Entity
-    values: Mapping[str, float]
 
 
 class ClientQuotas:
@@ -117,7 +107,7 @@ class ClientQuotas:
         found = [
             Quota(entity, await self._values(names))
             for names in paths
-            if _matches(entity := {kind: _name(text) for kind, text in names.items()}, wanted, strict=strict)
+            if matches(entity := {kind: _name(text) for kind, text in names.items()}, wanted, strict=strict)
         ]
         return [quota for quota in found if quota.values]
 
@@ -206,12 +196,6 @@ def _text(key: str, value: float, keys: Mapping[str, str]) -> str:
     return str(whole)
 
 
-def _matches(entity: Entity, wanted: Filter, *, strict: bool) -> bool:
-    if strict and entity.keys() - wanted.keys():
-        return False
-    return all(kind in entity and (isinstance(name, AnyName) or entity[kind] == name) for kind, name in wanted.items())
-
-
 async def _is_address(text: str) -> bool:
     """Whether this is an IP address, or the name of a host that has one."""
     try:
@@ -238,8 +222,3 @@ def entity_at(path: str) -> Entity | None:
             return {USER: _name(user), CLIENT_ID: _name(client)}
         case _:
             return None
-
-
-def entity_of(parts: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
-    """Return an entity of a request; of a type that is named twice the last name counts, as in Kafka."""
-    return dict(parts)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from tidegauge.cluster_metadata.client_quotas import CLIENT_ID, IP, USER, Entity
 from tidegauge.settings import Values
 from tidegauge_broker.quotas.client_quota import MutationQuota, QuotaManagers, RateQuota, Reading
 from tidegauge_broker.quotas.limits import DEFAULT, Name, QuotaEntity
 from tidegauge_broker.quotas.stats import Window
-from tidegauge_broker.server.configs.client_quotas import CLIENT_ID, IP, USER, ClientQuotas, Entity, entity_at
+from tidegauge_broker.server.configs.client_quotas import ClientQuotas, entity_at
 
 LOG = logging.getLogger("tidegauge.configs")
 

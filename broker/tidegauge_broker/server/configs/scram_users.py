@@ -11,7 +11,6 @@ Source: ``ZkAdminManager.alterUserScramCredentials`` and ``describeUserScramCred
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import logging
@@ -20,16 +19,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from tidegauge.cluster_metadata.credentials import MECHANISMS, ScramCredential
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, sanitized
 from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
 from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
-from tidegauge_broker.security.sasl.scram import ScramCredential, credential_of
+from tidegauge.znodes.credentials import decode_credential, encode_credential
 from tidegauge_controller.zookeeper.client import NoNode, ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MAX_ITERATIONS = 16_384
 _ITERATIONS = re.compile(r"(?:^|,)iterations=([0-9]{1,9})(?![0-9])")
 _NO_NAME = "Username must not be empty"
@@ -105,7 +104,7 @@ class ScramUsers:
             if mechanism not in texts:
                 continue
             try:
-                found[mechanism] = credential_of(texts[mechanism])
+                found[mechanism] = decode_credential(texts[mechanism])
             except ValueError:
                 LOG.warning("The credential of user %s for %s is unreadable and is left out", user, mechanism)
         return found
@@ -211,13 +210,9 @@ def _refusal(gone: Sequence[Deletion], new: Sequence[Upsertion], *, twice: bool)
 
 
 def _credential(one: Upsertion) -> str:
-    """Return a credential as ``ScramCredentialUtils.credentialToString`` writes it."""
+    """Return the text of a credential with the keys of a salted password."""
     algorithm = HASHES[MECHANISMS[one.mechanism]]
     client_key = hmac.digest(one.salted_password, b"Client Key", algorithm)
-    parts = {
-        "salt": one.salt,
-        "stored_key": hashlib.new(algorithm, client_key).digest(),
-        "server_key": hmac.digest(one.salted_password, b"Server Key", algorithm),
-    }
-    texts = [f"{name}={base64.b64encode(value).decode()}" for name, value in parts.items()]
-    return ",".join([*texts, f"iterations={one.iterations}"])
+    stored_key = hashlib.new(algorithm, client_key).digest()
+    server_key = hmac.digest(one.salted_password, b"Server Key", algorithm)
+    return encode_credential(ScramCredential(one.salt, stored_key, server_key, one.iterations))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
 
+from tidegauge.cluster_metadata import Assignment
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -68,7 +69,6 @@ from tidegauge_broker.server.service.transaction_service import TransactionServi
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.zookeeper.client import ZooKeeperError
 from tidegauge_controller.zookeeper.controller import Controller
-from tidegauge_controller.zookeeper.decisions.context import Assignment
 
 LOG = logging.getLogger("tidegauge.service")
 

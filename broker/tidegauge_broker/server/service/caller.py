@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
+from tidegauge.principal import ANONYMOUS, Principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ import grpc
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import SASL_SSL
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security, server_context
 from tidegauge.settings import Values
 from tidegauge_broker.security.distinguished_name import MalformedCertificate, subject_of
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper
 
 CLIENT_AUTH = "ssl.client.auth"

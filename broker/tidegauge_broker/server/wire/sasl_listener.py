@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.jaas import LoginModule, login_module_of
 from tidegauge.sasl_client import MECHANISMS as SERVED
@@ -20,7 +21,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.security.sasl.exchange import Exchange
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
-from tidegauge_broker.security.sasl.scram import ScramCredential, ScramExchange
+from tidegauge_broker.security.sasl.scram import ScramExchange
 
 _JAAS = "sasl.jaas.config"
 _MAX_REAUTH = "connections.max.reauth.ms"

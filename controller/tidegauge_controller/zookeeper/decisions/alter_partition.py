@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.zookeeper.decisions.broker_events import metadata_for
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.state_store import read_states, write_states
 from tidegauge_controller.zookeeper.decisions.steps import Steps
 

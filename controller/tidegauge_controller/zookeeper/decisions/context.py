@@ -8,14 +8,14 @@ online. Source: kafka.controller.ControllerContext.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Sequence
+from collections.abc import Iterable, KeysView
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import NO_LEADER, Endpoint, PartitionState
 from tidegauge.partition import TopicPartition, partition_named
-from tidegauge.znodes import PartitionStateNode
 
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
@@ -58,76 +58,8 @@ class LiveBroker(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The replicas of a partition in assignment order, and those that a reassignment adds and removes."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-
-    @property
-    def target(self) -> tuple[int, ...]:
-        """Return the replicas after the reassignment."""
-        return tuple(replica for replica in self.replicas if replica not in self.removing)
-
-    @property
-    def origin(self) -> tuple[int, ...]:
-        """Return the replicas before the reassignment."""
-        return tuple(replica for replica in self.replicas if replica not in self.adding)
-
-    @property
-    def is_reassigning(self) -> bool:
-        """Return whether a reassignment is in progress."""
-        return bool(self.adding or self.removing)
-
-    def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment while these replicas replace the original ones: the target first, then the removed
-        ones.
-        """
-        origin = self.origin
-        everyone = tuple(dict.fromkeys((*target, *origin)))
-        adding = tuple(replica for replica in everyone if replica not in origin)
-        return Assignment(everyone, adding, tuple(replica for replica in everyone if replica not in target))
-
-    def without(self, broker_id: int) -> Assignment:
-        """Return the assignment after the removal of a replica."""
-        return Assignment(
-            tuple(replica for replica in self.replicas if replica != broker_id),
-            tuple(replica for replica in self.adding if replica != broker_id),
-            tuple(replica for replica in self.removing if replica != broker_id),
-        )
-
-
 NO_REPLICAS = Assignment(())
 """The assignment of an unknown partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """A partition's state znode: ``partition_epoch`` is its version, ``controller_epoch`` is its last writer's."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    recovering: bool
-    partition_epoch: int
-    controller_epoch: int
-
-    @classmethod
-    def of(cls, node: PartitionStateNode, version: int) -> Leadership:
-        """Build it from the znode's payload and version."""
-        return cls(node.leader, node.leader_epoch, node.isr, node.recovering, version, node.controller_epoch)
-
-    def at(self, partition_epoch: int) -> Leadership:
-        """Return the same state as another version of the znode."""
-        return Leadership(
-            self.leader, self.leader_epoch, self.isr, self.recovering, partition_epoch, self.controller_epoch
-        )
-
-    def node(self) -> PartitionStateNode:
-        """Return the znode's payload."""
-        return PartitionStateNode(self.leader, self.leader_epoch, self.isr, self.controller_epoch, self.recovering)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +256,8 @@ __all__ = [
     "INITIAL_LEADER_EPOCH",
     "INITIAL_PARTITION_EPOCH",
     "NO_LEADER",
-    "Assignment",
     "ControllerContext",
     "ControllerSettings",
-    "Leadership",
     "LiveBroker",
     "PartitionStatus",
     "Replica",

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import NO_LEADER
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 
 
 class Strategy(Enum):

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
     MalformedZnode,
+    PartitionStateNode,
     decode_config,
     partition_path,
     partitions_path,
@@ -20,12 +22,7 @@ from tidegauge.znodes import (
     topic_config_path,
 )
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
-from tidegauge_controller.zookeeper.decisions.context import (
-    INITIAL_PARTITION_EPOCH,
-    ControllerContext,
-    Leadership,
-    PartitionStatus,
-)
+from tidegauge_controller.zookeeper.decisions.context import INITIAL_PARTITION_EPOCH, ControllerContext, PartitionStatus
 from tidegauge_controller.zookeeper.decisions.election import (
     Election,
     Strategy,
@@ -162,7 +159,7 @@ def _initialise(
     yield Write(tuple(CreateNode(partition_path(*at), None) for at in elections))
     states = {at: election.leadership for at, election in elections.items() if election.leadership is not None}
     results: list[WriteResult] = yield Write(
-        tuple(CreateNode(state_path(*at), state.node().encode()) for at, state in states.items())
+        tuple(CreateNode(state_path(*at), PartitionStateNode.of(state).encode()) for at, state in states.items())
     )
     existing = [at for at, result in zip(states, results, strict=True) if result.outcome is Outcome.NODE_EXISTS]
     own = yield from _own_creations(context, existing, states)

@@ -6,8 +6,9 @@ never a duplicate. Source: ZkProducerIdManager, KafkaController.processAllocateP
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata import ProducerIdBlock
 from tidegauge.errors import ErrorCode
-from tidegauge.znodes import PRODUCER_ID_BLOCK, MalformedZnode, ProducerIdBlock
+from tidegauge.znodes import PRODUCER_ID_BLOCK, MalformedZnode, decode_producer_ids, encode_producer_ids
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
 
@@ -24,10 +25,10 @@ def allocate_producer_ids(
         if results[0].stat is None:
             return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0
         try:
-            block = ProducerIdBlock.after(ProducerIdBlock.decode(results[0].data), broker_id)
+            block = ProducerIdBlock.after(decode_producer_ids(results[0].data), broker_id)
         except MalformedZnode:
             return ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0
-        write = SetNode(PRODUCER_ID_BLOCK, block.encode(), results[0].stat.version)
+        write = SetNode(PRODUCER_ID_BLOCK, encode_producer_ids(block), results[0].stat.version)
         responses: list[WriteResult] = yield Write((write,))
         if responses[0].outcome is Outcome.OK:
             return ErrorCode.NONE, block.first, block.last - block.first + 1

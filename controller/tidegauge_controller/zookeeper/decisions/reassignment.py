@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import PartitionsResponse
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -49,14 +50,7 @@ from tidegauge.znodes import (
     topic_path,
 )
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
-from tidegauge_controller.zookeeper.decisions.context import (
-    Assignment,
-    ControllerContext,
-    Leadership,
-    PartitionStatus,
-    Replica,
-    ReplicaStatus,
-)
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.deletion import process_stop_replica_response, resume_deletions
 from tidegauge_controller.zookeeper.decisions.election import Strategy
 from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode, state_path
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Leadership
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
 
 
@@ -29,7 +30,7 @@ def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:
         node = PartitionStateNode.decode(state_path(*at), result.data)
     except MalformedZnode:
         return None
-    return Leadership.of(node, result.stat.version)
+    return node.at_version(result.stat.version)
 
 
 def read_states(
@@ -82,7 +83,10 @@ def write_states(
     if not states:
         return {}, [], {}
     operations = tuple(
-        [SetNode(state_path(*at), state.node().encode(), state.partition_epoch) for at, state in states.items()]
+        [
+            SetNode(state_path(*at), PartitionStateNode.of(state).encode(), state.partition_epoch)
+            for at, state in states.items()
+        ]
     )
     results: list[WriteResult] = yield Write(operations)
     written: dict[TopicPartition, Leadership] = {}

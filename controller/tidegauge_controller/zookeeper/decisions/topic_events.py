@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidegauge.cluster_metadata import Assignment, new_uuid
 from tidegauge.partition import TopicPartition, partition_named
-from tidegauge.znodes import BROKER_TOPICS, MalformedZnode, TopicNode, new_uuid, topic_path
-from tidegauge_controller.zookeeper.decisions.context import (
-    Assignment,
-    ControllerContext,
-    PartitionStatus,
-    ReplicaStatus,
-)
+from tidegauge.znodes import BROKER_TOPICS, MalformedZnode, TopicNode, topic_path
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
 from tidegauge_controller.zookeeper.decisions.steps import (

@@ -25,10 +25,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
-from tidegauge_broker.security.acls.model import Operation
 from tidegauge_broker.server.acls.acl_store import AclStore
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.caller import Caller

@@ -26,7 +26,7 @@ import grpc
 import grpc.aio
 
 from tidegauge.call_credentials import AUTHORIZATION, MECHANISM
-from tidegauge_broker.security.principal import Principal
+from tidegauge.principal import Principal
 from tidegauge_broker.security.sasl.call_authenticator import CallAuthenticator, CallSession, ListenerMechanisms
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import grpc.aio
 
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 
 ACTS_FOR: ContextVar[Principal] = ContextVar("principal of the call", default=ANONYMOUS)

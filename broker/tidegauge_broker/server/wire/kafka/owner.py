@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.logical_clock import LogicalClock
-from tidegauge_broker.security.principal import Principal
+from tidegauge.principal import Principal
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.wire.kafka.request import Context, Handler

@@ -19,9 +19,9 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
-from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal

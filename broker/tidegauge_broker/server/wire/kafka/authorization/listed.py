@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.describe_groups import DescribedGroup
@@ -22,7 +23,6 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidegauge.kafka.topic_ids import topic_id_text
-from tidegauge_broker.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_GROUP,
     BY_TOPIC,

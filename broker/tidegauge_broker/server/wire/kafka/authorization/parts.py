@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.add_partitions_to_txn import (
@@ -23,7 +24,6 @@ from tidegauge.kafka.messages.describe_producers import PartitionResponse, Topic
 from tidegauge.kafka.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from tidegauge.kafka.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
 from tidegauge.kafka.topic_ids import topic_id_text
-from tidegauge_broker.security.acls.model import Operation
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka import partial_errors
 from tidegauge_broker.server.wire.kafka.authorization.asking import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegauge_broker.security.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER,
     BY_GROUP,

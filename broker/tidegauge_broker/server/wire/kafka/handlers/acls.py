@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.cluster_metadata.access_lists import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    by_number,
+)
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from tidegauge.kafka.messages.delete_acls import (
@@ -23,17 +34,6 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
-)
-from tidegauge_broker.security.acls.model import (
-    Binding,
-    Entry,
-    Filter,
-    Operation,
-    Pattern,
-    PatternType,
-    Permission,
-    ResourceType,
-    by_number,
 )
 from tidegauge_broker.server.acls.acl_store import Outcome
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end

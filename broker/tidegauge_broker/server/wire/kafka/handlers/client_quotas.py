@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from tidegauge.cluster_metadata.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.messages import alter_client_quotas, describe_client_quotas
 from tidegauge.kafka.messages.alter_client_quotas import (
@@ -24,7 +25,6 @@ from tidegauge.kafka.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from tidegauge_broker.server.configs.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.zookeeper.client import ZooKeeperError

@@ -22,7 +22,7 @@ from tidegauge.kafka.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from tidegauge.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from tidegauge_broker.security.principal import ANONYMOUS
+from tidegauge.principal import ANONYMOUS
 from tidegauge_broker.server.wire.kafka.request import Context
 
 

@@ -6,15 +6,19 @@ Decoders raise ``MalformedZnode`` instead of guessing. Nothing here talks to Zoo
 
 from __future__ import annotations
 
-import base64
 import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tidegauge.control import Endpoint
+from tidegauge.cluster_metadata import (
+    BrokerRegistration,
+    Leadership,
+    MalformedMetadata,
+    ProducerIdBlock,
+    TopicAssignment,
+)
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import Listener, parse_listeners
 from tidegauge.partition import TopicPartition
@@ -57,13 +61,12 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 )
 """Persistent znodes that every broker creates at start if they are missing, in Kafka's order."""
 
-PRODUCER_ID_BLOCK_SIZE = 1000
 _MOST_SHOWN_BYTES = 500
 _MOST_KEPT = 4096
 """Maximum number of decoded payloads cached per kind: a controller reads the same ones at every event."""
 
 
-class MalformedZnode(ValueError):
+class MalformedZnode(MalformedMetadata):
     """A znode's payload is not what Kafka writes there."""
 
 
@@ -102,16 +105,6 @@ def topic_config_path(topic: str) -> str:
 def delete_topic_path(topic: str) -> str:
     """Return the path of the marker of a topic to delete."""
     return f"{DELETE_TOPICS}/{topic}"
-
-
-def new_uuid(random_bytes: bytes) -> str:
-    """Return 22 characters of url-safe base64 from 16 random bytes, as Kafka's Uuid prints itself.
-
-    Kafka never hands out one that starts with '-', since tools would read it as an option.
-    """
-    made = uuid.UUID(bytes=random_bytes, version=4)
-    text = base64.urlsafe_b64encode(made.bytes).decode().rstrip("=")
-    return "A" + text[1:] if text.startswith("-") else text
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
@@ -198,21 +191,17 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerNode:
+class BrokerNode(BrokerRegistration):
     """``/brokers/ids/N``, version 5: a broker's registration. Its czxid is the broker epoch.
 
-    Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as in Kafka; without such a listener
-    those of the inter-broker listener, where Kafka writes null and -1 (read as an empty host). ``protocols`` has
-    security protocols by listener name, with PLAINTEXT as the default.
+    Without a host Kafka writes null and the port -1 (read as an empty host).
     """
 
-    broker_id: int
-    host: str
-    port: int
-    timestamp_ms: int
-    rack: str | None = None
-    listeners: tuple[Listener, ...] = ()
-    protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
+    @classmethod
+    def of(cls, registration: BrokerRegistration) -> BrokerNode:
+        """Return the znode of a registration."""
+        one = registration
+        return cls(one.broker_id, one.host, one.port, one.timestamp_ms, one.rack, one.listeners, one.protocols)
 
     def encode(self) -> bytes:
         """Return Kafka's payload, its keys in the order of Kafka's hash map."""
@@ -231,15 +220,6 @@ class BrokerNode:
             "timestamp": str(self.timestamp_ms),
         }
         return _encode(value)
-
-    def endpoint(self, listener: str) -> Endpoint:
-        """Return the address for other brokers: that of the listener of this name, else host and port."""
-        host, port = self.host, self.port
-        for one in self.listeners:
-            if one.name == listener:
-                host, port = one.host, one.port
-                break
-        return Endpoint(self.broker_id, host, port, self.rack, self.listeners, self.protocols)
 
     @classmethod
     @lru_cache(maxsize=_MOST_KEPT)
@@ -262,13 +242,8 @@ class BrokerNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNode:
-    """``/brokers/topics/T``, version 3: the assigned replicas of each partition, in assignment order."""
-
-    assignment: Mapping[int, Sequence[int]]
-    topic_id: str | None
-    adding_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    removing_replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+class TopicNode(TopicAssignment):
+    """``/brokers/topics/T``, version 3."""
 
     def encode(self) -> bytes:
         """Kafka's payload."""
@@ -319,6 +294,15 @@ class PartitionStateNode:
     isr: tuple[int, ...]
     controller_epoch: int
     recovering: bool = False
+
+    @classmethod
+    def of(cls, state: Leadership) -> PartitionStateNode:
+        """Return the payload of a state; its partition epoch is the version that the write expects."""
+        return cls(state.leader, state.leader_epoch, state.isr, state.controller_epoch, state.recovering)
+
+    def at_version(self, version: int) -> Leadership:
+        """Return the state that a znode of this version has."""
+        return Leadership(self.leader, self.leader_epoch, self.isr, self.recovering, version, self.controller_epoch)
 
     def encode(self) -> bytes:
         """Return Kafka's payload; it has the recovery state only while that is 1."""
@@ -414,36 +398,24 @@ def change_number(path: str) -> int:
     return int(number)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
-    """``/latest_producer_id_block``: the block allocated last; its end is inclusive, numbers are strings."""
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    """Return the payload of ``/latest_producer_id_block``; its end is inclusive, numbers are strings."""
+    return _encode(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
 
-    broker_id: int
-    first: int
-    last: int
 
-    def encode(self) -> bytes:
-        """Kafka's payload."""
-        return _encode(
-            {"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)}
+def decode_producer_ids(data: bytes | None) -> ProducerIdBlock | None:
+    """Read ``/latest_producer_id_block``; None if no block has been allocated yet. Raises MalformedZnode."""
+    if not data:
+        return None
+    value = _decode(data, PRODUCER_ID_BLOCK)
+    try:
+        return ProducerIdBlock(
+            _whole(value["broker"]), _whole(value["block_start"], 64), _whole(value["block_end"], 64)
         )
-
-    @classmethod
-    def decode(cls, data: bytes | None) -> ProducerIdBlock | None:
-        """Read the payload; None if no block has been allocated yet. Raises MalformedZnode."""
-        if not data:
-            return None
-        value = _decode(data, PRODUCER_ID_BLOCK)
-        try:
-            return cls(_whole(value["broker"]), _whole(value["block_start"], 64), _whole(value["block_end"], 64))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise MalformedZnode(f"{PRODUCER_ID_BLOCK}: {_shown(data)}") from problem
-
-    @classmethod
-    def after(cls, previous: ProducerIdBlock | None, broker_id: int) -> ProducerIdBlock:
-        """Return the next block of 1000 ids for a broker."""
-        first = 0 if previous is None else previous.last + 1
-        return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MalformedZnode(f"{PRODUCER_ID_BLOCK}: {_shown(data)}") from problem
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:

@@ -15,8 +15,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tidegauge.znodes import MalformedZnode
-from tidegauge_broker.security.acls.model import (
+from tidegauge.cluster_metadata.access_lists import (
     Entry,
     Member,
     Operation,
@@ -26,7 +25,8 @@ from tidegauge_broker.security.acls.model import (
     ResourceType,
     camel,
 )
-from tidegauge_broker.security.principal import principal_of
+from tidegauge.principal import principal_of
+from tidegauge.znodes import MalformedZnode
 
 CHANGES = "/kafka-acl-changes"
 EXTENDED_CHANGES = "/kafka-acl-extended-changes"
