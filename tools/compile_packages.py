@@ -111,6 +111,7 @@ MODULES = (
     "tidegauge_broker/server/wire/kafka/slot.py",
     "tidegauge_broker/server/wire/kafka/turns.py",
     "tidegauge_broker/waiting/purgatory.py",
+    "tidegauge_controller/rules/*.py",
     "tidegauge_controller/zookeeper/decisions/*.py",
     "tidegauge_lab/accountant/*.py",
     "tidegauge_proof/simulator/action.py",

@@ -34,6 +34,12 @@ from tidegauge.znodes import (
     topic_path,
 )
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
+from tidegauge_controller.rules.topics import (
+    already_exists,
+    check_new_topic,
+    plan_assignment,
+    plan_new_partitions,
+)
 from tidegauge_controller.zookeeper.client import (
     BadVersion,
     Closed,
@@ -44,12 +50,6 @@ from tidegauge_controller.zookeeper.client import (
     ZooKeeperError,
 )
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
-from tidegauge_controller.zookeeper.decisions.topics import (
-    already_exists,
-    check_new_topic,
-    plan_assignment,
-    plan_new_partitions,
-)
 from tidegauge_controller.zookeeper.stop_at import StopAt
 
 LOG = logging.getLogger(__name__)

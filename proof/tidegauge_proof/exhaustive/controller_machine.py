@@ -25,9 +25,10 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.snapshot import ProposalSnapshot
+from tidegauge_controller.rules.alter_partition import check_proposal
+from tidegauge_controller.rules.election import elect_preferred, remove_from_isr
 from tidegauge_controller.zookeeper.decisions import alter_partition
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
-from tidegauge_controller.zookeeper.decisions.election import elect_preferred, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.leaders import rebalance_leaders
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.exhaustive.broker_machine import proposal_from
@@ -101,7 +102,7 @@ class ModelController:
         )
 
     def _alter(self, broker: int, proposal: ProposalSnapshot) -> Verdict:
-        error, state = alter_partition.check_proposal(self._context, broker, proposal_from(proposal, TOPIC_ID))
+        error, state = check_proposal(self._context, broker, proposal_from(proposal, TOPIC_ID))
         if error is not ErrorCode.NONE:
             return Verdict(error.name, NO_LEADER, -1, (), -1)
         if state is not None:

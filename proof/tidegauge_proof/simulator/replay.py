@@ -55,9 +55,9 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.rules import rule_named
-from tidegauge_controller.zookeeper.decisions import alter_partition
+from tidegauge_controller.rules.alter_partition import check_proposal
+from tidegauge_controller.rules.election import elect_offline, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
-from tidegauge_controller.zookeeper.decisions.election import elect_offline, remove_from_isr
 from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, batch_of
@@ -396,7 +396,7 @@ class Replay:
         if not step["accepted"]:
             return
         (proposal,) = proposals
-        error, state = alter_partition.check_proposal(self._context, broker.broker_id, proposal)
+        error, state = check_proposal(self._context, broker.broker_id, proposal)
         verdict = IsrVerdict(AT, error)
         if error is ErrorCode.NONE:
             if state is not None:

@@ -1,10 +1,10 @@
 """One controller's term in the simulation: the controller's real decisions, one request to ZooKeeper at a time.
 
-A decision is a generator of requests (tidegauge_controller.zookeeper.decisions.steps); ``advance`` takes it as many requests
-further on request, so that the controller can die, lose its session or be outrun by another between any two. Every
-write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the same
-process it reads nothing either (a controller resigns before its broker registers again, so no read of its term is ever
-completed in the next session), and it is that check alone that keeps it from writing. What was sent stays sent.
+A decision is a generator of requests (tidegauge_controller.zookeeper.decisions.steps); ``advance`` takes it as many
+requests further on request, so that the controller can die, lose its session or be outrun by another between any two.
+Every write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the
+same process it reads nothing either (a controller resigns before its broker registers again, so no read of its term is
+ever completed in the next session), and it is that check alone that keeps it from writing. What was sent stays sent.
 
 Events wait in one queue, as in the controller: each is a function that begins a decision, and what is done with its
 result. A change of the brokers' znodes is a flag, as the watch it stands for: many changes, one look.

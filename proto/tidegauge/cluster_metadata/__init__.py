@@ -1,8 +1,8 @@
 """The cluster's metadata as plain values, whichever controller keeps them. Pure.
 
 Both modes mean the same by them; ``tidegauge.znodes`` has their form in ZooKeeper. Access control lists are in
-``access_lists``, credentials in ``credentials``, client quotas in ``client_quotas``. The settings of an entity are texts
-by their names. docs/kraft-and-raft.md says what differs between the modes.
+``access_lists``, credentials in ``credentials``, client quotas in ``client_quotas``. Settings are texts by their
+names. docs/kraft-and-raft.md says what differs between the modes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import parse_broker_settings
 from tidegauge_controller.admin import NewTopic
-from tidegauge_controller.zookeeper.decisions.topics import plan_assignment
+from tidegauge_controller.rules.topics import plan_assignment
 
 RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 

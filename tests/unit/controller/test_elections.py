@@ -11,8 +11,7 @@ import pytest
 from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
-from tidegauge_controller.zookeeper.decisions.election import (
+from tidegauge_controller.rules.election import (
     Election,
     elect_for_controlled_shutdown,
     elect_initial,
@@ -22,6 +21,7 @@ from tidegauge_controller.zookeeper.decisions.election import (
     needs_unclean,
     remove_from_isr,
 )
+from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
 
 AT = TopicPartition("orders", 0)
 AR = (1, 2, 3)

@@ -32,6 +32,7 @@ from tidegauge.znodes import (
     topic_path,
 )
 from tidegauge_controller.admin import NewTopic
+from tidegauge_controller.rules.topics import check_assignment, check_new_topic
 from tidegauge_controller.zookeeper.decisions.broker_events import (
     process_broker_change,
     process_leader_and_isr_response,
@@ -48,7 +49,6 @@ from tidegauge_controller.zookeeper.decisions.partition_machine import change_pa
 from tidegauge_controller.zookeeper.decisions.producer_ids import allocate_producer_ids
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change, process_topic_data
-from tidegauge_controller.zookeeper.decisions.topics import check_assignment, check_new_topic
 
 NONE = ErrorCode.NONE
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from memory_zookeeper import MemoryZooKeeper, Term
 
-from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import PartitionsResponse
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings

@@ -16,7 +16,6 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from memory_broker import START_MS, Broker, make_batch
 from memory_zookeeper import MemoryZooKeeper, Term
 
-from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import (
     AlterPartitionRequest,
     ControlHeader,

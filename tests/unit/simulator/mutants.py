@@ -30,6 +30,7 @@ from tidegauge_broker.replica.remote_replica import RemoteReplica
 from tidegauge_broker.replica.rounds import Rounds
 from tidegauge_broker.replica.rules.kip_320 import Kip320Rule
 from tidegauge_broker.replica.writes import Writes
+from tidegauge_controller.rules.election import Election, elect_offline, remove_from_isr
 from tidegauge_controller.zookeeper.decisions import alter_partition as alter_module
 from tidegauge_controller.zookeeper.decisions import (
     broker_events,
@@ -40,7 +41,6 @@ from tidegauge_controller.zookeeper.decisions import (
 )
 from tidegauge_controller.zookeeper.decisions import leaders as leaders_module
 from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
-from tidegauge_controller.zookeeper.decisions.election import Election, elect_offline, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.steps import SetNode
 from tidegauge_proof.simulator import sim_controller
 from tidegauge_proof.simulator import world as world_module

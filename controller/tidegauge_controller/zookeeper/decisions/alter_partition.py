@@ -1,8 +1,8 @@
 """AlterPartition: check a leader's proposal of in-sync replicas against what is known, then write it.
 
-The checks have Kafka's order, which decides which error a leader sees. ISR and partition epoch change, the leader epoch
-does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata for every partition named, the rejected ones
-included. Source: KafkaController.tryProcessAlterPartition.
+ISR and partition epoch change, the leader epoch does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata
+for every partition named, the rejected ones included. The checks: ``tidegauge_controller.rules.alter_partition``.
+Source: KafkaController.tryProcessAlterPartition.
 
 One difference, in the leader's favour: if the version in ZooKeeper is not the known one, the state is read back. A
 write whose response was lost with the connection is found there as done, and the response says so; otherwise the
@@ -15,9 +15,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tidegauge.cluster_metadata import Leadership
-from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
+from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_controller.rules.alter_partition import check_proposal
 from tidegauge_controller.zookeeper.decisions.broker_events import metadata_for
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.state_store import read_states, write_states
@@ -33,55 +34,6 @@ def names_of(context: ControllerContext, topic_ids: Collection[str]) -> Steps[di
     """
     yield from ()
     return {one: context.topic_names[one] for one in topic_ids if one in context.topic_names}
-
-
-def check_proposal(
-    context: ControllerContext, broker_id: int, proposal: IsrProposal
-) -> tuple[ErrorCode, Leadership | None]:
-    """Judge a proposal without ZooKeeper. One without a topic id names its topic (AlterPartition before version 2).
-
-    Returns:
-        An error; or NONE and the state to write; or NONE and None if the state is as proposed already.
-    """
-    at = proposal.topic_partition
-    if proposal.topic_id and context.topic_ids.get(at.topic) != proposal.topic_id:
-        return ErrorCode.UNKNOWN_TOPIC_ID, None
-    current = context.leadership.get(at)
-    if current is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-    if proposal.leader_epoch > current.leader_epoch or proposal.partition_epoch > current.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER, None
-    if proposal.leader_epoch < current.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH, None
-    same = (broker_id, proposal.new_isr, proposal.recovering) == (current.leader, current.isr, current.recovering)
-    if same:
-        return ErrorCode.NONE, None
-    if proposal.partition_epoch < current.partition_epoch:
-        return ErrorCode.INVALID_UPDATE_VERSION, None
-    grows_while_recovering = proposal.recovering and len(proposal.new_isr) > 1
-    if grows_while_recovering or (proposal.recovering and not current.recovering):
-        return ErrorCode.INVALID_REQUEST, None
-    if not context.live_brokers.issuperset(proposal.new_isr) or _joiner_is_another(context, current, proposal):
-        return ErrorCode.INELIGIBLE_REPLICA, None
-    return ErrorCode.NONE, Leadership(
-        broker_id,
-        proposal.leader_epoch,
-        proposal.new_isr,
-        proposal.recovering,
-        proposal.partition_epoch,
-        context.epoch,
-    )
-
-
-def _joiner_is_another(context: ControllerContext, current: Leadership, proposal: IsrProposal) -> bool:
-    """Return whether a joining replica has restarted since the fetch that qualified it, and may have lost records.
-
-    The rule is KIP-903's, which KRaft's controller has; Kafka's controller in ZooKeeper mode accepts the proposal.
-    """
-    if proposal.joiner_epoch < 0 or context.settings.trusts_restarted_brokers:
-        return False
-    joiners = (broker_id for broker_id in proposal.new_isr if broker_id not in current.isr)
-    return any(context.live[broker_id].epoch != proposal.joiner_epoch for broker_id in joiners)
 
 
 def process_alter_partition(

@@ -127,6 +127,15 @@ class ControllerContext:
         """Return all registered brokers: a view, which changes with them."""
         return self.live.keys()
 
+    @property
+    def trusts_restarted_brokers(self) -> bool:
+        """Return whether a joining replica may have restarted since the fetch that qualified it."""
+        return self.settings.trusts_restarted_brokers
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """Return the epoch of a registered broker."""
+        return self.live[broker_id].epoch
+
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints of all registered brokers, by id."""
         return tuple([self.live[broker_id].endpoint for broker_id in sorted(self.live)])

@@ -27,10 +27,10 @@ from tidegauge.znodes import (
     encode_feature,
     state_path,
 )
+from tidegauge_controller.rules.election import Strategy
 from tidegauge_controller.zookeeper.decisions.broker_events import metadata_for, read_brokers
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.deletion import read_deletions, resume_deletions
-from tidegauge_controller.zookeeper.decisions.election import Strategy, after_restarts
 from tidegauge_controller.zookeeper.decisions.leaders import PREFERRED_REQUEST, process_preferred_election_znode
 from tidegauge_controller.zookeeper.decisions.partition_machine import (
     election_note,
@@ -43,6 +43,7 @@ from tidegauge_controller.zookeeper.decisions.reassignment import (
     resume_reassignments,
 )
 from tidegauge_controller.zookeeper.decisions.replica_machine import start_replicas
+from tidegauge_controller.zookeeper.decisions.restarts import after_restarts
 from tidegauge_controller.zookeeper.decisions.state_store import decode_state, write_states
 from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,

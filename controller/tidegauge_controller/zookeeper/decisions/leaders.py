@@ -11,9 +11,9 @@ from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import PREFERRED_REPLICA_ELECTION, MalformedZnode, decode_preferred_election
+from tidegauge_controller.rules.election import Strategy, can_lead
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
-from tidegauge_controller.zookeeper.decisions.election import Strategy, can_lead
 from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
 from tidegauge_controller.zookeeper.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write

@@ -21,9 +21,7 @@ from tidegauge.znodes import (
     state_path,
     topic_config_path,
 )
-from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
-from tidegauge_controller.zookeeper.decisions.context import INITIAL_PARTITION_EPOCH, ControllerContext, PartitionStatus
-from tidegauge_controller.zookeeper.decisions.election import (
+from tidegauge_controller.rules.election import (
     Election,
     Strategy,
     elect_for_controlled_shutdown,
@@ -33,6 +31,8 @@ from tidegauge_controller.zookeeper.decisions.election import (
     elect_reassigned,
     needs_unclean,
 )
+from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
+from tidegauge_controller.zookeeper.decisions.context import INITIAL_PARTITION_EPOCH, ControllerContext, PartitionStatus
 from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
 from tidegauge_controller.zookeeper.decisions.steps import (
     NOTHING_TO_SEND,

@@ -49,10 +49,10 @@ from tidegauge.znodes import (
     encode_reassignments,
     topic_path,
 )
+from tidegauge_controller.rules.election import Strategy
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.deletion import process_stop_replica_response, resume_deletions
-from tidegauge_controller.zookeeper.decisions.election import Strategy
 from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
 from tidegauge_controller.zookeeper.decisions.state_store import read_states, write_states

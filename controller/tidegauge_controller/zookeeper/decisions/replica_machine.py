@@ -14,9 +14,9 @@ from typing import assert_never
 
 from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.partition import TopicPartition
+from tidegauge_controller.rules.election import Strategy, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Replica, ReplicaStatus
-from tidegauge_controller.zookeeper.decisions.election import Strategy, remove_from_isr
 from tidegauge_controller.zookeeper.decisions.partition_machine import election_note
 from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
 from tidegauge_controller.zookeeper.decisions.steps import Steps

@@ -25,7 +25,7 @@ from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import NewTopic, TopicOutcome
-from tidegauge_controller.zookeeper.decisions.topics import already_exists
+from tidegauge_controller.rules.topics import already_exists
 
 _DEFAULT = -1
 _FIRST_WITH_DETAILS = 5

@@ -11,7 +11,6 @@ write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgo
 | reassign | first target replica online and in the ISR | unchanged |
 | preferred | the first assigned replica, if online and in the ISR | unchanged |
 | controlled shutdown | first assigned replica in the ISR, alive, not shutting down | without those that shut down |
-| restarted (not Kafka's) | the same if still in the ISR, else the first assigned one | see ``after_restarts`` |
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from enum import Enum
 from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import NO_LEADER
 from tidegauge.partition import TopicPartition
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext
+from tidegauge_controller.rules.cluster_state import ClusterState
 
 
 class Strategy(Enum):
@@ -47,11 +46,14 @@ class Election:
     recipients: tuple[int, ...]
 
 
-def _next(old: Leadership, controller_epoch: int, leader: int, isr: tuple[int, ...], *, recovering: bool) -> Leadership:
+def next_state(
+    old: Leadership, controller_epoch: int, leader: int, isr: tuple[int, ...], *, recovering: bool
+) -> Leadership:
+    """Return the state in the next leader epoch."""
     return Leadership(leader, old.leader_epoch + 1, isr, recovering, old.partition_epoch, controller_epoch)
 
 
-def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
+def elect_initial(context: ClusterState, at: TopicPartition) -> Election:
     """Elect for a new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
     live = tuple([replica for replica in context.assignment(at).replicas if context.is_online(replica, at)])
     if not live:
@@ -61,47 +63,47 @@ def elect_initial(context: ControllerContext, at: TopicPartition) -> Election:
     )
 
 
-def needs_unclean(context: ControllerContext, at: TopicPartition, old: Leadership) -> bool:
+def needs_unclean(context: ClusterState, at: TopicPartition, old: Leadership) -> bool:
     """Return whether no ISR member is online, so that only an unclean election could help."""
     return not any(context.is_online(replica, at) for replica in old.isr)
 
 
-def elect_offline(context: ControllerContext, at: TopicPartition, old: Leadership, *, unclean: bool) -> Election:
+def elect_offline(context: ClusterState, at: TopicPartition, old: Leadership, *, unclean: bool) -> Election:
     """Elect after the loss of a leader: an online ISR member, or if allowed and there is none, any online replica."""
     assigned = context.assignment(at).replicas
     live = tuple([replica for replica in assigned if context.is_online(replica, at)])
     for replica in live:
         if replica in old.isr:
             isr = tuple([member for member in old.isr if context.is_online(member, at)])
-            return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
+            return Election(next_state(old, context.epoch, replica, isr, recovering=old.recovering), live)
     if unclean and live:
-        return Election(_next(old, context.epoch, live[0], (live[0],), recovering=True), live)
+        return Election(next_state(old, context.epoch, live[0], (live[0],), recovering=True), live)
     return Election(None, live)
 
 
-def elect_reassigned(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+def elect_reassigned(context: ClusterState, at: TopicPartition, old: Leadership) -> Election:
     """Elect at the end of a reassignment whose target does not contain the leader, or whose leader is dead."""
     target = context.assignment(at).target
     for replica in target:
         if context.is_online(replica, at) and replica in old.isr:
-            return Election(_next(old, context.epoch, replica, old.isr, recovering=old.recovering), target)
+            return Election(next_state(old, context.epoch, replica, old.isr, recovering=old.recovering), target)
     return Election(None, target)
 
 
-def can_lead(context: ControllerContext, at: TopicPartition, state: Leadership, broker_id: int) -> bool:
+def can_lead(context: ClusterState, at: TopicPartition, state: Leadership, broker_id: int) -> bool:
     """Return whether a replica is online and in the ISR, so that it may be elected."""
     return broker_id in state.isr and context.is_online(broker_id, at)
 
 
-def elect_preferred(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+def elect_preferred(context: ClusterState, at: TopicPartition, old: Leadership) -> Election:
     """Elect the first assigned replica."""
     assigned = context.assignment(at).replicas
     if assigned and can_lead(context, at, old, assigned[0]):
-        return Election(_next(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
+        return Election(next_state(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
     return Election(None, assigned)
 
 
-def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition, old: Leadership) -> Election:
+def elect_for_controlled_shutdown(context: ClusterState, at: TopicPartition, old: Leadership) -> Election:
     """Elect before the leader's broker shuts down: another ISR member takes over."""
     live = tuple(
         [
@@ -113,7 +115,7 @@ def elect_for_controlled_shutdown(context: ControllerContext, at: TopicPartition
     for replica in live:
         if replica in old.isr and replica not in context.shutting_down:
             isr = tuple([member for member in old.isr if member not in context.shutting_down])
-            return Election(_next(old, context.epoch, replica, isr, recovering=old.recovering), live)
+            return Election(next_state(old, context.epoch, replica, isr, recovering=old.recovering), live)
     return Election(None, live)
 
 
@@ -121,36 +123,4 @@ def remove_from_isr(old: Leadership, broker_id: int, controller_epoch: int) -> L
     """Remove an offline replica from the ISR unless it is the last member; no leader if it led; epoch + 1."""
     isr: Sequence[int] = old.isr if len(old.isr) == 1 else [member for member in old.isr if member != broker_id]
     leader = NO_LEADER if old.leader == broker_id else old.leader
-    return _next(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)
-
-
-def after_restarts(context: ControllerContext, at: TopicPartition, old: Leadership, mzxid: int) -> Leadership | None:
-    """Handle ISR members that have registered since the state was written: they are other incarnations.
-
-    A member may have lost what its previous incarnation reported, so it leaves the ISR, as after a bounce that a
-    controller sees. If no other member is online, one stays: the leader if it is among them, because no other replica
-    has more, else the first assigned. The leader epoch rises in any case: a leader that continues with a shorter log
-    must not write in the same epoch again.
-
-    Args:
-        context: the controller's state.
-        at: the partition.
-        old: its state as read.
-        mzxid: the transaction that wrote the state; a broker's epoch is the transaction that registered it.
-
-    Returns:
-        The state to write; None if no member has restarted.
-    """
-    online = [replica for replica in context.assignment(at).replicas if context.is_online(replica, at)]
-    members = [replica for replica in online if replica in old.isr]
-    restarted = [replica for replica in members if context.live[replica].epoch > mzxid]
-    if not restarted:
-        return None
-    if len(restarted) < len(members):
-        isr = tuple([member for member in old.isr if member not in restarted])
-        leaders = [replica for replica in members if replica in isr]
-    else:
-        isr = (old.leader,) if old.leader in restarted else (restarted[0],)
-        leaders = list(isr)
-    leader = old.leader if old.leader in leaders else leaders[0]
-    return _next(old, context.epoch, leader, isr, recovering=old.recovering)
+    return next_state(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidegauge.assignment import assign_replicas
+from tidegauge.cluster_metadata import TopicAssignment
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import topic_name_problem, topic_names_collide
 from tidegauge.settings import Values, parse_topic_settings
-from tidegauge.znodes import TopicNode
 from tidegauge_controller.admin import NewPartitions, NewTopic
 
 MOST_PARTITIONS = 10_000
@@ -113,13 +113,13 @@ def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
 
 
 def plan_new_partitions(
-    wanted: NewPartitions, topic: TopicNode, brokers: Sequence[Endpoint]
+    wanted: NewPartitions, topic: TopicAssignment, brokers: Sequence[Endpoint]
 ) -> dict[int, tuple[int, ...]]:
     """Return the replicas of the partitions to be added to a topic.
 
     Args:
         wanted: the request.
-        topic: the topic's znode as it is.
+        topic: the topic's assignment as it is.
         brokers: the live brokers, by id.
 
     Raises:
