@@ -39,6 +39,9 @@ from tidegauge_broker.replica.verification import ProducerBatch, VerificationGua
 from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions
+from tidegauge_broker.server.cluster.zookeeper.log_dir_events import LogDirEvents
+from tidegauge_broker.server.cluster.zookeeper.registration import Registration, prepare_cluster
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -49,13 +52,10 @@ from tidegauge_broker.server.coordinators.transaction_runner import Surroundings
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
-from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.periodic_tasks import begin_periodic_tasks
 from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
-from tidegauge_broker.server.registration.log_dir_events import LogDirEvents
-from tidegauge_broker.server.registration.registration import Registration, prepare_cluster
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks

@@ -37,8 +37,8 @@ from tidegauge.principal import ANONYMOUS
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import MalformedZnode
 from tidegauge.znodes.access_lists import decode_change, decode_list
-from tidegauge_broker.server.configs.client_quotas import ClientQuotas
-from tidegauge_broker.server.configs.scram_users import MECHANISMS, Deletion, ScramUsers, Upsertion
+from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
+from tidegauge_broker.server.cluster.zookeeper.scram_users import MECHANISMS, Deletion, ScramUsers, Upsertion
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
 from tidegauge_broker.server.wire.sasl_listener import SaslListener

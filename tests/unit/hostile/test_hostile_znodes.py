@@ -15,7 +15,7 @@ from tidegauge import znodes
 from tidegauge.cluster_metadata import ProducerIdBlock
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.registration.registration import prepare_cluster
+from tidegauge_broker.server.cluster.zookeeper.registration import prepare_cluster
 
 AT = TopicPartition("t", 0)
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {

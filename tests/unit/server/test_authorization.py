@@ -28,7 +28,7 @@ from tidegauge.kafka.messages.metadata import MetadataResponse, MetadataResponse
 from tidegauge.kafka.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tidegauge.principal import Principal
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.authorization import GUARDS, UNGUARDED, guarded
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in

@@ -24,7 +24,7 @@ from tidegauge.kafka.frames import RequestHeader
 from tidegauge.principal import Principal
 from tidegauge.v1 import fetch_pb2, groups_pb2, metadata_pb2, produce_pb2, transactions_pb2
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.calls import LAB, AuthorizedCalls
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS

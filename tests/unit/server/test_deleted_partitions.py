@@ -7,7 +7,7 @@ from config_zookeeper import FakeZooKeeper
 
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import TopicNode, topic_path
-from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions
+from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions
 from tidegauge_controller.zookeeper.client import ZooKeeperError
 
 HERE, SHRUNK, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)

@@ -10,7 +10,7 @@ from config_zookeeper import FakeZooKeeper, settle
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BrokerSettings, ListChange, parse_broker_settings
-from tidegauge_broker.server.configs.config_changes import EXPIRATION_MS
+from tidegauge_broker.server.cluster.zookeeper.config_changes import EXPIRATION_MS
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.zookeeper.client import NoNode
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin

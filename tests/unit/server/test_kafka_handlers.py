@@ -27,7 +27,7 @@ from tidegauge.principal import Principal
 from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
-from tidegauge_broker.server.configs.scram_users import Outcome
+from tidegauge_broker.server.cluster.zookeeper.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
     AlteredConfigs,
     DescribedConfigs,

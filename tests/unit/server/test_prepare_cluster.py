@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidegauge.znodes import CLUSTER_ID, PERSISTENT_PATHS
-from tidegauge_broker.server.registration.registration import prepare_cluster
+from tidegauge_broker.server.cluster.zookeeper.registration import prepare_cluster
 from tidegauge_controller.zookeeper.client import NodeExists, NoNode, SessionExpired
 
 

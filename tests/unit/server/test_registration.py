@@ -15,8 +15,8 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import parse_listeners
 from tidegauge.znodes import BROKER_IDS, BrokerNode, broker_path
-from tidegauge_broker.server.registration import registration
-from tidegauge_broker.server.registration.registration import Registration
+from tidegauge_broker.server.cluster.zookeeper import registration
+from tidegauge_broker.server.cluster.zookeeper.registration import Registration
 from tidegauge_controller.zookeeper.client import MultiFailed, NodeExists, NoNode, SessionState
 from tidegauge_controller.zookeeper.decisions.steps import CreateNode, Operation, SetNode, ZnodeStat
 

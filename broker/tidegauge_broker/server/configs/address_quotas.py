@@ -10,7 +10,7 @@ import socket
 
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, IP
 from tidegauge.settings import INT_MAX
-from tidegauge_broker.server.configs.client_quotas import ClientQuotas
+from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
 
 RATE = "connection_creation_rate"
 

@@ -34,14 +34,14 @@ from tidegauge.settings import (
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
-from tidegauge_broker.server.acls.acl_changes import acl_changes
-from tidegauge_broker.server.acls.acl_store import AclStore, authorizer_of
+from tidegauge_broker.server.cluster.zookeeper.acl_changes import acl_changes
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore, authorizer_of
+from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
+from tidegauge_broker.server.cluster.zookeeper.config_changes import ConfigChanges
+from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
+from tidegauge_broker.server.cluster.zookeeper.topic_configs import TopicConfigs
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
-from tidegauge_broker.server.configs.client_quotas import ClientQuotas
-from tidegauge_broker.server.configs.config_changes import ConfigChanges
 from tidegauge_broker.server.configs.quotas_in_force import QuotasInForce
-from tidegauge_broker.server.configs.scram_users import ScramUsers
-from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 

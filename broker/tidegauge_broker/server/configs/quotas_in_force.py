@@ -13,7 +13,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.quotas.client_quota import MutationQuota, QuotaManagers, RateQuota, Reading
 from tidegauge_broker.quotas.limits import DEFAULT, Name, QuotaEntity
 from tidegauge_broker.quotas.stats import Window
-from tidegauge_broker.server.configs.client_quotas import ClientQuotas, entity_at
+from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas, entity_at
 
 LOG = logging.getLogger("tidegauge.configs")
 

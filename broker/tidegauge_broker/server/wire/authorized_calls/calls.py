@@ -29,7 +29,7 @@ from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
-from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS, Form, form_of, name_of

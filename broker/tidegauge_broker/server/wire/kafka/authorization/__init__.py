@@ -14,7 +14,7 @@ from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages import alter_configs, describe_configs, incremental_alter_configs
-from tidegauge_broker.server.acls.acl_store import AclStore
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.wire.kafka.authorization import listed, parts, whole
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER_MESSAGE,

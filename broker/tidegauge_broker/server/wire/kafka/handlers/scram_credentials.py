@@ -21,7 +21,7 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from tidegauge_broker.server.configs.scram_users import Deletion, Upsertion
+from tidegauge_broker.server.cluster.zookeeper.scram_users import Deletion, Upsertion
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.zookeeper.client import ZooKeeperError

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from tidegauge.cluster_metadata.access_lists import Pattern
 from tidegauge.znodes.access_lists import CHANGES, EXTENDED_CHANGES, decode_change
-from tidegauge_broker.server.acls.acl_store import AclStore
-from tidegauge_broker.server.configs.config_changes import ConfigChanges
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
+from tidegauge_broker.server.cluster.zookeeper.config_changes import ConfigChanges
 from tidegauge_controller.zookeeper.client import ZooKeeper
 
 

@@ -1,0 +1,1 @@
+"""What a broker wants of its cluster's metadata: ``ports``, an implementation for each mode, and the choice of one."""
