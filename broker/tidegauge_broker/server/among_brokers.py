@@ -17,6 +17,7 @@ from tidegauge.listeners import GRPC, Listeners
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge_broker.server.cluster.control_ways import ControlWay, GrpcWay, KafkaWay
 from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
 from tidegauge_broker.server.coordinators.kafka_transactions import KafkaTransactions
 from tidegauge_broker.server.coordinators.transaction_peers import OtherBrokers
@@ -29,7 +30,6 @@ from tidegauge_broker.server.replication.kafka_links import KafkaLinks
 from tidegauge_broker.server.replication.kafka_peers import KafkaPeers
 from tidegauge_broker.server.replication.leader_link import FetcherIdentity, Links
 from tidegauge_broker.server.replication.peers import Peers
-from tidegauge_controller.zookeeper.control_links import OpenLink, grpc_links, kafka_links
 
 TopicIdOf = Callable[[TopicPartition], str]
 """Returns the id of a hosted partition's topic; empty: it has none."""
@@ -38,7 +38,7 @@ TopicIdOf = Callable[[TopicPartition], str]
 class AmongBrokers(Protocol):
     """See the module."""
 
-    def to_brokers(self) -> OpenLink:
+    def to_brokers(self) -> ControlWay:
         """Return what the controller's requests reach brokers with."""
         ...
 
@@ -89,9 +89,9 @@ class OverGrpc:
         self._settings = settings
         self._clock = logical_clock
 
-    def to_brokers(self) -> OpenLink:
-        """Return links over gRPC."""
-        return grpc_links(self._open_channel, self._settings, self._clock)
+    def to_brokers(self) -> ControlWay:
+        """Return the way over gRPC."""
+        return GrpcWay(self._open_channel, self._settings, self._clock)
 
     def to_controller(self) -> ToController:
         """Ask it over gRPC."""
@@ -133,9 +133,9 @@ class OverKafka:
         self._settings = settings
         self._peers = KafkaPeers(broker_id, open_channel)
 
-    def to_brokers(self) -> OpenLink:
-        """Return links over Kafka's protocol."""
-        return kafka_links(self._open_channel, self._settings, self._broker_id)
+    def to_brokers(self) -> ControlWay:
+        """Return the way over Kafka's protocol."""
+        return KafkaWay(self._open_channel, self._settings, self._broker_id)
 
     def to_controller(self) -> ToController:
         """Ask it over Kafka's protocol."""
@@ -167,8 +167,8 @@ class Apart:
         self._data = data
         self._control = control
 
-    def to_brokers(self) -> OpenLink:
-        """Return the control plane's links."""
+    def to_brokers(self) -> ControlWay:
+        """Return the control plane's way."""
         return self._control.to_brokers()
 
     def to_controller(self) -> ToController:

@@ -1,11 +1,11 @@
 """One broker process, from start to stop.
 
-Start, in the order of Kafka's KafkaServer.startup: ZooKeeper and its persistent paths, cluster id, topics' settings,
-logs loaded and recovered, sockets bound, registration (which gives the broker epoch), controller candidate. So recovery
-is over before the broker can be seen, and the controller's first requests find it listening.
+Start, in the order of Kafka's KafkaServer.startup: the cluster's metadata (``cluster.chosen``) and its id, topics'
+settings, logs loaded and recovered, sockets bound, registration (which gives the broker epoch), controller candidate.
+So recovery is over before the broker can be seen, and the controller's first requests find it listening.
 
 Stop, in the order of KafkaServer.shutdown: leaders moved away by the controller, no more requests, fetchers ended, high
-watermarks and logs written, the controller resigned, the ZooKeeper session closed, which deletes the broker's znode.
+watermarks and logs written, the controller resigned, the membership of the cluster ended.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegauge.cluster_metadata import new_uuid
+from tidegauge.cluster_metadata import BrokerRegistration
 from tidegauge.control import IsrProposal
 from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC
@@ -29,7 +28,6 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import BrokerSettings, Values, listeners_of
-from tidegauge.znodes import BrokerNode, PartitionStateNode, state_path
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
@@ -39,9 +37,8 @@ from tidegauge_broker.replica.verification import ProducerBatch, VerificationGua
 from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.clock import Clock
-from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions
-from tidegauge_broker.server.cluster.zookeeper.log_dir_events import LogDirEvents
-from tidegauge_broker.server.cluster.zookeeper.registration import Registration, prepare_cluster
+from tidegauge_broker.server.cluster import chosen
+from tidegauge_broker.server.cluster.ports import Member
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -72,13 +69,10 @@ from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.listeners import WireListeners
-from tidegauge_controller.zookeeper.client import SessionState, ZooKeeper
-from tidegauge_controller.zookeeper.controller import Controller
 
 LOG = logging.getLogger("tidegauge.broker")
 HALTED = 70
 """Exit status of a broker that met a defect in its core, outside any partition (EX_SOFTWARE of sysexits.h)."""
-_DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 
 
 class BrokerProcess:
@@ -146,16 +140,13 @@ class BrokerProcess:
         resources.push_async_callback(self._peers.close)
         resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
-        await self._connect()
-        resources.push_async_callback(self._zookeeper.close)
-        self._log_dir_events = LogDirEvents(self._zookeeper, self._identity.broker_id)
-        self._configs = DynamicConfigs(
-            self._zookeeper, self._identity.broker_id, self._layers, self._metadata.knows_topic, self._now_ms
-        )
+        self._cluster = await chosen.connect(self._settings, self._identity.broker_id, self._seams.dial())
+        resources.push_async_callback(self._cluster.close)
+        stores = self._cluster.stores(self._settings, self._now_ms)
+        self._configs = DynamicConfigs(stores, self._identity.broker_id, self._layers, self._metadata.knows_topic)
         await self._configs.read_all()
-        self._make_registration()
-        resources.push_async_callback(self._controller.stop)
-        resources.push_async_callback(self._registration.close)
+        self._controller = self._cluster.prepare(self._member())
+        resources.push_async_callback(self._cluster.leave)
         await self._open_logs()
         resources.push_async_callback(self._close_logs)
         self._assemble()
@@ -168,47 +159,34 @@ class BrokerProcess:
         await self._listeners.start()
         await self._metrics.listen(self._identity.listeners.bound_by(GRPC)[0], self._listeners.counts)
         resources.push_async_callback(self._stop_own_requests)
-        await self._registration.register()
+        await self._cluster.register()
         self._listeners.open_to_controller()
-        await self._controller.start()
-        self._registration.keep(self._controller)
+        await self._cluster.take_part()
         self._replicas.start()
         self._tasks = begin_periodic_tasks(self._settings, self._replicas, self._logs, self._in_pool)
 
-    async def _connect(self) -> None:
-        settings = self._settings
-        timeout_ms = settings["zookeeper.connection.timeout.ms"] or _DEFAULT_CONNECTION_TIMEOUT_MS
-        self._zookeeper = await ZooKeeper.connect(
-            settings.text("zookeeper.connect"),
-            session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
-            connection_timeout_ms=timeout_ms,
-            in_flight=settings.integer("zookeeper.max.in.flight.requests"),
-            dial=self._seams.dial(),
-        )
-        self._cluster_id = await prepare_cluster(self._zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
-
-    def _make_registration(self) -> None:
-        """Make what speaks to ZooKeeper for this broker: the controller candidate, and the registration."""
-        settings, identity = self._settings, self._identity
-        self._controller = Controller(
+    def _member(self) -> Member:
+        """Return what this broker is in its cluster."""
+        identity = self._identity
+        return Member(
             endpoint=identity.endpoint,
             control_plane_listener=identity.listeners.control_plane.name,
-            zookeeper=self._zookeeper,
-            settings=settings,
+            registration=self._registration(),
+            settings=self._settings,
             metadata=self._metadata,
+            to_brokers=self._among_brokers.to_brokers(),
+            registered=self._registered,
             note=self._note,
             now_ms=self._now_ms,
             random_bytes=os.urandom,
-            open_link=self._among_brokers.to_brokers(),
         )
-        self._registration = Registration(self._zookeeper, self._node(), self._registered, self._session_changed)
 
-    def _node(self) -> BrokerNode:
+    def _registration(self) -> BrokerRegistration:
         """Return what this broker registers, by the settings in force: advertised.listeners may change."""
         listeners, rack = listeners_of(self._settings), self._identity.rack
         known = listeners.registered
         at = known.host, known.port, self._now_ms()
-        return BrokerNode(self._identity.broker_id, *at, rack, listeners.advertised, listeners.protocols)
+        return BrokerRegistration(self._identity.broker_id, *at, rack, listeners.advertised, listeners.protocols)
 
     async def _open_logs(self) -> None:
         directories = [Path(text) for text in self._settings["log.dirs"]]
@@ -217,14 +195,14 @@ class BrokerProcess:
             lambda: LogManager.open(
                 directories,
                 broker_id=self._identity.broker_id,
-                cluster_id=self._cluster_id,
+                cluster_id=self._cluster.cluster_id,
                 broker=self._settings,
                 topic_values=self._configs.topics.known,
                 now_ms=self._now_ms,
                 disk_of=self._seams.disk_of,
             ),
         )
-        LOG.info("Cluster ID = %s; %d logs loaded", self._cluster_id, len(self._logs.logs))
+        LOG.info("Cluster ID = %s; %d logs loaded", self._cluster.cluster_id, len(self._logs.logs))
 
     def _assemble(self) -> None:
         """Put the parts together; nothing runs yet."""
@@ -241,7 +219,7 @@ class BrokerProcess:
                 self._fetchers,
                 self._grpc_links,
                 self._logs,
-                self._zookeeper,
+                self._cluster,
                 self._in_pool,
                 self._now_ms,
                 self._note,
@@ -270,7 +248,7 @@ class BrokerProcess:
             fetchers_changed=self._fetchers_changed,
             leadership_changed=self._leadership_changed,
             log_dir_failed=self._log_dir_failed,
-            replicas_failed=self._log_dir_events.report,
+            replicas_failed=self._cluster.report_failed_replicas,
             halt=self._halt,
         )
         limits = MoveLimits(
@@ -288,7 +266,7 @@ class BrokerProcess:
         )
         self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
         self._producer_ids = ProducerIds(self._client)
-        follower = FetcherIdentity(identity.broker_id, self._cluster_id, lambda: core.broker_epoch)
+        follower = FetcherIdentity(identity.broker_id, self._cluster.cluster_id, lambda: core.broker_epoch)
         self._grpc_links = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
         links = self._among_brokers.to_leaders(self._grpc_links, follower, self._replicas.topic_id)
         self._fetchers = Fetchers(self._replicas, links, settings, self._now_ms)
@@ -300,7 +278,7 @@ class BrokerProcess:
         self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
         self._assemble_transactions()
         fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")
-        proof = LeadershipProof(identity.broker_id, core, self._partition_state, self._now_ms, fetch_wait_ms)
+        proof = LeadershipProof(identity.broker_id, core, self._cluster.leadership, self._now_ms, fetch_wait_ms)
         proofs = SharedProofs(proof.holds)
         self._groups = GroupService(
             self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proofs.holds
@@ -311,8 +289,7 @@ class BrokerProcess:
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
-        deleted = partial(deleted_partitions, self._zookeeper)
-        around = Surroundings(self._producer_ids.next, metadata, deleted, peers.send_markers)
+        around = Surroundings(self._producer_ids.next, metadata, self._cluster.deleted_partitions, peers.send_markers)
         self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
         self._transactions = peers.service = TransactionService(
             self._transaction_runner, self._group_runner, replicas, metadata, settings, self._now_ms
@@ -325,7 +302,7 @@ class BrokerProcess:
         settings = self._settings
         log = [RequestLog()] if settings.flag("request.log.enable") else []
         return BrokerService(
-            cluster_id=self._cluster_id,
+            cluster_id=self._cluster.cluster_id,
             settings=settings,
             replicas=self._replicas,
             metadata=self._metadata,
@@ -399,21 +376,13 @@ class BrokerProcess:
         for runner in (self._group_runner, self._transaction_runner):
             runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
 
-    async def _partition_state(self, at: TopicPartition) -> PartitionStateNode:
-        path = state_path(*at)
-        data, _ = await self._zookeeper.get_latest(path)
-        return PartitionStateNode.decode(path, data)
-
     def _registered(self, broker_epoch: int) -> None:
         self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
 
     async def _advertise(self) -> None:
         """Register the addresses that are advertised now, where others are registered."""
-        await self._registration.advertise(self._node())
-
-    def _session_changed(self, state: SessionState) -> None:
-        self._note("session", "ZooKeeper", {"state": state.value})
+        await self._cluster.advertise(self._registration())
 
     def _note(self, kind: str, cause: str, fields: dict[str, Any]) -> None:
         self._events.note(kind, cause, fields)
@@ -429,7 +398,7 @@ class BrokerProcess:
             self.exit_code = 1
             self.stopping.set()
             return
-        self._log_dir_events.report()
+        self._cluster.report_failed_replicas()
 
     def _halt(self, problem: Exception) -> None:
         """End the process at once, as kill -9 does: the state in memory cannot be trusted, the state on disk can."""
@@ -471,7 +440,7 @@ class BrokerProcess:
         await self._alter_partition.close()
         await self._producer_ids.close()
         await self._auto_topics.close()
-        self._log_dir_events.close()
+        self._cluster.stop_reporting()
         for task in self._tasks:
             await task.close()
 

@@ -17,13 +17,13 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, Security
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
+from tidegauge_broker.server.cluster.ports import Cluster, Dial
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.gate import Gate
-from tidegauge_controller.zookeeper.channels import open_channel
-from tidegauge_controller.zookeeper.client import Dial, ZooKeeper
+from tidegauge_controller.broker_channels import open_channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Parts:
     fetchers: Fetchers
     links: GrpcLinks
     logs: LogManager
-    zookeeper: ZooKeeper
+    cluster: Cluster
     in_log_pool: Callable[[Callable[[], None]], Awaitable[None]]
     now_ms: Callable[[], int]
     note: Callable[[str, str, dict[str, Any]], None]
@@ -72,7 +72,7 @@ class Seams:
         return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock)
 
     def dial(self) -> Dial | None:
-        """Return what opens kazoo's connections; None: kazoo itself."""
+        """Return what opens the connections to the store of the cluster's metadata; None: the store's client."""
         return None
 
     def gate(self) -> Gate | None:
@@ -91,4 +91,4 @@ class Seams:
         """Hold nothing back any more: the listeners are about to stop."""
 
     async def close(self) -> None:
-        """Stop: the broker ends, and its ZooKeeper session is closed."""
+        """Stop: the broker ends, and its membership with it."""

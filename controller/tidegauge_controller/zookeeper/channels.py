@@ -15,32 +15,13 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-import grpc.aio
-
-from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.control import Endpoint, PartitionsResponse
 from tidegauge.errors import ErrorCode
-from tidegauge.secure_channels import open_channel as open_secured_channel
-from tidegauge.security import PLAIN, Security
 from tidegauge_controller.zookeeper.control_links import ControlLink, OpenLink, Undelivered
 from tidegauge_controller.zookeeper.decisions.steps import ControlRequest
 
 LOG = logging.getLogger(__name__)
 RETRY_BACKOFF_SECONDS = 0.1
-CHANNEL_OPTIONS = (
-    *RECONNECT_OPTIONS,
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-)
-"""gRPC options among brokers; the size of a request is not limited (gRPC's default is 4 MiB)."""
-OpenChannel = Callable[[str], grpc.aio.Channel]
-"""Opens a channel to an address; the lab replaces it by its own."""
-
-
-def open_channel(address: str, security: Security = PLAIN) -> grpc.aio.Channel:
-    """Open a channel with these options."""
-    return open_secured_channel(address, CHANNEL_OPTIONS, security)
-
 
 Responded = Callable[[int, ControlRequest, PartitionsResponse], None]
 

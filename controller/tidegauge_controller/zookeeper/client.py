@@ -66,6 +66,9 @@ LARGEST_REQUEST_BYTES = 0xFFFFF
 """What a server takes by default (``jute.maxbuffer``)."""
 
 
+_SESSION_ENDED = "The broker's ZooKeeper session ended before the response; retry"
+
+
 class SessionState(Enum):
     """The known state of the session."""
 
@@ -101,13 +104,17 @@ class NotEmpty(ZooKeeperError):
 class SessionExpired(ZooKeeperError, MembershipEnded):
     """The session ended before the response came."""
 
+    sentence = _SESSION_ENDED
+
 
 class TooLarge(ZooKeeperError):
     """ZooKeeper closed the connection at a write of more than ``LARGEST_REQUEST_BYTES``."""
 
 
-class Closed(ZooKeeperError):
+class Closed(ZooKeeperError, MembershipEnded):
     """The client has been closed."""
+
+    sentence = _SESSION_ENDED
 
 
 class MultiFailed(ZooKeeperError):

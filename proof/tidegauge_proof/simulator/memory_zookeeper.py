@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
     BROKER_IDS,
@@ -179,6 +180,10 @@ class MemoryZooKeeper:
     def state(self, at: TopicPartition) -> PartitionStateNode:
         """Return a partition's state."""
         return PartitionStateNode.decode(state_path(*at), self.nodes[state_path(*at)].data)
+
+    def leadership(self, at: TopicPartition) -> Leadership:
+        """Return a partition's state with its partition epoch."""
+        return self.state(at).at_version(self.version(at))
 
     def version(self, at: TopicPartition) -> int:
         """Return the partition epoch."""

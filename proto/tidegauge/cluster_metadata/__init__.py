@@ -16,6 +16,8 @@ from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.listeners import Listener
 
 PRODUCER_ID_BLOCK_SIZE = 1000
+DEFAULT_ENTITY = "<default>"
+"""The name of the entity whose settings hold for all of its type (``ConfigEntityName.DEFAULT``)."""
 
 
 class MetadataUnavailable(Exception):
@@ -23,7 +25,13 @@ class MetadataUnavailable(Exception):
 
 
 class MembershipEnded(MetadataUnavailable):
-    """This broker is no longer a member of the cluster, so the request that it made as one has failed."""
+    """This broker is no longer a member of the cluster, so the request that it made as one has failed.
+
+    Attributes:
+        sentence: for a client whose request failed with it.
+    """
+
+    sentence = "The broker's membership of the cluster ended before the response; retry"
 
 
 class MalformedMetadata(ValueError):
@@ -160,6 +168,7 @@ class ProducerIdBlock:
 
 
 __all__ = [
+    "DEFAULT_ENTITY",
     "NO_LEADER",
     "PRODUCER_ID_BLOCK_SIZE",
     "Assignment",

@@ -41,7 +41,6 @@ LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 CONSUMERS = "/consumers"
-DEFAULT_ENTITY = "<default>"
 
 PERSISTENT_PATHS: tuple[str, ...] = (
     CONSUMERS,

@@ -152,7 +152,7 @@ def test_a_new_partition_begins_with_the_live_replicas_only_or_not_at_all():
 def test_a_death_costs(isr: tuple[int, ...], leader: int, victim: int, after: tuple[int, tuple[int, ...], int]):
     term = term_of()
     node = PartitionStateNode(leader, 5, isr, 1)
-    term.context.leadership[AT] = type(term.context.leadership[AT]).of(node, term.zookeeper.write_state(AT, node))
+    term.context.leadership[AT] = node.at_version(term.zookeeper.write_state(AT, node))
     die(term, victim)
     assert row(term) == after
     assert term.context.replica_status[Replica(AT, victim)] is ReplicaStatus.OFFLINE
@@ -432,7 +432,7 @@ def test_an_election_that_memory_fails_is_held_again_over_what_is_there():
     """A live replica put into the ISR by hand shows in no write, so a failure is never decided on memory alone."""
     term = term_of()
     node = PartitionStateNode(1, 5, (1,), 1)
-    term.context.leadership[AT] = type(term.context.leadership[AT]).of(node, term.zookeeper.write_state(AT, node))
+    term.context.leadership[AT] = node.at_version(term.zookeeper.write_state(AT, node))
     die(term, 1)
     assert row(term) == (NO_LEADER, (1,), 6)
     term.zookeeper.write_state(AT, PartitionStateNode(NO_LEADER, 6, (3,), 1))

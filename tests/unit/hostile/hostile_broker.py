@@ -44,6 +44,8 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
+from tidegauge_broker.server.cluster.ports import Session
+from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
@@ -227,6 +229,7 @@ class HostileBroker:
         self.replicas = ReplicaManager(core, self.logs, events, lambda: NOW_MS, in_pool, outlets)
         self.runner = GroupRunner(self._layers.live, self.replicas, events, lambda: NOW_MS, halted)
         zookeeper: Any = FakeZooKeeper(NOW_MS)
+        stores = ZooKeeperStores(zookeeper, self._layers.live, lambda: NOW_MS)
         controller: Any = _Controller(self._layers.live, self.metadata)
         producer_ids: Any = _ProducerIds()
         transactions = self._transactions(producer_ids, events, halted)
@@ -249,7 +252,7 @@ class HostileBroker:
             metadata=self.metadata,
             controller=controller,
             producer_ids=producer_ids,
-            configs=DynamicConfigs(zookeeper, 0, self._layers, self.metadata.knows_topic, lambda: NOW_MS),
+            configs=DynamicConfigs(stores, 0, self._layers, self.metadata.knows_topic),
             create_topic=lambda _topic: None,
             groups=GroupService(self.runner, transactions, self.metadata, lambda _topic: None, still_leads),
             transactions=transactions,
@@ -292,14 +295,14 @@ class HostileBroker:
         peers = Peers(lambda _address: channel)
         links = GrpcLinks(self.metadata.grpc_address, peers, identity, self._layers.live, self.clock)
         self._fetchers = Fetchers(self.replicas, links, self._layers.live, lambda: NOW_MS)
-        zookeeper: Any = _NoSession()
+        cluster: Any = _NoSession()
         parts = Parts(
             service=self.service,
             replicas=self.replicas,
             fetchers=self._fetchers,
             links=links,
             logs=self.logs,
-            zookeeper=zookeeper,
+            cluster=cluster,
             in_log_pool=in_pool,
             now_ms=lambda: NOW_MS,
             note=lambda _kind, _cause, _fields: None,
@@ -426,8 +429,8 @@ class HostileBroker:
 class _NoSession:
     """A ZooKeeper that is unreachable."""
 
-    hosts = ""
-    credentials = (1, b"")
+    def session(self) -> Session:
+        return Session("", 1, b"")
 
 
 class _NoChannel:

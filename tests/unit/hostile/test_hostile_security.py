@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kafka_peer import Client, Listener, Transport
 
-from tidegauge.cluster_metadata.credentials import ScramCredential
+from tidegauge.cluster_metadata.credentials import MECHANISMS, Deletion, ScramCredential, Upsertion
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import (
     API_VERSIONS,
@@ -38,7 +38,7 @@ from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes import MalformedZnode
 from tidegauge.znodes.access_lists import decode_change, decode_list
 from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
-from tidegauge_broker.server.cluster.zookeeper.scram_users import MECHANISMS, Deletion, ScramUsers, Upsertion
+from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
 from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
 from tidegauge_broker.server.wire.sasl_listener import SaslListener

@@ -20,7 +20,8 @@ from tidegauge.principal import Principal
 from tidegauge.settings import parse_broker_settings
 from tidegauge.znodes.access_lists import decode_list
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore, authorizer_of
+from tidegauge_broker.server.acls.access_control import authorizer_of
+from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode
 

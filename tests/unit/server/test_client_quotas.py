@@ -11,10 +11,11 @@ import pytest
 from config_zookeeper import FakeZooKeeper
 
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, Filter
+from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
-from tidegauge_broker.server.cluster.zookeeper.scram_users import Deletion, ScramUsers, Upsertion
+from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 
 

@@ -11,6 +11,7 @@ from config_zookeeper import FakeZooKeeper, settle
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BrokerSettings, ListChange, parse_broker_settings
 from tidegauge_broker.server.cluster.zookeeper.config_changes import EXPIRATION_MS
+from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.zookeeper.client import NoNode
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
@@ -27,9 +28,8 @@ class Broker:
     def __init__(self, zookeeper, broker_id: int = 0, **static: str) -> None:
         values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
         self.settings = BrokerSettings(values)
-        self.configs = DynamicConfigs(
-            zookeeper, broker_id, self.settings, lambda topic: topic in {"t", "u"}, lambda: zookeeper.now_ms
-        )
+        stores = ZooKeeperStores(zookeeper, self.settings.live, lambda: zookeeper.now_ms)
+        self.configs = DynamicConfigs(stores, broker_id, self.settings, lambda topic: topic in {"t", "u"})
         self.topics: dict[str, int] = {}
         self.unclean: list[str | None] = []
         self.broker_changes = 0

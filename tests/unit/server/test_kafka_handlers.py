@@ -19,6 +19,7 @@ from tests.wire_responses.records import produce
 
 from tidegauge.cluster_metadata import Assignment
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, Quota
+from tidegauge.cluster_metadata.credentials import CredentialOutcome
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
@@ -27,7 +28,6 @@ from tidegauge.principal import Principal
 from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
-from tidegauge_broker.server.cluster.zookeeper.scram_users import Outcome
 from tidegauge_broker.server.service.broker_service import (
     AlteredConfigs,
     DescribedConfigs,
@@ -246,7 +246,7 @@ async def test_what_zookeeper_does_not_say_is_an_error_of_the_response(name: str
 
 
 async def test_credentials_are_altered_by_the_controller_alone() -> None:
-    users = FakeService(alter=coming({"a": Outcome()}))
+    users = FakeService(alter=coming({"a": CredentialOutcome()}))
     puts = [{"name": "a", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}]
     request = message("AlterUserScramCredentials", upsertions=puts, deletions=[{"name": "a", "mechanism": 2}])
     elsewhere = FakeService(is_controller=False, configs=SimpleNamespace(users=users))
@@ -260,7 +260,7 @@ async def test_credentials_are_altered_by_the_controller_alone() -> None:
 
 
 async def test_no_users_named_are_all() -> None:
-    users = FakeService(describe=coming({"a": Outcome(iterations={1: 4096})}))
+    users = FakeService(describe=coming({"a": CredentialOutcome(iterations={1: 4096})}))
     service = FakeService(configs=SimpleNamespace(users=users))
     for named in (None, []):
         request = message("DescribeUserScramCredentials", users=named)

@@ -8,6 +8,7 @@ from config_zookeeper import FakeZooKeeper, settle
 from tidegauge.settings import BrokerSettings, parse_broker_settings
 from tidegauge_broker.quotas.limits import DEFAULT, QuotaEntity
 from tidegauge_broker.quotas.stats import Window
+from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 
 
@@ -24,7 +25,8 @@ class _Unaffected:
 def configs_of(zookeeper: FakeZooKeeper, **static: str) -> DynamicConfigs:
     values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
     settings = BrokerSettings(values)
-    return DynamicConfigs(zookeeper, 0, settings, lambda _: True, lambda: zookeeper.now_ms)  # type: ignore[arg-type]
+    stores = ZooKeeperStores(zookeeper, settings.live, lambda: zookeeper.now_ms)  # type: ignore[arg-type]
+    return DynamicConfigs(stores, 0, settings, lambda _: True)
 
 
 @pytest.fixture

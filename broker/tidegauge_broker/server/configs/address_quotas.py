@@ -10,7 +10,7 @@ import socket
 
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, IP
 from tidegauge.settings import INT_MAX
-from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
+from tidegauge_broker.server.cluster.ports import ClientQuotaStore
 
 RATE = "connection_creation_rate"
 
@@ -22,7 +22,7 @@ class AddressQuotas:
         quotas: where they are kept.
     """
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotaStore) -> None:
         self._quotas = quotas
         self._default = INT_MAX
         self._by_address: dict[str, int] = {}
@@ -35,7 +35,7 @@ class AddressQuotas:
         """Read all of them again.
 
         Raises:
-            ZooKeeperError: ZooKeeper could not be read.
+            MetadataUnavailable: they could not be read.
         """
         default = INT_MAX
         found: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """This broker's part in dynamic settings: it reads and follows them, describes them, and alters them for admins.
 
 Rules:
-    1. Settings of topics are described from ZooKeeper, those of brokers from what is in force here, as in Kafka.
+    1. Settings of topics are described as they are stored, those of brokers from what is in force here, as in Kafka.
     2. A broker's own settings are altered by that broker only; those of topics and of all brokers by any.
     3. An alteration is validated completely, written, and then reaches this broker the same way as all others.
     4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
@@ -18,6 +18,8 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
+from tidegauge.cluster_metadata import DEFAULT_ENTITY, MalformedMetadata
+from tidegauge.cluster_metadata.client_quotas import Entity
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import java_int
 from tidegauge.partition import topic_name_problem
@@ -33,17 +35,9 @@ from tidegauge.settings import (
     usable_broker_settings,
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
-from tidegauge.znodes import DEFAULT_ENTITY, MalformedZnode
-from tidegauge_broker.server.cluster.zookeeper.acl_changes import acl_changes
-from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore, authorizer_of
-from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
-from tidegauge_broker.server.cluster.zookeeper.config_changes import ConfigChanges
-from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
-from tidegauge_broker.server.cluster.zookeeper.topic_configs import TopicConfigs
+from tidegauge_broker.server.cluster.ports import MetadataStores
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
 from tidegauge_broker.server.configs.quotas_in_force import QuotasInForce
-from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
-from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
 UNCLEAN = "unclean.leader.election.enable"
@@ -69,46 +63,39 @@ class DynamicConfigs:
     """See the module.
 
     Args:
-        zookeeper: the session.
+        stores: what the cluster keeps for all brokers.
         broker_id: this broker.
         settings: its settings; what is dynamic in them is filled in here.
         knows_topic: whether a topic exists, by this broker's metadata.
-        now_ms: wall clock.
+
+    Attributes:
+        acls: what principals may do; None: everything.
     """
 
     def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        broker_id: int,
-        settings: BrokerSettings,
-        knows_topic: Callable[[str], bool],
-        now_ms: Callable[[], int],
+        self, stores: MetadataStores, broker_id: int, settings: BrokerSettings, knows_topic: Callable[[str], bool]
     ) -> None:
-        self.topics = TopicConfigs(zookeeper, settings.live)
-        self.quotas = ClientQuotas(zookeeper)
+        self.topics = stores.topics
+        self.quotas = stores.quotas
+        self.users = stores.users
+        self.acls = stores.acls
         self.addresses = AddressQuotas(self.quotas)
         self.quotas_in_force = QuotasInForce(self.quotas, settings.live)
-        self.users = ScramUsers(zookeeper)
-        authorizer = authorizer_of(settings.live)
-        self.acls = None if authorizer is None else AclStore(zookeeper, authorizer)
-        """What principals may do; None: everything."""
-        self._acl_changes = [] if self.acls is None else acl_changes(zookeeper, self.acls, now_ms)
-        self._admin = ConfigAdmin(zookeeper)
+        self._stores = stores
         self._broker_id = broker_id
         self._settings = settings
         self._knows_topic = knows_topic
-        self._changes = ConfigChanges(zookeeper, self._apply, self.read_all, now_ms)
         self._affected: Affected | None = None
 
     @property
     def applied_change(self) -> int:
         """The number of the last change that is in force here; -1: none since the start."""
-        return self._changes.applied
+        return self._stores.applied_change
 
     # Start and end
 
     async def read_all(self) -> None:
-        """Read everything: at the start, before anything uses the settings, and with each new session."""
+        """Read everything: at the start, before anything uses the settings, and after changes may have been missed."""
         await self._read_broker()
         await self.topics.read_all()
         await self.addresses.read()
@@ -123,51 +110,54 @@ class DynamicConfigs:
     def follow(self, affected: Affected) -> None:
         """Apply changes from now on."""
         self._affected = affected
-        self._changes.start()
-        for changes in self._acl_changes:
-            changes.start()
+        self._stores.follow(self)
 
     async def close(self) -> None:
         """Apply no more."""
-        await self._changes.close()
-        for changes in self._acl_changes:
-            await changes.close()
+        await self._stores.close()
 
-    # Changes
+    # Changes (``SettingsListener``)
 
-    async def _apply(self, entity: str) -> None:
-        kind, _, name = entity.partition("/")
-        match kind:
-            case "topics":
-                values = await self.topics.read_values(name)
-                LOG.info("Processing override for entityPath: %s with config: %s", entity, dict(values.given))
-                if self._affected is not None:
-                    self._affected.topic_settings_changed(name, values)
-                    if values.flag(UNCLEAN):
-                        self._affected.unclean_election_enabled(name)
-            case "brokers" if name in {DEFAULT_ENTITY, str(self._broker_id)}:
-                was_unclean = self._settings.live.flag(UNCLEAN)
-                await self._read_broker()
-                self._tell_all()
-                if self._affected is not None:
-                    if self._settings.live.flag(UNCLEAN) and not was_unclean:
-                        self._affected.unclean_election_enabled(None)
-                    await self._affected.advertise()
-            case "ips":
-                await self.addresses.read()
-            case "users" | "clients":
-                await self.quotas_in_force.read(entity)
-                if kind == "users" and "/" not in name:
-                    await self.users.read(name)
-            case _:
-                LOG.debug("The settings of %s are none of this broker's", entity)
+    async def topic_changed(self, topic: str) -> None:
+        """Take over the settings of a topic."""
+        values = await self.topics.read_values(topic)
+        LOG.info("Processing override for entityPath: topics/%s with config: %s", topic, dict(values.given))
+        if self._affected is not None:
+            self._affected.topic_settings_changed(topic, values)
+            if values.flag(UNCLEAN):
+                self._affected.unclean_election_enabled(topic)
+
+    async def broker_changed(self, broker: str) -> None:
+        """Take over the settings of this broker, or the default of all brokers; another's are none of its."""
+        if broker not in {DEFAULT_ENTITY, str(self._broker_id)}:
+            LOG.debug("The settings of brokers/%s are none of this broker's", broker)
+            return
+        was_unclean = self._settings.live.flag(UNCLEAN)
+        await self._read_broker()
+        self._tell_all()
+        if self._affected is not None:
+            if self._settings.live.flag(UNCLEAN) and not was_unclean:
+                self._affected.unclean_election_enabled(None)
+            await self._affected.advertise()
+
+    async def addresses_changed(self) -> None:
+        """Take over the quotas of addresses."""
+        await self.addresses.read()
+
+    async def quota_changed(self, entity: Entity) -> None:
+        """Take over the quotas of a user, a client id, or both."""
+        await self.quotas_in_force.read(entity)
+
+    async def user_changed(self, user: str) -> None:
+        """Take over the credentials of a user."""
+        await self.users.read(user)
 
     async def _read_broker(self) -> None:
         layers: list[dict[str, str]] = []
         for name in (DEFAULT_ENTITY, str(self._broker_id)):
             try:
-                layers.append(await self._admin.read(f"brokers/{name}"))
-            except MalformedZnode as problem:
+                layers.append(await self._stores.settings.read(f"brokers/{name}"))
+            except MalformedMetadata as problem:
                 LOG.warning("The settings of broker %s are unreadable and are ignored: %s", name, problem)
                 layers.append({})
         for why in self._settings.replace(default=layers[0], own=layers[1]):
@@ -283,14 +273,9 @@ class DynamicConfigs:
         self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], *, validate_only: bool
     ) -> int:
         if validate_only:
-            change(await self._admin.read(entity))
+            change(await self._stores.settings.read(entity))
             return -1
-        try:
-            number = await self._admin.alter(entity, change)
-        except ZooKeeperError as problem:
-            raise TidegaugeError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper did not take the change: {problem}; look and try again"
-            ) from problem
+        number = await self._stores.settings.alter(entity, change)
         LOG.info("Updated the settings of %s, change %d", entity, number)
         return number
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tidegauge.settings import Values
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.port import Controller
 
 
 class InForce:
@@ -15,7 +15,7 @@ class InForce:
     Args:
         settings: the broker's settings in force.
         replicas: its replicas, and their logs.
-        controller: its candidate.
+        controller: the one in its process.
         advertise: registers the addresses that are advertised now, where others are registered.
     """
 

@@ -5,7 +5,6 @@ Source: ``QuotaConfigHandler``, ``UserConfigHandler``, ``ClientIdConfigHandler``
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from tidegauge.cluster_metadata.client_quotas import CLIENT_ID, IP, USER, Entity
@@ -13,9 +12,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.quotas.client_quota import MutationQuota, QuotaManagers, RateQuota, Reading
 from tidegauge_broker.quotas.limits import DEFAULT, Name, QuotaEntity
 from tidegauge_broker.quotas.stats import Window
-from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas, entity_at
-
-LOG = logging.getLogger("tidegauge.configs")
+from tidegauge_broker.server.cluster.ports import ClientQuotaStore
 
 
 class QuotasInForce:
@@ -31,7 +28,7 @@ class QuotasInForce:
             Kafka (``ClientQuotaManager.quotasEnabled``).
     """
 
-    def __init__(self, quotas: ClientQuotas, settings: Values) -> None:
+    def __init__(self, quotas: ClientQuotaStore, settings: Values) -> None:
         self._quotas = quotas
         self.managers = QuotaManagers.of(
             window_of(settings, "quota.window.num", "quota.window.size.seconds"),
@@ -49,7 +46,7 @@ class QuotasInForce:
         """Read all of them again.
 
         Raises:
-            ZooKeeperError: ZooKeeper could not be read.
+            MetadataUnavailable: they could not be read.
         """
         found = await self._quotas.describe({}, strict=False)
         present = {_entity(one.entity): one.values for one in found if IP not in one.entity}
@@ -59,17 +56,13 @@ class QuotasInForce:
         for entity, values in present.items():
             self._take(entity, values)
 
-    async def read(self, path: str) -> None:
-        """Read those of one user, client id or pair again; ``path``: of its znode below ``/config``.
+    async def read(self, entity: Entity) -> None:
+        """Read those of one user, client id or pair again.
 
         Raises:
-            ZooKeeperError: ZooKeeper could not be read.
+            MetadataUnavailable: they could not be read.
         """
-        entity = entity_at(path)
-        if entity is None:
-            LOG.warning("A notification is of no user and no client id, and is skipped: %s", path)
-        else:
-            self._take(_entity(entity), await self._quotas.values(entity))
+        self._take(_entity(entity), await self._quotas.values(entity))
 
     def readings(self, now_ms: int) -> list[tuple[str, Reading]]:
         """Return what the metrics say, each with the kind of quota by Kafka's name (``QuotaType``)."""

@@ -1,18 +1,18 @@
 """Whether this broker is still the leader that it takes itself for, asked of those who would know.
 
-A broker that is partitioned from ZooKeeper and the other brokers goes on serving its clients: its coordinators give out
-offsets that the next leader's have long overtaken. Kafka's do that; a client that copies exactly once then copies the
-same records again and again, each time in a transaction that is committed (docs/transactions.md).
+A broker that is partitioned from the cluster's metadata and the other brokers goes on serving its clients: its
+coordinators give out offsets that the next leader's have long overtaken. Kafka's do that; a client that copies exactly
+once then copies the same records again and again, each time in a transaction that is committed (docs/transactions.md).
 
 Rules:
-    1. A controller writes a new leader into the partition's state in ZooKeeper before any broker acts on it. So a
-       state that is read now, and names this broker with the epoch in which it leads, proves its leadership up to now.
-    2. Without ZooKeeper two further fetches of every other member of the ISR prove it: who leads, or follows another,
-       fetches here no longer. The first of the two may have been on its way for long; the second was sent by a
-       follower that had received a response of now.
+    1. A controller stores a new leader in the partition's state before any broker acts on it. So a state that is read
+       now, and names this broker with the epoch in which it leads, proves its leadership up to now.
+    2. Without it two further fetches of every other member of the ISR prove it: a broker that leads, or follows
+       another leader, no longer fetches here. The first of the two may have been on its way for long; the second was
+       sent by a follower that had received a response of now.
     3. What neither proves is not so, as far as a client is concerned.
     4. One proof of a partition runs at a time. What comes meanwhile shares the one that begins after it: the members of
-       a thousand groups that start together cost ZooKeeper two reads for each partition, and not a thousand.
+       a thousand groups that start together cost the store two reads for each partition, and not a thousand.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from tidegauge.cluster_metadata import Leadership, MetadataUnavailable
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetFetch, OffsetFetchResult
 from tidegauge.partition import TopicPartition
-from tidegauge.znodes import MalformedZnode, PartitionStateNode
-from tidegauge_controller.zookeeper.client import NoNode, ZooKeeperError
 
-ZOOKEEPER_SECONDS = 0.5
-"""Limit of the wait for a response of ZooKeeper."""
+STORE_SECONDS = 0.5
+"""Limit of the wait for the stored state."""
 _FETCHES = 2
 """Rule 2."""
 _ROUNDS_WAITED = 3
@@ -71,7 +70,7 @@ class LeadershipProof:
     Args:
         broker_id: this broker.
         led: its replicas.
-        read_state: reads a partition's state in ZooKeeper; raises ZooKeeperError or MalformedZnode.
+        read_state: reads a partition's stored state, None if there is none; raises MetadataUnavailable.
         now_ms: a clock that never goes back.
         fetch_wait_ms: how long a fetch of a follower may be parked (``replica.fetch.wait.max.ms``).
         pause: waits a little between two looks at the followers.
@@ -83,7 +82,7 @@ class LeadershipProof:
         self,
         broker_id: int,
         led: Led,
-        read_state: Callable[[TopicPartition], Awaitable[PartitionStateNode]],
+        read_state: Callable[[TopicPartition], Awaitable[Leadership | None]],
         now_ms: Callable[[], int],
         fetch_wait_ms: Callable[[], int],
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(_PAUSE_SECONDS),
@@ -108,13 +107,11 @@ class LeadershipProof:
         if epoch is None:
             return False
         try:
-            async with self._timeout(ZOOKEEPER_SECONDS):
+            async with self._timeout(STORE_SECONDS):
                 state = await self._read_state(topic_partition)
-        except (NoNode, MalformedZnode):
-            return False
-        except (TimeoutError, ZooKeeperError):
+        except (TimeoutError, MetadataUnavailable):
             return await self._is_followed(topic_partition, epoch)
-        return (state.leader, state.leader_epoch) == (self._broker_id, epoch)
+        return state is not None and (state.leader, state.leader_epoch) == (self._broker_id, epoch)
 
     async def _is_followed(self, at: TopicPartition, epoch: int) -> bool:
         """Rule 2."""

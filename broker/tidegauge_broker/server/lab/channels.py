@@ -19,7 +19,7 @@ from tidegauge.security import PLAIN, Security
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import OUT, End, FaultTable
 from tidegauge_broker.server.wire.grpc.callers import CALLER_KEY
-from tidegauge_controller.zookeeper.channels import open_channel
+from tidegauge_controller.broker_channels import open_channel
 
 REFUSED = "refused by the lab"
 

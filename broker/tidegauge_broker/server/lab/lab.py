@@ -20,6 +20,7 @@ from tidegauge.settings import Values
 from tidegauge.v1 import lab_service_pb2, lab_service_pb2_grpc
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
+from tidegauge_broker.server.cluster.ports import Dial
 from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
@@ -33,7 +34,6 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_controller.zookeeper.client import Dial
 
 
 class Lab(Seams):

@@ -205,11 +205,10 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     ) -> lab_pb2.ExpireSessionResponse:
         """End the ZooKeeper session on the server."""
         del request
-        zookeeper = self._parts.zookeeper
-        session_id, password = zookeeper.credentials
+        servers, session_id, password = self._parts.cluster.session()
         LOG.warning("Lab: the ZooKeeper session 0x%x is ended on the server", session_id)
         self._note("expire-session", session=f"0x{session_id:x}")
-        await _or_abort(asyncio.to_thread(end_session, zookeeper.hosts, session_id, password), context)
+        await _or_abort(asyncio.to_thread(end_session, servers, session_id, password), context)
         return lab_pb2.ExpireSessionResponse(session_id=session_id)
 
     def _note(self, action: str, at: TopicPartition | None = None, **more: Any) -> None:

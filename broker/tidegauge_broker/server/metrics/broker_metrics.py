@@ -20,7 +20,7 @@ from tidegauge_broker.server.metrics.meters import LoadTimes, Meters
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.middleware import Middleware, Responded
-from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.port import Controller
 
 
 class BrokerMetrics:

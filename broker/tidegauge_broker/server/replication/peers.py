@@ -11,7 +11,7 @@ from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidegauge.v1.group_service_pb2_grpc import GroupServiceStub
 from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from tidegauge.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from tidegauge_controller.zookeeper.channels import OpenChannel, open_channel
+from tidegauge_controller.broker_channels import OpenChannel, open_channel
 
 if TYPE_CHECKING:  # the asynchronous types exist in the stubs only
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
 
-from tidegauge.cluster_metadata import Assignment
+from tidegauge.cluster_metadata import Assignment, MalformedMetadata, MetadataUnavailable
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -28,7 +28,6 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, SettingView, Values
-from tidegauge.znodes import MalformedZnode
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -67,8 +66,7 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse, P
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
-from tidegauge_controller.zookeeper.client import ZooKeeperError
-from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.port import Controller
 
 LOG = logging.getLogger("tidegauge.service")
 
@@ -490,7 +488,7 @@ class BrokerService:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
         except TidegaugeError as problem:
             return AlteredConfigs(problem.code, problem.message)
-        except (MalformedZnode, ZooKeeperError) as problem:
+        except (MalformedMetadata, MetadataUnavailable) as problem:
             return AlteredConfigs(ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings could not be read: {problem}")
         return AlteredConfigs(change_number=number)
 
@@ -509,7 +507,7 @@ class BrokerService:
                     return DescribedConfigs(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}")
         except TidegaugeError as problem:
             return DescribedConfigs(problem.code, problem.message)
-        except ZooKeeperError as problem:
+        except MetadataUnavailable as problem:
             return DescribedConfigs(ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings could not be read: {problem}")
         return DescribedConfigs(entries=views, applied_change=self.configs.applied_change)
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.cluster_metadata import Leadership, MetadataUnavailable
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OffsetFetchResult
 from tidegauge.partition import TopicPartition
-from tidegauge.znodes import PartitionStateNode
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof
-from tidegauge_controller.zookeeper.client import ZooKeeperError
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
 from tidegauge_proof.simulator.exactly_once.network import Message
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
@@ -83,16 +82,16 @@ class StableOffsets:
                 look.go_on(None)
         return len(self._looks) < len(looks)
 
-    async def _read_state(self, broker: MemoryBroker, at: TopicPartition) -> PartitionStateNode:
-        state: PartitionStateNode | None = await Awaited(partial(self._read, broker, at))
+    async def _read_state(self, broker: MemoryBroker, at: TopicPartition) -> Leadership:
+        state: Leadership | None = await Awaited(partial(self._read, broker, at))
         if state is None:
-            raise ZooKeeperError("no response")
+            raise MetadataUnavailable("no response")
         return state
 
     def _read(self, broker: MemoryBroker, at: TopicPartition, responded: Callable[[Any], None]) -> None:
         cluster = self._cluster
 
-        def end(state: PartitionStateNode | None) -> None:
+        def end(state: Leadership | None) -> None:
             responded(state)
             cluster.settle()
 
@@ -100,7 +99,7 @@ class StableOffsets:
 
         def arrive() -> None:
             is_lost = broker.broker_id in cluster.world.without_session
-            internal.finish(None if is_lost else cluster.world.zookeeper.state(at))
+            internal.finish(None if is_lost else cluster.world.zookeeper.leadership(at))
 
         cluster.network.send(
             Message("", internal.words, arrive, lambda: not internal.is_over, lambda: internal.finish(None))

@@ -1,4 +1,4 @@
-"""Access control lists in ZooKeeper: read, followed, written, and asked.
+"""Access control lists in ZooKeeper: read, followed, and written.
 
 Rules:
     1. All lists are read at the start and with a new session; a change node names a list that is read again. A broker
@@ -6,8 +6,7 @@ Rules:
        force, and the log names it.
     2. A list is written expecting the version that was read, with the change node that notifies all brokers in the same
        transaction (in Kafka: after it). It is in force at this broker before the response.
-    3. A refusal is a line in the audit log, unless it only filtered what a response lists.
-Source: ``AclAuthorizer``, ``AclApis``; ``kafka.authorizer.logger``.
+Source: ``AclAuthorizer``, ``AclApis``.
 """
 
 from __future__ import annotations
@@ -15,22 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import (
     CLUSTER_NAME,
     Binding,
     Entry,
     Filter,
-    Operation,
     Pattern,
     PatternType,
     ResourceType,
-    camel,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.principal import principal_of
-from tidegauge.settings import Values
 from tidegauge.znodes import MalformedZnode
 from tidegauge.znodes.access_lists import (
     KINDS,
@@ -41,49 +36,18 @@ from tidegauge.znodes.access_lists import (
     paths,
     store_of,
 )
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer
+from tidegauge_broker.server.acls.access_control import AccessControl, Outcome
 from tidegauge_controller.zookeeper.client import MultiFailed, NoNode, ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.decisions.steps import CreateNode, DeleteNode, SetNode
 from tidegauge_controller.zookeeper.decisions.steps import Operation as ZnodeOperation
 
-if TYPE_CHECKING:  # the package of the caller imports the settings, which import the lists
-    from tidegauge_broker.server.service.caller import Caller
-
 LOG = logging.getLogger("tidegauge.acls")
-AUDIT = logging.getLogger("tidegauge.authorizer")
-CLASS = "authorizer.class.name"
-NAMES = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 _RETRIES = 10
 _BACKOFF_SECONDS = 0.1
 
 
-class Outcome(NamedTuple):
-    """What became of an entry that was to be created or deleted."""
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-
-
-def authorizer_of(settings: Values) -> AclAuthorizer | None:
-    """Return the authorizer that settings ask for; None: without one everything is allowed.
-
-    Raises:
-        TidegaugeError: INVALID_CONFIG, ``super.users`` is malformed.
-    """
-    if not settings.text(CLASS):
-        return None
-    try:
-        rules = Rules.of(
-            settings.text("super.users"), allows_without_lists=settings.flag("allow.everyone.if.no.acl.found")
-        )
-    except ValueError as problem:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG, f"Invalid value for configuration super.users: {problem}"
-        ) from None
-    return AclAuthorizer(rules)
-
-
-class AclStore:
+class AclStore(AccessControl):
     """The lists of a cluster as one broker knows them; see the module.
 
     Args:
@@ -92,32 +56,10 @@ class AclStore:
     """
 
     def __init__(self, zookeeper: ZooKeeper, authorizer: AclAuthorizer) -> None:
-        self.authorizer = authorizer
+        super().__init__(authorizer)
         self._zookeeper = zookeeper
         self._writing = asyncio.Lock()
         self._has_read = False
-
-    # Decisions
-
-    def allows(
-        self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
-    ) -> bool:
-        """Return whether a caller may do an operation with a resource, and log a refusal (rule 3)."""
-        allowed = self.authorizer.allows(caller.principal, caller.host, operation, kind, name)
-        if not allowed and logs:
-            _audit(caller, operation, Pattern(kind, name), api)
-        return allowed
-
-    def allows_cluster(self, caller: Caller, operation: Operation, api: str, *, logs: bool = True) -> bool:
-        """Return whether a caller may do an operation with the cluster."""
-        return self.allows(caller, operation, ResourceType.CLUSTER, CLUSTER_NAME, api, logs=logs)
-
-    def allows_somewhere(self, caller: Caller, operation: Operation, kind: ResourceType, api: str) -> bool:
-        """Return whether a caller may do an operation with any resource of a kind."""
-        allowed = self.authorizer.allows_somewhere(caller.principal, caller.host, operation, kind)
-        if not allowed:
-            _audit(caller, operation, Pattern(kind, "NONE", PatternType.UNKNOWN), api)
-        return allowed
 
     # ZooKeeper
 
@@ -243,18 +185,6 @@ class AclStore:
         except MultiFailed:
             return False
         return True
-
-
-def _audit(caller: Caller, operation: Operation, pattern: Pattern, api: str) -> None:
-    AUDIT.info(
-        "Principal = %s is Denied Operation = %s from host = %s on resource = %s for request = %s "
-        "with resourceRefCount = 1",
-        caller.principal,
-        camel(operation.name),
-        caller.host,
-        pattern,
-        api,
-    )
 
 
 def _refusal(binding: Binding) -> Outcome:

@@ -17,6 +17,7 @@ import ipaddress
 import logging
 from collections.abc import Mapping
 
+from tidegauge.cluster_metadata import DEFAULT_ENTITY
 from tidegauge.cluster_metadata.client_quotas import (
     CLIENT_ID,
     IP,
@@ -29,7 +30,7 @@ from tidegauge.cluster_metadata.client_quotas import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, double_text, sanitized
-from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
+from tidegauge.znodes import CONFIG, MalformedZnode
 from tidegauge_controller.zookeeper.client import NodeExists, NoNode, ZooKeeper
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 

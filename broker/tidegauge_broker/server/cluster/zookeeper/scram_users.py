@@ -17,13 +17,13 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
-from tidegauge.cluster_metadata.credentials import MECHANISMS, ScramCredential
+from tidegauge.cluster_metadata import DEFAULT_ENTITY
+from tidegauge.cluster_metadata.credentials import MECHANISMS, CredentialOutcome, Deletion, ScramCredential, Upsertion
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import desanitized, sanitized
 from tidegauge.sasl_client import HASHES, MIN_ITERATIONS
-from tidegauge.znodes import CONFIG, DEFAULT_ENTITY, MalformedZnode
+from tidegauge.znodes import CONFIG, MalformedZnode
 from tidegauge.znodes.credentials import decode_credential, encode_credential
 from tidegauge_controller.zookeeper.client import NoNode, ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
@@ -33,39 +33,6 @@ MAX_ITERATIONS = 16_384
 _ITERATIONS = re.compile(r"(?:^|,)iterations=([0-9]{1,9})(?![0-9])")
 _NO_NAME = "Username must not be empty"
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
-
-
-class Upsertion(NamedTuple):
-    """A credential to be set.
-
-    Attributes:
-        user: whose.
-        mechanism: a key of ``MECHANISMS``; any other number is refused.
-        iterations: of the hash, by the client.
-        salt: random, chosen by the client.
-        salted_password: RFC 5802's SaltedPassword.
-    """
-
-    user: str
-    mechanism: int
-    iterations: int
-    salt: bytes
-    salted_password: bytes
-
-
-class Deletion(NamedTuple):
-    """A credential to be removed."""
-
-    user: str
-    mechanism: int
-
-
-class Outcome(NamedTuple):
-    """What became of a user's alterations, or what there is of a user: iterations by mechanism."""
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    iterations: Mapping[int, int] = {}
 
 
 class ScramUsers:
@@ -109,7 +76,7 @@ class ScramUsers:
                 LOG.warning("The credential of user %s for %s is unreadable and is left out", user, mechanism)
         return found
 
-    async def describe(self, users: Sequence[str]) -> dict[str, Outcome]:
+    async def describe(self, users: Sequence[str]) -> dict[str, CredentialOutcome]:
         """Return the mechanisms of these users; none named: of all who have one.
 
         Raises:
@@ -117,31 +84,33 @@ class ScramUsers:
         """
         if not users:
             found = {name: await self._iterations(name) for name in await self._names()}
-            return {name: Outcome(iterations=iterations) for name, iterations in found.items() if iterations}
+            return {name: CredentialOutcome(iterations=iterations) for name, iterations in found.items() if iterations}
         counted = Counter(users)
         return {name: await self._described(name, twice=count > 1) for name, count in counted.items()}
 
-    async def _described(self, name: str, *, twice: bool) -> Outcome:
+    async def _described(self, name: str, *, twice: bool) -> CredentialOutcome:
         if twice:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            return Outcome(ErrorCode.DUPLICATE_RESOURCE, message)
+            return CredentialOutcome(ErrorCode.DUPLICATE_RESOURCE, message)
         if not name:
-            return Outcome(ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME)
+            return CredentialOutcome(ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME)
         try:
             iterations = await self._iterations(name)
         except ZooKeeperError as problem:
             LOG.warning("The credentials of user %s could not be read: %r", name, problem)
-            return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            return CredentialOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
         if not iterations:
             message = f"Attempt to describe a user credential that does not exist: {name}"
-            return Outcome(ErrorCode.RESOURCE_NOT_FOUND, message)
-        return Outcome(iterations=iterations)
+            return CredentialOutcome(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return CredentialOutcome(iterations=iterations)
 
-    async def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Outcome]:
+    async def alter(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> dict[str, CredentialOutcome]:
         """Remove and set credentials (rule 1)."""
         every: list[Deletion | Upsertion] = [*deletions, *upsertions]
         named = Counter((one.user, one.mechanism) for one in every)
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, CredentialOutcome] = {}
         for user in dict.fromkeys(one.user for one in every):
             gone = [one for one in deletions if one.user == user]
             new = [one for one in upsertions if one.user == user]
@@ -150,7 +119,7 @@ class ScramUsers:
             outcomes[user] = refused or await self._altered(user, gone, new)
         return outcomes
 
-    async def _altered(self, user: str, gone: Collection[Deletion], new: Collection[Upsertion]) -> Outcome:
+    async def _altered(self, user: str, gone: Collection[Deletion], new: Collection[Upsertion]) -> CredentialOutcome:
         def change(current: Mapping[str, str]) -> dict[str, str]:
             wanted = dict(current)
             for deletion in gone:
@@ -163,12 +132,12 @@ class ScramUsers:
         try:
             number = await self._admin.alter(f"users/{sanitized(user)}", change)
         except TidegaugeError as problem:
-            return Outcome(problem.code, problem.message)
+            return CredentialOutcome(problem.code, problem.message)
         except ZooKeeperError as problem:
             message = f"ZooKeeper did not take the change: {problem}; look and try again"
-            return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            return CredentialOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         LOG.info("Updated the SCRAM credentials of %s, change %d", user, number)
-        return Outcome()
+        return CredentialOutcome()
 
     async def _names(self) -> list[str]:
         try:
@@ -193,19 +162,19 @@ class ScramUsers:
         }
 
 
-def _refusal(gone: Sequence[Deletion], new: Sequence[Upsertion], *, twice: bool) -> Outcome | None:
+def _refusal(gone: Sequence[Deletion], new: Sequence[Upsertion], *, twice: bool) -> CredentialOutcome | None:
     every: list[Deletion | Upsertion] = [*gone, *new]
     if not every[0].user:
-        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, _NO_NAME)
+        return CredentialOutcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, _NO_NAME)
     if any(one.mechanism not in MECHANISMS for one in every):
-        return Outcome(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        return CredentialOutcome(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if any(one.iterations < MIN_ITERATIONS for one in new):
-        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        return CredentialOutcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if any(one.iterations > MAX_ITERATIONS for one in new):
-        return Outcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        return CredentialOutcome(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if twice:
         message = "A user credential cannot be altered twice in the same request"
-        return Outcome(ErrorCode.DUPLICATE_RESOURCE, message)
+        return CredentialOutcome(ErrorCode.DUPLICATE_RESOURCE, message)
     return None
 
 

@@ -29,7 +29,7 @@ from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
-from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
+from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS, Form, form_of, name_of
@@ -140,7 +140,7 @@ class AuthorizedCalls:
         now_ms: the broker's clock.
     """
 
-    def __init__(self, acls: AclStore, service: BrokerService, listener: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, acls: AccessLists, service: BrokerService, listener: str, now_ms: Callable[[], int]) -> None:
         self._acls = acls
         self._service = service
         self._listener = listener

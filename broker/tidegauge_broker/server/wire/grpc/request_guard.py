@@ -24,7 +24,7 @@ import grpc.aio
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from tidegauge_controller.zookeeper.client import Closed, SessionExpired
+from tidegauge.cluster_metadata import MembershipEnded
 
 MAX_ELEMENTS = 200_000
 _LEAST_ELEMENT_BYTES = 2
@@ -108,10 +108,8 @@ def _unary_unary(handle: Any) -> Any:
             return await handle(request, context)
         except NotImplementedError:  # of the generated code; gRPC would log a traceback for each
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method is not offered here")
-        except (SessionExpired, Closed):
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "The broker's ZooKeeper session ended before the response; retry"
-            )
+        except MembershipEnded as ended:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, ended.sentence)
 
     return guarded
 

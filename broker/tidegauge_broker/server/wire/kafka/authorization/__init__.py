@@ -14,7 +14,7 @@ from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages import alter_configs, describe_configs, incremental_alter_configs
-from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
+from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.wire.kafka.authorization import listed, parts, whole
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER_MESSAGE,
@@ -112,7 +112,7 @@ UNGUARDED = frozenset(
 """APIs that need nothing to be allowed."""
 
 
-def guarded(handlers: Mapping[int, Handler], acls: AclStore | None) -> dict[int, Handler]:
+def guarded(handlers: Mapping[int, Handler], acls: AccessLists | None) -> dict[int, Handler]:
     """Return the handlers behind their guards; as they are where there is no authorizer."""
     if acls is None:
         return dict(handlers)
@@ -122,5 +122,5 @@ def guarded(handlers: Mapping[int, Handler], acls: AclStore | None) -> dict[int,
     }
 
 
-def _guard(guard: Guard, acls: AclStore, key: int, handler: Handler, request: Any, context: Context) -> Response:
+def _guard(guard: Guard, acls: AccessLists, key: int, handler: Handler, request: Any, context: Context) -> Response:
     return guard(request, Ask(acls, context, key), handler)

@@ -15,7 +15,7 @@ from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
-from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
+from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Response, settled
@@ -38,7 +38,7 @@ class Ask(NamedTuple):
         key: its API.
     """
 
-    acls: AclStore
+    acls: AccessLists
     context: Context
     key: int
 

@@ -35,7 +35,7 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tidegauge_broker.server.cluster.zookeeper.acl_store import Outcome
+from tidegauge_broker.server.acls.access_control import Outcome
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 

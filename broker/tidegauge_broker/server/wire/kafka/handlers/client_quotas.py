@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from tidegauge.cluster_metadata import MetadataUnavailable
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.messages import alter_client_quotas, describe_client_quotas
@@ -27,7 +28,6 @@ from tidegauge.kafka.messages.describe_client_quotas import (
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_controller.zookeeper.client import ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
@@ -41,7 +41,7 @@ async def describe(request: DescribeClientQuotasRequest, context: Context) -> De
     except TidegaugeError as problem:
         message = None if problem.code is ErrorCode.UNKNOWN_SERVER_ERROR else problem.message
         return DescribeClientQuotasResponse(0, problem.code, message, None)
-    except ZooKeeperError as problem:
+    except MetadataUnavailable as problem:
         LOG.warning("Quotas could not be described: %r", problem)
         return DescribeClientQuotasResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR, None, None)
     return DescribeClientQuotasResponse(error_message="", entries=[_entry(one) for one in found])
@@ -95,7 +95,7 @@ async def _alter_each(request: AlterClientQuotasRequest, context: Context) -> Al
             results[key] = (ErrorCode.NONE, "")
         except TidegaugeError as problem:
             results[key] = (problem.code, problem.message)
-        except ZooKeeperError as problem:
+        except MetadataUnavailable as problem:
             LOG.warning("The quotas of %s could not be altered: %r", entity, problem)
             results[key] = (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     return AlterClientQuotasResponse(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 
+from tidegauge.cluster_metadata import MetadataUnavailable
+from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -21,10 +23,8 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from tidegauge_broker.server.cluster.zookeeper.scram_users import Deletion, Upsertion
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_controller.zookeeper.client import ZooKeeperError
 
 LOG = logging.getLogger("tidegauge.configs")
 
@@ -35,7 +35,7 @@ async def describe(
     """Return mechanism and iterations of each user."""
     try:
         found = await context.service.configs.users.describe([user.name for user in request.users or ()])
-    except ZooKeeperError as problem:
+    except MetadataUnavailable as problem:
         LOG.warning("SCRAM credentials could not be described: %r", problem)
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     return DescribeUserScramCredentialsResponse(

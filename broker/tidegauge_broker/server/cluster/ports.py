@@ -1,0 +1,332 @@
+"""What a broker wants of its cluster's metadata, whichever controller keeps them.
+
+Contract: ``Cluster`` is the broker's membership and the metadata that all brokers share. A method that cannot reach the
+store raises ``MetadataUnavailable``; the errors that it names besides are those of the request. ``chosen`` picks the
+implementation.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tidegauge.cluster_metadata import BrokerRegistration, Leadership
+from tidegauge.cluster_metadata.access_lists import Binding, Filter, Operation, ResourceType
+from tidegauge.cluster_metadata.client_quotas import Entity, Quota
+from tidegauge.cluster_metadata.client_quotas import Filter as QuotaFilter
+from tidegauge.cluster_metadata.credentials import CredentialOutcome, Deletion, ScramCredential, Upsertion
+from tidegauge.control import Endpoint
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer
+from tidegauge_broker.server.acls.access_control import Outcome
+from tidegauge_broker.server.cluster.control_ways import ControlWay
+from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_controller.port import Controller
+
+if TYPE_CHECKING:  # its package imports what knows the ports
+    from tidegauge_broker.server.service.caller import Caller
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Returns the settings that are to stand in place of those that there are; raises TidegaugeError to refuse them."""
+Dial = Callable[[Callable[[], socket.socket]], socket.socket]
+"""Opens a connection to the store by calling its argument, and returns the socket that is to be used."""
+
+
+class SettingsStore(Protocol):
+    """Reads and alters the settings of entities; an entity is named by type and name, such as ``topics/T``."""
+
+    async def read(self, entity: str) -> dict[str, str]:
+        """Return an entity's own settings.
+
+        Raises:
+            MalformedMetadata: what is stored is no settings.
+        """
+        ...
+
+    async def alter(self, entity: str, change: Change) -> int:
+        """Store what ``change`` makes of the settings, and notify all brokers; return the change's number.
+
+        Raises:
+            TidegaugeError: what ``change`` rejects, or UNKNOWN_SERVER_ERROR; nothing was changed.
+        """
+        ...
+
+
+class TopicSettings(Protocol):
+    """Topics' settings over the broker's own, as this broker has read them."""
+
+    async def read_all(self) -> None:
+        """Read those of all topics, and forget those of topics that are deleted."""
+        ...
+
+    def forget(self, topic: str) -> None:
+        """Drop the settings of a topic that was deleted."""
+        ...
+
+    async def read(self, topic: str) -> dict[str, str]:
+        """Return what was set for a topic, as text; only what is legal."""
+        ...
+
+    async def read_values(self, topic: str) -> Values:
+        """Read a topic's settings and remember them."""
+        ...
+
+    def known(self, topic: str) -> Values:
+        """Return the settings that were read last; the broker's own where none were."""
+        ...
+
+    def broker_changed(self) -> dict[str, Values]:
+        """Apply the broker's changed settings; return those of all known topics."""
+        ...
+
+
+class ClientQuotaStore(Protocol):
+    """Quotas of users, client ids and addresses."""
+
+    async def alter(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool) -> None:
+        """Set quotas of an entity, or (None) remove them.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST; nothing was changed.
+        """
+        ...
+
+    async def describe(self, wanted: QuotaFilter, *, strict: bool) -> list[Quota]:
+        """Return the quotas of all entities that a filter matches.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the filter names addresses and clients.
+        """
+        ...
+
+    async def values(self, entity: Entity) -> dict[str, float]:
+        """Return what is set for one entity, by key."""
+        ...
+
+
+class CredentialStore(Protocol):
+    """SCRAM credentials of users."""
+
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Return a user's credential for a mechanism as it is known here; None where there is none."""
+        ...
+
+    async def read_all(self) -> None:
+        """Read all users again."""
+        ...
+
+    async def read(self, user: str) -> None:
+        """Read a user again, by the name in the notification."""
+        ...
+
+    async def describe(self, users: Sequence[str]) -> dict[str, CredentialOutcome]:
+        """Return the mechanisms of these users; none named: of all who have one."""
+        ...
+
+    async def alter(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> dict[str, CredentialOutcome]:
+        """Remove and set credentials; return what became of each user's."""
+        ...
+
+
+class AccessLists(Protocol):
+    """Access control lists: asked by all wires, followed, and altered for admins."""
+
+    authorizer: AclAuthorizer
+
+    def allows(
+        self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
+    ) -> bool:
+        """Return whether a caller may do an operation with a resource, and log a refusal."""
+        ...
+
+    def allows_cluster(self, caller: Caller, operation: Operation, api: str, *, logs: bool = True) -> bool:
+        """Return whether a caller may do an operation with the cluster."""
+        ...
+
+    def allows_somewhere(self, caller: Caller, operation: Operation, kind: ResourceType, api: str) -> bool:
+        """Return whether a caller may do an operation with any resource of a kind."""
+        ...
+
+    async def read_all(self) -> None:
+        """Read all lists.
+
+        Raises:
+            TidegaugeError: INVALID_CONFIG, a list is unreadable, and nothing was known before.
+        """
+        ...
+
+    async def create(self, bindings: Sequence[Binding]) -> list[Outcome]:
+        """Add entries; return what became of each, in their order."""
+        ...
+
+    async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
+        """Remove the entries that filters match; return those of each filter."""
+        ...
+
+
+class SettingsListener(Protocol):
+    """What is notified of each change, one after the other, in the order in which they were made."""
+
+    async def topic_changed(self, topic: str) -> None:
+        """Take over the settings of a topic."""
+
+    async def broker_changed(self, broker: str) -> None:
+        """Take over the settings of a broker, by its id, or the default of all brokers."""
+
+    async def addresses_changed(self) -> None:
+        """Take over the quotas of addresses."""
+
+    async def quota_changed(self, entity: Entity) -> None:
+        """Take over the quotas of a user, a client id, or both."""
+
+    async def user_changed(self, user: str) -> None:
+        """Take over the credentials of a user."""
+
+    async def read_all(self) -> None:
+        """Take over everything again: changes may have been missed."""
+
+
+class MetadataStores(Protocol):
+    """What the cluster keeps for all of its brokers."""
+
+    @property
+    def settings(self) -> SettingsStore:
+        """Return the settings of entities."""
+        ...
+
+    @property
+    def topics(self) -> TopicSettings:
+        """Return the settings of topics."""
+        ...
+
+    @property
+    def quotas(self) -> ClientQuotaStore:
+        """Return the client quotas."""
+        ...
+
+    @property
+    def users(self) -> CredentialStore:
+        """Return the credentials of users."""
+        ...
+
+    @property
+    def acls(self) -> AccessLists | None:
+        """Return the access control lists; None: everything is allowed."""
+        ...
+
+    @property
+    def applied_change(self) -> int:
+        """Return the number of the last change of settings that is in force here; -1: none since the start."""
+        ...
+
+    def follow(self, listener: SettingsListener) -> None:
+        """Notify a listener of changes from now on."""
+
+    async def close(self) -> None:
+        """Follow no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """This broker as a member of its cluster.
+
+    Attributes:
+        endpoint: its address for the controller.
+        control_plane_listener: name of the listener through which the controller and the brokers reach each other.
+        registration: what it registers.
+        settings: its settings.
+        metadata: its metadata cache.
+        to_brokers: how its requests reach the others while it is the controller.
+        registered: called with each new broker epoch.
+        note: writes to the event log (kind, cause, fields).
+        now_ms: wall clock.
+        random_bytes: source of randomness.
+    """
+
+    endpoint: Endpoint
+    control_plane_listener: str
+    registration: BrokerRegistration
+    settings: Values
+    metadata: MetadataCache
+    to_brokers: ControlWay
+    registered: Callable[[int], None]
+    note: Callable[[str, str, dict[str, Any]], None]
+    now_ms: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
+
+
+class Session(NamedTuple):
+    """What makes a broker a member, and the servers that can end it."""
+
+    servers: str
+    session_id: int
+    password: bytes
+
+
+class Cluster(Protocol):
+    """A cluster that a broker has connected to. See the module.
+
+    Order: ``stores``, ``prepare``, ``register``, ``take_part``; then ``leave``, ``close``.
+    """
+
+    @property
+    def cluster_id(self) -> str:
+        """Return the cluster's id."""
+        ...
+
+    def stores(self, settings: Values, now_ms: Callable[[], int]) -> MetadataStores:
+        """Return what the cluster keeps; ``settings`` are the broker's, changed in place."""
+        ...
+
+    def prepare(self, member: Member) -> Controller:
+        """Take over what the broker is; return what it asks the controller in its process."""
+        ...
+
+    async def register(self) -> None:
+        """Become a member of the cluster.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, another broker has this id, or an address of this one.
+        """
+        ...
+
+    async def take_part(self) -> None:
+        """Stay a member, and offer this broker as the controller if the cluster chooses it among brokers."""
+        ...
+
+    async def advertise(self, registration: BrokerRegistration) -> None:
+        """Register these addresses in place of the former ones; return when that is done."""
+        ...
+
+    async def leave(self) -> None:
+        """End what ``prepare`` and ``take_part`` began; the membership ends with ``close``."""
+        ...
+
+    async def close(self) -> None:
+        """End the membership and the connection."""
+        ...
+
+    async def leadership(self, at: TopicPartition) -> Leadership | None:
+        """Return a partition's state, not older than this call; None: it has none that can be read."""
+        ...
+
+    async def deleted_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
+        ...
+
+    def report_failed_replicas(self) -> None:
+        """Notify the controller that replicas of this broker are offline, again and again until it is notified."""
+        ...
+
+    def stop_reporting(self) -> None:
+        """Give up the reports that have not arrived."""
+        ...
+
+    def session(self) -> Session:
+        """Return the session of this broker, for the lab, which ends it at the servers."""
+        ...

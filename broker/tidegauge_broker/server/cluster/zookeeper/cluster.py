@@ -1,0 +1,136 @@
+"""A cluster whose metadata are in ZooKeeper (``ports.Cluster``). Each broker offers itself as the controller."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+
+from tidegauge.cluster_metadata import BrokerRegistration, Leadership, new_uuid
+from tidegauge.partition import TopicPartition
+from tidegauge.settings import Values
+from tidegauge.znodes import BrokerNode, MalformedZnode, PartitionStateNode, state_path
+from tidegauge_broker.server.cluster.ports import Dial, Member, Session
+from tidegauge_broker.server.cluster.zookeeper.control_plane import open_link_by
+from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions
+from tidegauge_broker.server.cluster.zookeeper.log_dir_events import LogDirEvents
+from tidegauge_broker.server.cluster.zookeeper.registration import Registration, prepare_cluster
+from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
+from tidegauge_controller.zookeeper.client import NoNode, SessionState, ZooKeeper
+from tidegauge_controller.zookeeper.controller import Controller
+
+_DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
+
+
+class ZooKeeperCluster:
+    """See the module. Use ``connect``.
+
+    Args:
+        zookeeper: the session.
+        cluster_id: of the cluster.
+        broker_id: this broker.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper, cluster_id: str, broker_id: int) -> None:
+        self.cluster_id = cluster_id
+        self._zookeeper = zookeeper
+        self._log_dir_events = LogDirEvents(zookeeper, broker_id)
+        self._controller: Controller
+        self._registration: Registration
+
+    @classmethod
+    async def connect(cls, settings: Values, broker_id: int, dial: Dial | None) -> ZooKeeperCluster:
+        """Open a session, and create what a new cluster lacks, its id included.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, ZooKeeper did not respond in time; INVALID_REQUEST, what it holds is no
+                cluster's.
+        """
+        zookeeper = await ZooKeeper.connect(
+            settings.text("zookeeper.connect"),
+            session_timeout_ms=settings.integer("zookeeper.session.timeout.ms"),
+            connection_timeout_ms=settings["zookeeper.connection.timeout.ms"] or _DEFAULT_CONNECTION_TIMEOUT_MS,
+            in_flight=settings.integer("zookeeper.max.in.flight.requests"),
+            dial=dial,
+        )
+        try:
+            cluster_id = await prepare_cluster(zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
+        except BaseException:
+            await zookeeper.close()
+            raise
+        return cls(zookeeper, cluster_id, broker_id)
+
+    def stores(self, settings: Values, now_ms: Callable[[], int]) -> ZooKeeperStores:
+        """Return what ZooKeeper keeps for all brokers."""
+        return ZooKeeperStores(self._zookeeper, settings, now_ms)
+
+    def prepare(self, member: Member) -> Controller:
+        """Make the registration and the controller candidate of this broker."""
+        self._controller = Controller(
+            endpoint=member.endpoint,
+            control_plane_listener=member.control_plane_listener,
+            zookeeper=self._zookeeper,
+            settings=member.settings,
+            metadata=member.metadata,
+            note=member.note,
+            now_ms=member.now_ms,
+            random_bytes=member.random_bytes,
+            open_link=open_link_by(member.to_brokers),
+        )
+
+        def session_changed(state: SessionState) -> None:
+            member.note("session", "ZooKeeper", {"state": state.value})
+
+        node = BrokerNode.of(member.registration)
+        self._registration = Registration(self._zookeeper, node, member.registered, session_changed)
+        return self._controller
+
+    async def register(self) -> None:
+        """Create the broker's znode, once that of an older session is deleted."""
+        await self._registration.register()
+
+    async def take_part(self) -> None:
+        """Stand for election as the controller, and register again whenever the session has expired."""
+        await self._controller.start()
+        self._registration.keep(self._controller)
+
+    async def advertise(self, registration: BrokerRegistration) -> None:
+        """Write these addresses into the broker's znode."""
+        await self._registration.advertise(BrokerNode.of(registration))
+
+    async def leave(self) -> None:
+        """Register no more, and resign; the znodes are deleted with the session."""
+        await self._registration.close()
+        await self._controller.stop()
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._zookeeper.close()
+
+    async def leadership(self, at: TopicPartition) -> Leadership | None:
+        """Return the state in a partition's znode, as ZooKeeper's leader has it; None: there is none that can be read.
+
+        Raises:
+            ZooKeeperError: ZooKeeper did not respond, or the session ended.
+        """
+        path = state_path(*at)
+        try:
+            data, stat = await self._zookeeper.get_latest(path)
+            return PartitionStateNode.decode(path, data).at_version(stat.version)
+        except (NoNode, MalformedZnode):
+            return None
+
+    async def deleted_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
+        return await deleted_partitions(self._zookeeper, partitions)
+
+    def report_failed_replicas(self) -> None:
+        """Write a notification for the controller, again and again until ZooKeeper has taken it."""
+        self._log_dir_events.report()
+
+    def stop_reporting(self) -> None:
+        """Give up the notifications that ZooKeeper has not taken."""
+        self._log_dir_events.close()
+
+    def session(self) -> Session:
+        """Return the session's id and password, with which any client may end it."""
+        return Session(self._zookeeper.hosts, *self._zookeeper.credentials)
