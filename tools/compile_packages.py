@@ -64,6 +64,7 @@ MODULES = (
     "tidegauge/kafka_connection.py",
     "tidegauge/logical_clock.py",
     "tidegauge/partition.py",
+    "tidegauge/partition_state.py",
     "tidegauge/record_batch.py",
     "tidegauge/transaction_marker.py",
     "tidegauge/transactions.py",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     NO_LEADER,
     AlterPartitionRequest,
@@ -21,7 +22,6 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,

@@ -1,7 +1,7 @@
 """The messages between controller and brokers as plain values.
 
 The pure cores on both sides speak these; ``control.proto`` is their form on the wire. A leader of ``NO_LEADER``
-means none. ``partition_epoch`` is the zkVersion of the partition's state znode; ISR lists keep stored order.
+means none. ISR lists keep stored order.
 Source: LeaderAndIsr, UpdateMetadata, StopReplica and AlterPartition of Kafka 3.9 (ControllerChannelManager,
 AlterPartitionManager).
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState
 
 NO_LEADER = -1
 
@@ -56,23 +57,6 @@ class ControlHeader:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """The state of one partition as the controller decided it."""
-
-    topic_partition: TopicPartition
-    topic_id: str
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ The core is composed of parts; each is given what it depends on, and none knows 
 
     hosted            the replicas by name, and who leads them
     parked            the operations that wait for them
-    control_requests  what the controller decides, and log directories that fail    -> hosted, parked, rounds
+    partition_states  what the controller decides, and log directories that fail    -> hosted, parked, rounds
     isr_changes       proposals to shrink ISRs, verdicts                            -> hosted, parked
     writes            produce, DeleteRecords                                        -> hosted, parked
     fetches           fetches of consumers and followers                            -> hosted, parked
@@ -18,19 +18,12 @@ The core is composed of parts; each is given what it depends on, and none knows 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tidegauge.control import (
-    ControlHeader,
-    IsrProposal,
-    IsrVerdict,
-    LeaderAndIsrRequest,
-    PartitionsResponse,
-    StopReplicaRequest,
-)
+from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.control_requests import ControlRequests
+from tidegauge.partition_state import PartitionState, ReplicaStop
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.fetches import Fetches
 from tidegauge_broker.replica.following import Following
@@ -57,6 +50,7 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.partition_states import PartitionStates
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.preferred_replica import RackOf
 from tidegauge_broker.replica.producer_state import ProducerEntry, ProducerState
@@ -93,11 +87,13 @@ class BrokerCore:
         follower_quota: ReplicationQuota | None = None,
     ) -> None:
         self.broker_id = broker_id
+        self.broker_epoch = -1
+        """Of the newest registration; -1 before the first."""
         self.settings = settings
         hosted = self.hosted = HostedPartitions(metadata)
         parked = self.parked = ParkedOperations()
         rounds = Rounds()
-        self.control_requests = ControlRequests(broker_id, settings, hosted, parked, rounds, metadata)
+        self.partition_states = PartitionStates(broker_id, settings, hosted, parked, rounds, metadata)
         self.isr_changes = IsrChanges(settings, hosted, parked, metadata)
         self.writes = Writes(hosted, parked, metadata)
         quota = leader_quota or ReplicationQuota()
@@ -107,16 +103,6 @@ class BrokerCore:
         self._next_producer_expiry_ms = 0
 
     # What can be seen
-
-    @property
-    def controller_epoch(self) -> int:
-        """The newest controller epoch that a request carried."""
-        return self.control_requests.controller_epoch
-
-    @property
-    def broker_epoch(self) -> int:
-        """The broker epoch of the newest registration; -1 before the first."""
-        return self.control_requests.broker_epoch
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
@@ -141,33 +127,32 @@ class BrokerCore:
     # What the controller says
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
-        """Record the broker epoch of a (new) registration in ZooKeeper."""
-        self.control_requests.broker_epoch = broker_epoch
+        """Record the broker epoch of a (new) registration."""
+        self.broker_epoch = broker_epoch
 
-    def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
-        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata is fenced here too."""
-        return self.control_requests.check_controller_epoch(header)
+    def logs_needed(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
+        """Return the partitions whose log must be opened or created before ``take_over`` may be called."""
+        return self.partition_states.logs_needed(states)
 
-    def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
-        """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
-        return self.control_requests.logs_needed(request)
-
-    def leader_and_isr(
+    def take_over(
         self,
-        request: LeaderAndIsrRequest,
+        states: Sequence[PartitionState],
         loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
         now_ms: int,
-    ) -> tuple[PartitionsResponse, list[Effect]]:
-        """Become leader or follower of partitions. Execute the effects, then respond."""
-        return self.control_requests.leader_and_isr(request, loaded, now_ms)
+        *,
+        cause: str,
+        may_refuse: bool,
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        """Become leader or follower of partitions; return the outcomes, and the effects to execute before them."""
+        return self.partition_states.take_over(states, loaded, now_ms, cause=cause, may_refuse=may_refuse)
 
-    def stop_replica(self, request: StopReplicaRequest) -> tuple[PartitionsResponse, list[Effect]]:
-        """Stop replicas, and drop those that are to be deleted."""
-        return self.control_requests.stop_replica(request)
+    def stop(self, stops: Sequence[ReplicaStop]) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        """Stop replicas, and drop those that are to be deleted; return the outcomes, and the effects."""
+        return self.partition_states.stop(stops)
 
     def configure_topic(self, topic: str, rules: TopicRules) -> None:
-        """Set a topic's settings; call it before the topic's first leader_and_isr and at each change."""
-        self.control_requests.configure_topic(topic, rules)
+        """Set a topic's settings; call it before the topic's first state is taken over, and at each change."""
+        self.partition_states.configure_topic(topic, rules)
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict, now_ms: int) -> list[Effect]:
         """Apply the controller's verdict on a ProposeIsr. ``proposal`` is the very object that the effect carried."""
@@ -335,4 +320,4 @@ class BrokerCore:
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition]) -> list[Effect]:
         """Take these replicas offline with their log directory; operations parked on them end with the error."""
-        return self.control_requests.log_dir_failed(topic_partitions)
+        return self.partition_states.log_dir_failed(topic_partitions)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move

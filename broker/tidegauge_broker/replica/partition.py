@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer
@@ -75,7 +76,6 @@ class Partition:
     __slots__ = (
         "adding_replicas",
         "broker_id",
-        "controller_epoch",
         "emits_diagnostics",
         "epochs",
         "follower_role",
@@ -124,7 +124,6 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
-        self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
@@ -155,7 +154,6 @@ class Partition:
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.controller_epoch = state.controller_epoch
         self.replicas = state.replicas
         self.adding_replicas, self.removing_replicas = state.adding_replicas, state.removing_replicas
 

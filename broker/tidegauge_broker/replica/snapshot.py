@@ -73,7 +73,6 @@ class Fixed(NamedTuple):
     topic_partition: TopicPartition
     topic_id: str
     replicas: tuple[int, ...]
-    controller_epoch: int
 
 
 def snapshot(partition: Partition) -> ReplicaSnapshot:
@@ -143,8 +142,7 @@ def restore(
         fixed: what no state changes.
     """
     at = fixed.topic_partition
-    core.control_requests.controller_epoch = fixed.controller_epoch
-    rules = core.control_requests.rules[at.topic]
+    rules = core.partition_states.rules[at.topic]
     partition = core.hosted.by_name[at] = Partition(at, core.broker_id, core.settings, rules, fixed.topic_id, loaded)
     partition.leader = saved.leader
     partition.leader_epoch = saved.leader_epoch
@@ -153,7 +151,6 @@ def restore(
     partition.epochs = EpochCache()
     partition.epochs._entries = [EpochEntry(*entry) for entry in saved.epochs]  # also such as a broken rule leaves
     if saved.leader_epoch >= 0:
-        partition.controller_epoch = fixed.controller_epoch
         partition.replicas = fixed.replicas
     for number, leader in rounds:
         core.following.rounds._in_flight[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from tidegauge.control import (
-    ControlHeader,
-    Endpoint,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    PartitionsResponse,
-    PartitionState,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, Endpoint, LeaderAndIsrPartition, LeaderAndIsrRequest, PartitionsResponse
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages import leader_and_isr as kafka
 from tidegauge.kafka.topic_ids import topic_id_bytes

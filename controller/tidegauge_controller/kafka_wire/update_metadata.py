@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tidegauge.control import (
-    ControlHeader,
-    Endpoint,
-    PartitionState,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.kafka.messages import update_metadata as kafka
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.listeners import PLAINTEXT, Listener

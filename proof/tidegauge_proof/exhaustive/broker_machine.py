@@ -28,14 +28,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from tidegauge.control import (
-    ControlHeader,
-    IsrProposal,
-    IsrVerdict,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    PartitionState,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, IsrProposal, IsrVerdict, LeaderAndIsrPartition, LeaderAndIsrRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import BatchHeader
 from tidegauge_broker.replica.messages import (
@@ -292,7 +286,8 @@ class BrokerMachine:
             broker.replica.checkpoint = state.checkpoint
         if state.replica is not None:
             loaded = broker.log.loaded(state.checkpoint)
-            fixed = Fixed(AT, TOPIC_ID, setting.replicas, CONTROLLER_EPOCH)
+            fixed = Fixed(AT, TOPIC_ID, setting.replicas)
+            broker.control_requests.controller_epoch = CONTROLLER_EPOCH
             partition = restore(broker.core, state.replica, state.rounds, loaded, fixed)
             if setting.liberal is not None:
                 partition.truncation_rule = setting.liberal
@@ -301,7 +296,7 @@ class BrokerMachine:
 
 def proposal_from(proposal: ProposalSnapshot, topic_id: str) -> IsrProposal:
     """Return the proposal as brokers and the controller speak of it."""
-    return proposal_of(proposal, Fixed(AT, topic_id, (), CONTROLLER_EPOCH))
+    return proposal_of(proposal, Fixed(AT, topic_id, ()))
 
 
 def _pairs(entries: Any) -> tuple[tuple[int, int], ...]:

@@ -15,16 +15,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegauge.control import (
-    IsrProposal,
-    LeaderAndIsrRequest,
-    PartitionsResponse,
-    PartitionState,
-    UpdateMetadataRequest,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import IsrProposal, LeaderAndIsrRequest, PartitionsResponse, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_named
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.control_requests import ControlRequests
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
@@ -177,6 +173,7 @@ class MemoryBroker:
 
     def _new_core(self) -> None:
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self.control_requests = ControlRequests(self.core)
         self.executor = EffectExecutor(self.core, self, self)
 
     # Its process
@@ -244,13 +241,13 @@ class MemoryBroker:
     def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> PartitionsResponse:
         """Carry out the controller's request; return the core's response, with an error for what failed on the way."""
         loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
-        for at in self.core.logs_needed(request):
+        for at in self.control_requests.logs_needed(request):
             replica = self.replicas[at]
             if replica.directory in self.offline_directories:
                 loaded[at] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 loaded[at] = replica.log.loaded(replica.checkpoint, replica.former_epoch)
-        response, effects = self.core.leader_and_isr(request, loaded, now_ms)
+        response, effects = self.control_requests.leader_and_isr(request, loaded, now_ms)
         self._decides_in_turn = len(request.partitions) > 1
         self.execute(effects)
         self._decides_in_turn = False

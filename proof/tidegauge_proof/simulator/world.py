@@ -446,10 +446,10 @@ class World:
         match message:
             case UpdateMetadataRequest():
                 broker.inputs += 1
-                if broker.core.check_controller_epoch(message.header) is _NONE:
+                if broker.control_requests.check_controller_epoch(message.header) is _NONE:
                     broker.metadata.apply(message)
             case StopReplicaRequest():
-                _, effects = broker.core.stop_replica(message)
+                _, effects = broker.control_requests.stop_replica(message)
                 broker.execute(effects)
             case LeaderAndIsrRequest():
                 response: PartitionsResponse = broker.leader_and_isr(message, self.now_ms)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.listeners import Listener
+from tidegauge.partition_state import PartitionState
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 DEFAULT_ENTITY = "<default>"
@@ -177,6 +178,7 @@ __all__ = [
     "MalformedMetadata",
     "MembershipEnded",
     "MetadataUnavailable",
+    "PartitionState",
     "ProducerIdBlock",
     "TopicAssignment",
     "new_uuid",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     NO_LEADER,
     AlterPartitionRequest,
@@ -22,7 +23,6 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     NO_LEADER,
     AlterPartitionRequest,
@@ -15,7 +16,6 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,

@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from memory_broker import START_MS, Broker, make_batch
 from memory_zookeeper import MemoryZooKeeper, Term
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     AlterPartitionRequest,
     ControlHeader,
@@ -24,7 +25,6 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
@@ -188,15 +188,15 @@ class Cluster:
         broker = self.brokers[broker_id]
         match message:
             case UpdateMetadataRequest():
-                if broker.core.check_controller_epoch(message.header) is ErrorCode.NONE:
+                if broker.control_requests.check_controller_epoch(message.header) is ErrorCode.NONE:
                     broker.metadata.apply(message)
                 return []
             case StopReplicaRequest():
-                response, effects = broker.core.stop_replica(message)
+                response, effects = broker.control_requests.stop_replica(message)
                 broker.execute(effects)
             case _:
-                loaded = {at: broker.load(at) for at in broker.core.logs_needed(message)}
-                response, effects = broker.core.leader_and_isr(message, loaded, self.now_ms)
+                loaded = {at: broker.load(at) for at in broker.control_requests.logs_needed(message)}
+                response, effects = broker.control_requests.leader_and_isr(message, loaded, self.now_ms)
                 broker.execute(effects)
                 self._decide(process_response(self.term.context, broker_id, message, response))
         return [response]

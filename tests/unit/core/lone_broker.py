@@ -7,14 +7,8 @@ from typing import Any
 
 from memory_broker import START_MS, Broker, make_batch
 
-from tidegauge.control import (
-    ControlHeader,
-    Endpoint,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    PartitionState,
-    UpdateMetadataRequest,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, Endpoint, LeaderAndIsrPartition, LeaderAndIsrRequest, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import patch
@@ -67,8 +61,8 @@ def role(
         for at in of or broker.partitions
     ]
     request = LeaderAndIsrRequest(ControlHeader(0, 1, 1), items, ())
-    loaded = {at: broker.load(at) for at in broker.core.logs_needed(request)}
-    response, effects = broker.core.leader_and_isr(request, loaded, broker.now_ms)
+    loaded = {at: broker.load(at) for at in broker.control_requests.logs_needed(request)}
+    response, effects = broker.control_requests.leader_and_isr(request, loaded, broker.now_ms)
     broker.execute(effects)
     return response.partitions
 

@@ -21,6 +21,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, patch, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, read_marker
 from tidegauge_broker.replica.broker import BrokerCore
+from tidegauge_broker.replica.control_requests import ControlRequests
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import (
     AdvanceLogStart,
@@ -197,6 +198,7 @@ class Broker:
         self.broker_epoch = broker_epoch
         self.metadata = MemoryMetadata()
         self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self.control_requests = ControlRequests(self.core)
         self.executor = EffectExecutor(self.core, self, self)
         self.core.set_broker_epoch(broker_epoch)
         for topic, rules in self.rules.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import NO_LEADER
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.hosted import targets_previous_incarnation
 from tidegauge_broker.replica.ports import LoadedLog

@@ -13,7 +13,8 @@ from core_harness import AT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.control import IsrProposal, IsrVerdict, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.effects import Effect, ProposeIsr
 from tidegauge_broker.replica.leader import Leader

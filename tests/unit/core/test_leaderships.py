@@ -44,7 +44,7 @@ def leading(*partitions: TopicPartition, epoch: int = 4) -> LoneBroker:
 
 def stop(broker: LoneBroker, *partitions: TopicPartition, delete: bool, epoch: int | None = None) -> None:
     request = StopReplicaRequest(ControlHeader(0, 1, 1), [StopReplicaPartition(at, epoch, delete) for at in partitions])
-    broker.execute(broker.core.stop_replica(request)[1])
+    broker.execute(broker.control_requests.stop_replica(request)[1])
 
 
 def failing(kind: type[Effect], at: TopicPartition) -> Callable[[Effect | None, TopicPartition], None]:

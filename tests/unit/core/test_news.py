@@ -250,7 +250,7 @@ class Side(Cluster):
         broker = self.brokers[broker_id]
         header = ControlHeader(0, self.term.context.epoch, -1)
         request = StopReplicaRequest(header, [StopReplicaPartition(at, None, deletes)])
-        broker.execute(broker.core.stop_replica(request)[1])
+        broker.execute(broker.control_requests.stop_replica(request)[1])
 
     def fail(self, broker_id: int, at: TopicPartition) -> None:
         self.brokers[broker_id].executor.fail([at])

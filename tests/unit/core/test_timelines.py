@@ -10,7 +10,7 @@ import pytest
 from core_harness import AT, FETCH_WAIT_MS, Cluster
 from memory_broker import make_batch
 
-from tidegauge.control import PartitionState
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import CoreSettings, OffsetLookup, TopicRules
 

@@ -21,7 +21,8 @@ import pytest
 from core_harness import AT, FETCH_WAIT_MS, Cluster
 from memory_broker import START_MS
 
-from tidegauge.control import PartitionState, StopReplicaPartition, StopReplicaRequest
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import CoreSettings, EpochLookup, LeaderHint, OffsetLookup, TopicRules
 from tidegauge_broker.replica.partition import Role

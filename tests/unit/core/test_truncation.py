@@ -11,7 +11,7 @@ from core_harness import AT, Cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.control import PartitionState
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import EpochEnd, EpochEntry
 from tidegauge_broker.replica.rules import rule_named

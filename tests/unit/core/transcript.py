@@ -13,13 +13,13 @@ from typing import Any
 from core_harness import AT, Cluster, Exchange, Pending
 from memory_broker import START_MS, Broker
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     NO_LEADER,
     IsrProposal,
     IsrVerdict,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )

@@ -8,12 +8,12 @@ from typing import Any
 from hostile_broker import TOPIC_ID, HostileBroker
 from tests.waiting import until_async
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
     Endpoint,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
 )

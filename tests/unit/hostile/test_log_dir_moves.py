@@ -16,12 +16,12 @@ from hostile_broker import NOW_MS, TOPIC_ID, HostileBroker
 from tests.unit.hostile.test_hostile_requests import batch as record_batch
 from tests.waiting import until_async
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
     Endpoint,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
 )

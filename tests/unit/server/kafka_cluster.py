@@ -13,12 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
     Endpoint,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionState,
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegauge.control import NO_LEADER, Endpoint, PartitionState, UpdateMetadataPartition
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import NO_LEADER, Endpoint, UpdateMetadataPartition
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.server.kafka_service import FakeService, ask
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -20,7 +21,6 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
 )

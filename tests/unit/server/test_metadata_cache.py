@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tidegauge.control import ControlHeader, Endpoint, PartitionState, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tidegauge.control import PartitionState
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.errors import TidegaugeError
 from tidegauge.groups import GroupState
 from tidegauge.listeners import Listener

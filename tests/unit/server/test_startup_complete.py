@@ -9,13 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from tidegauge.control import (
-    ControlHeader,
-    Endpoint,
-    PartitionState,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
-)
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegauge.control import NO_LEADER, PartitionState
+from tidegauge.cluster_metadata import PartitionState
+from tidegauge.control import NO_LEADER
 from tidegauge.groups import GroupState
 from tidegauge.java_text import sanitized
 from tidegauge.partition import TopicPartition

@@ -15,7 +15,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tidegauge.control import LeaderAndIsrPartition, LeaderAndIsrRequest, PartitionsResponse, StopReplicaRequest
+from tidegauge.control import (
+    ControlHeader,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    PartitionsResponse,
+    StopReplicaRequest,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.settings import Values
@@ -23,6 +29,7 @@ from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.replica import control_requests as requests
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import DeleteLog
 from tidegauge_broker.replica.ports import LoadedLog
@@ -74,12 +81,16 @@ class ControlRequests:
 
     def __init__(self, replicas: Replicas, steps: CoreSteps, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
-        self._core = replicas.core
+        self._requests = requests.ControlRequests(replicas.core)
         self._logs = replicas.logs
         self._steps = steps
         self._now_ms = now_ms
         self._turn = asyncio.Lock()
         self.tasks: set[asyncio.Task[Any]] = set()
+
+    def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
+        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata is fenced here too."""
+        return self._requests.check_controller_epoch(header)
 
     async def leader_and_isr(
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
@@ -113,7 +124,7 @@ class ControlRequests:
     async def _leader_and_isr(
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
     ) -> PartitionsResponse:
-        needed = {at for at in self._core.logs_needed(request) if partition_problem(at) is None}
+        needed = {at for at in self._requests.logs_needed(request) if partition_problem(at) is None}
         for topic in sorted({topic_partition.topic for topic_partition in needed}):
             self._replicas.configure_topic(topic, await values_of(topic))
         wanted = [item for item in request.partitions if item.state.topic_partition in needed]
@@ -124,7 +135,7 @@ class ControlRequests:
         for item in request.partitions:
             if partition_problem(item.state.topic_partition) is not None:
                 loaded[item.state.topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION
-        response, effects = self._steps.decided(lambda: self._core.leader_and_isr(request, loaded, self._now_ms()))
+        response, effects = self._steps.decided(lambda: self._requests.leader_and_isr(request, loaded, self._now_ms()))
         owed = self._steps.execute_without_epochs(effects)
         if owed:
             await self._replicas.write_epochs(owed)
@@ -159,7 +170,7 @@ class ControlRequests:
             return problem.code
 
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
-        response, effects = self._steps.decided(lambda: self._core.stop_replica(request))
+        response, effects = self._steps.decided(lambda: self._requests.stop_replica(request))
         self._replicas.moves.stop(at for at, error in response.partitions.items() if error is ErrorCode.NONE)
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
         logs = [(at, log) for of in (self._logs.logs, self._logs.futures.logs) for at in deleted if (log := of.get(at))]

@@ -124,7 +124,7 @@ class ReplicaManager:
 
         By these events, and by those of roles, acknowledgements are judged.
         """
-        before, rules = self.core.control_requests.rules.get(topic), topic_rules(values)
+        before, rules = self.core.partition_states.rules.get(topic), topic_rules(values)
         self.core.configure_topic(topic, rules)
         is_changed = before is not None and before.min_insync_replicas != rules.min_insync_replicas
         if before is not None and is_changed and any(at.topic == topic for at in self.core.hosted.by_name):

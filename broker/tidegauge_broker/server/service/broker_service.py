@@ -519,7 +519,7 @@ class BrokerService:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Fill the metadata cache."""
-        error = self._replicas.core.check_controller_epoch(request.header)
+        error = self._replicas.control.check_controller_epoch(request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
             self.transactions.metadata_updated()

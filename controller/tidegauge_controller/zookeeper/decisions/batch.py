@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
     UpdateMetadataPartition,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from tidegauge.cluster_metadata import Assignment, Leadership
-from tidegauge.control import NO_LEADER, Endpoint, PartitionState
+from tidegauge.cluster_metadata import Assignment, Leadership, PartitionState
+from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.partition import TopicPartition, partition_named
 
 INITIAL_LEADER_EPOCH = 0
