@@ -121,7 +121,7 @@ def audit(books: Books) -> Report:
         if replica.is_from_disk:
             from_disk.setdefault(replica.broker, []).append(replica.partition)
     for _, replicas in sorted(by_partition.items()):
-        check_replicas(replicas, findings, previews=books.previews)
+        check_replicas(replicas, findings, first_differences=books.first_differences)
     for log in books.logs.values():
         check_epochs_along(log, findings)
     if books.reads is None:

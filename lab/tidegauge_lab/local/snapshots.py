@@ -11,7 +11,8 @@ Rules:
        by SIGKILL for example, is undone before the second note and finished after it (``settle``), before anything of
        the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
        nothing is flushed.)
-    5. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    5. A restore is an event of the lab, with the time of its snapshot: it is noted once the data are in place.
+    6. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.fault_log import note_event
 
 SNAPSHOTS = layout.SNAPSHOTS
 _ABOUT = "snapshot.json"
@@ -76,9 +79,10 @@ def take(directory: Path, file: ClusterFile, name: str) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
+        taken_ms = time.time_ns() // 1_000_000
         for source in _data_of(directory, file):
             shutil.copytree(source, temporary / source.relative_to(directory), symlinks=True)
-        _write(temporary / _ABOUT, {"brokers": [broker.id for broker in file.brokers]})
+        _write(temporary / _ABOUT, {"brokers": [broker.id for broker in file.brokers], "taken_ms": taken_ms})
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -233,9 +237,23 @@ def _replace_data(directory: Path, decided: _Restore) -> None:
         if _beside(target).exists():
             _remove(target)
             _beside(target).rename(target)
+    _note_restore(directory, decided.snapshot)
     # What a reset leaves was noted of the old data.
     (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
     _note_path(directory).unlink()
+
+
+def _note_restore(directory: Path, name: str) -> None:
+    """Note the restore among the events: what lies before it is not judged with what comes after (rule 5)."""
+    about = directory_of(directory, name) / _ABOUT
+    try:
+        taken_ms = json.loads(about.read_text(encoding="utf-8")).get("taken_ms")
+        # A snapshot of a version that did not note the time: its last file was written when it was complete.
+        taken_ms = round(about.stat().st_mtime * 1000) if taken_ms is None else taken_ms
+    except OSError:  # the snapshot was removed while its restore stood interrupted
+        taken_ms = None
+    known = {} if taken_ms is None else {"taken_ms": taken_ms}
+    note_event(directory / layout.LOGS, "restore", "Lab", {"snapshot": name, **known})
 
 
 def _remove(path: Path) -> None:

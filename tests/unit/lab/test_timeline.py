@@ -206,6 +206,15 @@ CASES = [
         ),
         "broker-1 payments PrepareCommit, producer epoch 2 (EndTxn)",
     ),
+    (
+        event("refusal", **AT, cause="LeaderAndIsr", request="LeaderAndIsr", error="INCONSISTENT_TOPIC_ID", leader_epoch=3),
+        "broker-1 orders-0 refuses LeaderAndIsr: INCONSISTENT_TOPIC_ID",
+    ),
+    (
+        event("refusal", **AT, cause="AlterPartition", request="AlterPartition", error="UNKNOWN_TOPIC_ID", leader_epoch=3),
+        "broker-1 orders-0 AlterPartition refused: UNKNOWN_TOPIC_ID",
+    ),
+    ({"kind": "restore", "source": "lab", "time_ms": 0, "snapshot": "s1"}, "lab      -        restores snapshot s1"),
     (KILLED, "lab      -        kill broker 2"),
 ]
 
