@@ -148,6 +148,10 @@ class BrokerCore:
         """Fence a control request, and adopt a newer controller epoch. UpdateMetadata is fenced here too."""
         return self.control_requests.check_controller_epoch(header)
 
+    def fence(self, request: str, header: ControlHeader) -> tuple[ErrorCode, list[Effect]]:
+        """Fence a control request by its name, as ``check_controller_epoch``; the effects report a refusal."""
+        return self.control_requests.fence(request, header)
+
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
         """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
         return self.control_requests.logs_needed(request)

@@ -14,12 +14,13 @@ from tidegauge.control import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
+    PartitionState,
     StopReplicaPartition,
     StopReplicaRequest,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica.effects import DeleteLog, Effect, FailReplica, FetchersChanged, LogLine
+from tidegauge_broker.replica.effects import DeleteLog, Effect, FailReplica, FetchersChanged, LogLine, Note
 from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.hosted import (
     HostedPartitions,
@@ -33,6 +34,7 @@ from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
+from tidegauge_broker.replica.refusals import LEADER_AND_ISR, STOP_REPLICA, Refusal, whole_request
 from tidegauge_broker.replica.rounds import Rounds
 
 # A member of an enumeration takes long to look up, and a request may name thousands of partitions.
@@ -87,6 +89,19 @@ class ControlRequests:
         self.controller_epoch = header.controller_epoch
         return _NONE
 
+    def fence(self, request: str, header: ControlHeader) -> tuple[ErrorCode, list[Effect]]:
+        """Fence a control request by its name; return the error, and what reports it."""
+        error = self.check_controller_epoch(header)
+        if error is _NONE or not self._settings.emits_diagnostics:
+            return error, []
+        is_controller = error is ErrorCode.STALE_CONTROLLER_EPOCH
+        known = (
+            f"controller epoch {self.controller_epoch} is known"
+            if is_controller
+            else f"this broker is registered with broker epoch {self.broker_epoch}"
+        )
+        return error, whole_request(request, header, error, known)
+
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
         """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
         if (
@@ -114,10 +129,9 @@ class ControlRequests:
         now_ms: int,
     ) -> tuple[PartitionsResponse, list[Effect]]:
         """Become leader or follower of partitions. Execute the effects, then respond."""
-        error = self.check_controller_epoch(request.header)
+        error, out = self.fence(LEADER_AND_ISR, request.header)
         if error is not _NONE:
-            return PartitionsResponse(error), []
-        out: list[Effect] = []
+            return PartitionsResponse(error), out
         errors: dict[TopicPartition, ErrorCode] = {}
         changed: set[int] = set()
         may_refuse = self._settings.refuses_previous_incarnation and request.understands_ineligible
@@ -131,6 +145,8 @@ class ControlRequests:
                     contain(self._hosted.by_name[at], problem, out)
                 else:
                     out.append(FailReplica(at, problem))
+                continue
+            self._report(request.header, item.state, errors[at], now_ms, out)
         if changed:
             out.append(FetchersChanged(sorted(changed)))
         return PartitionsResponse(_NONE, errors), out
@@ -179,6 +195,35 @@ class ControlRequests:
             # There is no leader to follow: the log exists now, so that its high watermark is kept; the state stays.
             partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
         return _NONE
+
+    def _report(
+        self, header: ControlHeader, state: PartitionState, error: ErrorCode, now_ms: int, out: list[Effect]
+    ) -> None:
+        """Report the refusal of a partition's state, or that the refusals of before have ended."""
+        if not self._settings.emits_diagnostics:
+            return
+        at, refusals = state.topic_partition, self._hosted.refusals
+        if error is _NONE:
+            refusals.accepted(at, LEADER_AND_ISR)
+            return
+        partition = self._hosted.by_name.get(at)
+        if partition is not None and partition.leader_epoch == state.leader_epoch:
+            return  # a repetition (refusals.py, rule 3)
+        own = "" if partition is None else partition.topic_id
+        if error is ErrorCode.INCONSISTENT_TOPIC_ID and own:
+            level = "error"
+            text = (
+                f"[Broker id={self._broker_id}] Topic ID in memory: {own} does not match the topic ID for partition "
+                f"{at} received: {state.topic_id}."
+            )
+        else:
+            level = "warning"
+            text = (
+                f"[Broker id={self._broker_id}] Refused LeaderAndIsr from controller {header.controller_id} epoch "
+                f"{header.controller_epoch} for partition {at}, leader epoch {state.leader_epoch}: {error.name}"
+            )
+        refusal = Refusal(at, LEADER_AND_ISR, error, state.leader_epoch, state.topic_id, own)
+        refusals.refused(refusal, now_ms, level, text, out)
 
     def _become_leader(
         self, partition: Partition, item: LeaderAndIsrPartition, now_ms: int, changed: set[int], out: list[Effect]
@@ -253,17 +298,23 @@ class ControlRequests:
 
     def stop_replica(self, request: StopReplicaRequest) -> tuple[PartitionsResponse, list[Effect]]:
         """Stop replicas, and drop those that are to be deleted."""
-        error = self.check_controller_epoch(request.header)
+        error, out = self.fence(STOP_REPLICA, request.header)
         if error is not _NONE:
-            return PartitionsResponse(error), []
-        out: list[Effect] = []
+            return PartitionsResponse(error), out
         changed: set[int] = set()
         errors = {item.topic_partition: self._stop(item, changed, out) for item in request.partitions}
+        for at, refused in errors.items():
+            if refused is not _NONE and self._settings.emits_diagnostics:
+                out.append(Note("refusal", at, STOP_REPLICA, {"request": STOP_REPLICA, "error": refused.name}))
+                text = f"[Broker id={self._broker_id}] Refused StopReplica for partition {at}: {refused.name}"
+                out.append(LogLine("warning", text, at))
         if changed:
             out.append(FetchersChanged(sorted(changed)))
         return PartitionsResponse(_NONE, errors), out
 
     def _stop(self, item: StopReplicaPartition, changed: set[int], out: list[Effect]) -> ErrorCode:
+        if item.delete:
+            self._hosted.refusals.deleted(item.topic_partition)
         partition = self._hosted.by_name.get(item.topic_partition)
         if partition is None:
             if item.delete:

@@ -334,6 +334,7 @@ class ReplicaView:
     remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list[RemoteReplicaView])
     leader_epoch_start_offset: int = -1
     last_stable_offset: int = -1
+    topic_id: str = ""
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ from tidegauge_broker.server.coordinators.transaction_runner import Surroundings
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
-from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions
+from tidegauge_broker.server.metadata.deleted_partitions import deleted_partitions, topic_ids
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.periodic_tasks import begin_periodic_tasks
@@ -344,6 +344,7 @@ class BrokerProcess:
             gate=self._seams.gate(),
             middleware=[*self._metrics.middleware(), *log],
             responded=[*self._metrics.responded(), *(one.responded for one in log)],
+            znode_topic_ids=partial(topic_ids, self._zookeeper),
         )
 
     def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:

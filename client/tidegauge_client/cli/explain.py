@@ -31,7 +31,7 @@ from tidegauge_client.cli.explain_transaction import gather_transaction, transac
 from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence, TopicIds
 from tidegauge_client.group_explanation import GroupSentence, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
@@ -48,6 +48,8 @@ SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement)
 
 _TITLES = {
     "leader": "Leader",
+    "refusal": "Refused requests",
+    "process": "Processes",
     "reassignment": "Reassignment",
     "high-watermark": "High watermark",
     "isr": "Out of sync",
@@ -59,6 +61,7 @@ _TITLES = {
     "lab": "Lab",
 }
 Responses = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+Reports = Mapping[int, metadata_pb2.DescribeReplicasResponse | None]
 
 
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
@@ -85,9 +88,10 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         )
     having = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
     asked = [broker for broker in cluster.brokers.values() if broker in having or broker.id == cluster.controller_id]
-    responses, in_force = await asyncio.gather(
-        admin.describe_replicas_of(asked, [at.topic]), faults_in(having, admin.security)
+    reports, in_force = await asyncio.gather(
+        admin.replica_reports_of(asked, [at.topic], with_znodes=True), faults_in(having, admin.security)
     )
+    responses = {broker: None if report is None else list(report.replicas) for broker, report in reports.items()}
     settings, problem = await settings_of(admin, at.topic)
     configs = {config.name: config.value for config in settings}
     lag_ms = None
@@ -95,7 +99,42 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         lag_ms = await lag_ms_of(admin, part.leader_id)
     facts = facts_of(cluster, part, responses, configs, lag_ms)
     transactions = None if facts.led is None else await gather_open_transactions(admin, at)
+    facts = replace(facts, refusals=refusals_of(at, reports), topic_ids=topic_ids_of(at, cluster, reports))
     return replace(facts, settings_problem=problem, transactions=transactions, **lab_facts(at, in_force))
+
+
+def refusals_of(at: TopicPartition, reports: Reports) -> tuple[RefusedRequest, ...]:
+    """Return the requests about a partition that were refused last, by broker."""
+    return tuple(
+        RefusedRequest(
+            broker,
+            one.request,
+            ErrorCode.of(one.error).name,
+            one.leader_epoch,
+            one.ago_ms,
+            one.topic_id,
+            one.own_topic_id,
+        )
+        for broker, report in sorted(reports.items())
+        for one in (() if report is None else report.refusals)
+        if (one.topic, one.partition) == at
+    )
+
+
+def topic_ids_of(at: TopicPartition, cluster: ClusterInfo, reports: Reports) -> TopicIds:
+    """Return the topic's id in the metadata, in its znode as any broker reads it, and in each replica's files."""
+    responses = [report for report in reports.values() if report is not None]
+    znodes = (report.znode_topic_ids.get(at.topic) for report in responses)
+    replicas = {
+        report.broker_id: topic_id
+        for report in responses
+        for topic_id in (
+            *(one.own_topic_id for one in report.refusals if (one.topic, one.partition) == at),
+            *(one.topic_id for one in report.replicas if (one.topic, one.partition) == at),
+        )
+    }
+    znode = next((one for one in znodes if one is not None), None)
+    return TopicIds(cluster.identity_of(at.topic).topic_id, znode, replicas)
 
 
 async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:

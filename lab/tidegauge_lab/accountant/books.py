@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from tidegauge_client.explanation_facts import TopicIds
 from tidegauge_client.history import SentRecord
 
 MAX_EXAMPLES = 10
@@ -41,6 +42,7 @@ class Kind(Enum):
     LEADER_BELOW_HIGH_WATERMARK = "leader-below-high-watermark"
     EPOCH_BACK = "epoch-back"
     TWO_LEADERS = "two-leaders"
+    TOPIC_ID_DIFFERS = "topic-id-differs"
     READ_DIFFERENTLY = "read-differently"
     ACKNOWLEDGED_BELOW_MIN_ISR = "acknowledged-below-min-isr"
 
@@ -62,6 +64,7 @@ MEANINGS: dict[Kind, str] = {
     ),
     Kind.EPOCH_BACK: "a leader epoch fell, in time or along the log",
     Kind.TWO_LEADERS: "two brokers led in the same leader epoch",
+    Kind.TOPIC_ID_DIFFERS: "metadata, znode and replicas name different topic ids, so that brokers refuse requests",
     Kind.READ_DIFFERENTLY: "once readable, and later read differently or not at all",
     Kind.ACKNOWLEDGED_BELOW_MIN_ISR: "acknowledged with acks=all while the ISR was below min.insync.replicas",
 }
@@ -209,6 +212,7 @@ class Books:
         reads: what consumers read, in the order of reading; None: nothing is known of that.
         events: the brokers' event logs, in causal order; events of other topics are passed over. None: not at hand.
         is_complete: the histories hold everything that was written to the topic.
+        topic_ids: the topic's id wherever it is kept, by partition.
         first_differences: the first record that differs, where two replicas hold different batches.
     """
 
@@ -220,6 +224,7 @@ class Books:
     events: Sequence[Mapping[str, Any]] | None = None
     is_complete: bool = False
     first_differences: Mapping[Place, FirstDifference] = field(default_factory=dict)
+    topic_ids: Mapping[int, TopicIds] = field(default_factory=dict)
 
 
 class Example(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which partitions are deleted, as ZooKeeper says it.
+"""Which partitions are deleted, and which ids topics have, as ZooKeeper says it.
 
 A broker's metadata does not tell: after a start, or after an election of the controller, it lacks partitions that exist
 until the controller has sent them, those without leader longest.
@@ -6,7 +6,7 @@ until the controller has sent them, those without leader longest.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
 from tidegauge.partition import TopicPartition
@@ -20,6 +20,22 @@ class TopicReader(Protocol):
     async def get(self, path: str) -> tuple[bytes, object]:
         """Return what a znode holds, and its stat."""
         ...
+
+
+TopicIds = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+"""Returns the ids of topics by their znodes."""
+
+
+async def topic_ids(zookeeper: TopicReader, topics: Collection[str]) -> dict[str, str]:
+    """Return the ids of topics in ``/brokers/topics/T``, empty if a znode has none; without what can't be read."""
+    found: dict[str, str] = {}
+    for topic in topics:
+        try:
+            data, _ = await zookeeper.get(topic_path(topic))
+            found[topic] = TopicNode.decode(topic, data).topic_id or ""
+        except (ZooKeeperError, MalformedZnode):
+            continue
+    return found
 
 
 async def deleted_partitions(

@@ -27,6 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.control import (
+    ControlHeader,
     IsrProposal,
     IsrVerdict,
 )
@@ -227,6 +228,12 @@ class ReplicaManager:
         except asyncio.CancelledError:
             self.core.cancel(token)
             raise
+
+    def fence(self, request: str, header: ControlHeader) -> ErrorCode:
+        """Fence a control request that is no step of the core, and report its refusal."""
+        error, effects = self._steps.decided(lambda: self.core.fence(request, header))
+        self._steps.execute(effects)
+        return error
 
     def isr_verdict(self, proposal: IsrProposal, verdict: IsrVerdict) -> None:
         """Apply the controller's verdict on a proposal."""

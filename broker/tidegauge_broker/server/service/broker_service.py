@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache
 
@@ -44,7 +44,9 @@ from tidegauge_broker.replica.messages import (
     ReplicaView,
 )
 from tidegauge_broker.replica.producer_state import ProducerEntry
+from tidegauge_broker.replica.refusals import Refusal
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.metadata.deleted_partitions import TopicIds
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, logs_on_disk
@@ -168,7 +170,9 @@ class BrokerService:
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
         responded: Sequence[Responded] = (),
+        znode_topic_ids: TopicIds | None = None,
     ) -> None:
+        self.znode_topic_ids = znode_topic_ids
         self.gate = gate
         self.responded = to_all(responded)
         self.cluster_id = cluster_id
@@ -316,6 +320,16 @@ class BrokerService:
         views = self._replicas.core.describe(now_ms, topics or None)
         logs = logs_on_disk(self._replicas.logs, [view.topic_partition for view in views])
         return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
+
+    def refusals(self, now_ms: int, topics: Collection[str]) -> list[tuple[Refusal, int]]:
+        """Return the last refused request about each partition, and how long ago in ms; no topics: of all."""
+        refused = self._replicas.core.hosted.refusals.of(topics or None)
+        return [(self._with_own_id(one), max(0, now_ms - at)) for one, at in refused]
+
+    def _with_own_id(self, refusal: Refusal) -> Refusal:
+        """Return a refusal with the topic id of the log, also if the replica is not hosted because of it."""
+        log = None if refusal.own_topic_id else self._replicas.logs.get(refusal.topic_partition)
+        return refusal if log is None else replace(refusal, own_topic_id=log.topic_id)
 
     def describe_log_directories(self) -> list[LogDirectoryView]:
         """Return this broker's log directories, with the replicas in each."""
@@ -521,7 +535,7 @@ class BrokerService:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Fill the metadata cache."""
-        error = self._replicas.core.check_controller_epoch(request.header)
+        error = self._replicas.fence("UpdateMetadata", request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
             self.transactions.metadata_updated()

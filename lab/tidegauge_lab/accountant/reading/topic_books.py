@@ -11,10 +11,12 @@ Rules:
        named; what does not say of which topic it is counts, and that is said.
     6. What was acknowledged or read after a snapshot was taken and before it was restored is left out and named
        (``accountant.time_lines``).
+    7. Topic ids that differ are read twice: a topic may just be created again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -29,14 +31,16 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import causal_key, read_events
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
+from tidegauge_client.cli.explain import topic_ids_of
 from tidegauge_client.cli.formatting import content_of
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.consumer import Consumer
+from tidegauge_client.explanation_facts import TopicIds
 from tidegauge_client.history import NO_TIME, SentRecord, read_history
-from tidegauge_client.metadata import TopicIdentity
+from tidegauge_client.metadata import TopicIdentity, TopicInfo
 from tidegauge_lab.accountant.audit import Report, audit
-from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, ReadRecord
-from tidegauge_lab.accountant.reading.topic_replicas import read_replicas, settled_leaders
+from tidegauge_lab.accountant.books import MEANINGS, Books, CommittedLog, KeptRecord, Kind, ReadRecord
+from tidegauge_lab.accountant.reading.topic_replicas import LOOK_AGAIN_SECONDS, read_replicas, settled_leaders
 from tidegauge_lab.accountant.time_lines import TimeLines
 from tidegauge_lab.local import layout
 
@@ -92,6 +96,29 @@ class Reading:
 
 
 async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> Reading:
+    """Read everything; if that fails and the topic's ids differ, the error names them.
+
+    Raises:
+        TidegaugeError: as ``_read_books``.
+    """
+    try:
+        return await _read_books(bootstrap, topic, sources)
+    except TidegaugeError as problem:
+        async with Admin(bootstrap, request_timeout_ms=sources.timeout_ms) as admin:
+            try:
+                (info,) = await admin.describe_topics([topic])
+                ids = await _topic_ids(admin, info)
+            except TidegaugeError:
+                raise problem from None
+        different = next((one.listed for one in ids.values() if one.differ), "")
+        if not different:
+            raise
+        raise TidegaugeError(
+            problem.code, f"{problem.message}. {MEANINGS[Kind.TOPIC_ID_DIFFERS].capitalize()}: {different}"
+        ) from None
+
+
+async def _read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> Reading:
     """Read everything.
 
     Raises:
@@ -120,6 +147,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         is_compacted = "compact" in settings.get("cleanup.policy", "")
         replicas = await read_replicas(admin, info, sources.log_directories, is_compacted=is_compacted)
         not_read += replicas.not_read
+        topic_ids = await _topic_ids(admin, info)
     once_compacted = {log.partition for log in replicas.logs if log.has_sparse_batches}
     logs = {
         tp.partition: CommittedLog(
@@ -142,8 +170,22 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         events=events,
         is_complete=sources.is_complete,
         first_differences=replicas.first_differences,
+        topic_ids=topic_ids,
     )
     return Reading(books, not_read)
+
+
+async def _topic_ids(admin: Admin, info: TopicInfo) -> dict[int, TopicIds]:
+    """Return the topic's id wherever it is kept, by partition; what differs is read again (rule 7)."""
+    found: dict[int, TopicIds] = {}
+    for _ in range(2):
+        cluster = await admin.metadata([info.name])
+        reports = await admin.replica_reports_of(list(cluster.brokers.values()), [info.name], with_znodes=True)
+        found = {part: topic_ids_of(TopicPartition(info.name, part), cluster, reports) for part in info.partitions}
+        if not any(ids.differ for ids in found.values()):
+            break
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    return found
 
 
 # What producers and consumers say
