@@ -430,7 +430,7 @@ class BrokerProcess:
         """Report an offline log directory to the controller; with the last one stop the broker, as Kafka halts."""
         LOG.error("Stopping serving logs in dir %s", directory)
         if len(self._logs.offline_directories) == len(self._settings["log.dirs"]):
-            LOG.error("Shutdown broker because all log dirs have failed")
+            LOG.error("Shutdown broker because all log dirs have failed: %s", "; ".join(self._logs.failures))
             self.exit_code = 1
             self.stopping.set()
             return

@@ -29,6 +29,7 @@ from tidegauge_client.cli.common import JSON, PartitionType, run, servers
 from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
 from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
 from tidegauge_client.cli.open_transactions import gather_open_transactions
+from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence, TopicIds
@@ -46,6 +47,7 @@ UNCLEAN = "unclean.leader.election.enable"
 FactsT = TypeVar("FactsT")
 SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement)
 
+_NO_BROKER = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _TITLES = {
     "leader": "Leader",
     "refusal": "Refused requests",
@@ -62,6 +64,17 @@ _TITLES = {
 }
 Responses = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 Reports = Mapping[int, metadata_pb2.DescribeReplicasResponse | None]
+
+
+async def gather_with_ends(admin: Admin, at: TopicPartition, bootstrap: Sequence[str], directory: Path) -> Facts:
+    """Gather what the cluster knows of a partition, and how the processes of its brokers ended that are down.
+
+    Raises:
+        TidegaugeError: as ``gather``.
+    """
+    facts = await gather(admin, at)
+    silent = [one for one in facts.replicas if one not in facts.live or one in facts.silent]
+    return replace(facts, ends=await ends_of(directory, bootstrap, silent)) if silent else facts
 
 
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
@@ -322,12 +335,21 @@ def explain(about: TopicPartition | _Named, bootstrap_server: str | None, direct
     """Say why a partition, a consumer group or a transactional id is as it is, each sentence with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
     if isinstance(about, TopicPartition):
-        _show(bootstrap, partial(gather, at=about), sentences_of, partition_json, lines, output)
+        found_there = partial(gather_with_ends, at=about, bootstrap=bootstrap, directory=directory)
+        _show(bootstrap, found_there, sentences_of, partition_json, lines, directory, output)
     elif about.kind == "group":
-        _show(bootstrap, partial(gather_group, group_id=about.key), explain_group, group_json, group_lines, output)
+        _show(
+            bootstrap,
+            partial(gather_group, group_id=about.key),
+            explain_group,
+            group_json,
+            group_lines,
+            directory,
+            output,
+        )
     else:
         found = partial(gather_transaction, transactional_id=about.key)
-        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, output)
+        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, directory, output)
 
 
 def _show(
@@ -336,13 +358,20 @@ def _show(
     explained: Callable[[FactsT], Sequence[SentenceT]],
     as_json: Callable[[FactsT, Sequence[SentenceT]], dict[str, Any]],
     as_lines: Callable[[FactsT, Sequence[SentenceT], Callable[[str, str], list[str]]], Iterable[str]],
+    directory: Path,
     output: str,
 ) -> None:
-    """Gather facts, explain them, and print the sentences."""
+    """Gather facts, explain them, and print the sentences; if no broker responds, say how their processes ended."""
 
     async def work() -> FactsT:
-        async with Admin(bootstrap) as admin:
-            return await gathered(admin)
+        try:
+            async with Admin(bootstrap) as admin:
+                return await gathered(admin)
+        except TidegaugeError as problem:
+            ends = await ends_of(directory, bootstrap) if problem.code in _NO_BROKER else {}
+            if not ends:
+                raise
+            raise TidegaugeError(problem.code, ". ".join([problem.message, *ends.values()])) from None
 
     facts = run(work())
     sentences = [replace(one, change=about_its_cluster(one.change)) for one in explained(facts)]

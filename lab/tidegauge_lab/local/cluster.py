@@ -23,6 +23,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.process_end import read_end
 from tidegauge_lab.local import (
     control_server,
     foreign,
@@ -219,6 +220,8 @@ class LocalCluster:
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
         views = self._views(up)
+        silent = [broker_id for broker_id in up if views[broker_id].metadata is None]
+        views |= self._views(silent)  # asked twice: a busy machine is not a hung broker
         kafkas = kafka_brokers(metadata_in(views))
         controller = controller_of(views, alive, [broker.id for broker in self.file.brokers], kafkas)
         return {
@@ -231,6 +234,8 @@ class LocalCluster:
                     "id": broker.id,
                     "pid": states[broker.id].pid,
                     "state": states[broker.id].state.value,
+                    "responds": broker.id in views and views[broker.id].metadata is not None,
+                    "end": self._end_of(states[broker.id]),
                     "address": broker.address,
                     "kafka_address": broker.kafka_address,
                     "dir": str(self.directory / f"broker-{broker.id}"),
@@ -240,6 +245,13 @@ class LocalCluster:
             "kafka_brokers": [{"id": broker_id, "address": address} for broker_id, address in sorted(kafkas.items())],
             "control": control_server.url_of(self.directory),
         }
+
+    def _end_of(self, process: LabProcess) -> dict[str, Any] | None:
+        """Return how a process that is down has ended; None if it is not down, or was taken down on purpose."""
+        if process.state is not ProcessState.DOWN:
+            return None
+        end = read_end(self.directory, process.name)
+        return None if end is None else end.to_json()
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
@@ -503,9 +515,16 @@ class LocalCluster:
         address = self.file.zookeeper_address
         if not self.file.zookeeper_managed:
             state = ProcessState.UP if zookeeper.is_reachable(address) else ProcessState.DOWN
-            return {"address": address, "pid": None, "state": state.value}
+            is_up = state is ProcessState.UP
+            return {"address": address, "pid": None, "state": state.value, "responds": is_up, "end": None}
         process = self._process(ZOOKEEPER)
-        return {"address": address, "pid": process.pid, "state": process.state.value}
+        return {
+            "address": address,
+            "pid": process.pid,
+            "state": process.state.value,
+            "responds": process.state is ProcessState.UP and zookeeper.is_reachable(address),
+            "end": self._end_of(process),
+        }
 
     def _look_at_foreign_zookeeper(self) -> None:
         startup.require_zookeeper(self.directory, self.file)
