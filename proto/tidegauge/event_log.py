@@ -124,3 +124,12 @@ def causal_key(event: Mapping[str, Any]) -> tuple[int, str, int]:
     """Return a sort key that puts no event before its cause; unrelated events go by time, source and sequence."""
     logical_time = event.get("logical_time", event.get("time_ms", 0) * 1000)
     return logical_time, str(event.get("source")), event.get("sequence", 0)
+
+
+def broker_of(event: Mapping[str, Any]) -> int | None:
+    """Return the broker that wrote an event, or to which the lab did something."""
+    source = str(event.get("source", ""))
+    if source.startswith("broker-") and source[7:].isdecimal():
+        return int(source[7:])
+    broker = event.get("broker")
+    return broker if isinstance(broker, int) else None

@@ -368,7 +368,7 @@ def _show(
             async with Admin(bootstrap) as admin:
                 return await gathered(admin)
         except TidegaugeError as problem:
-            ends = await ends_of(directory, bootstrap) if problem.code in _NO_BROKER else {}
+            ends: Mapping[int, str] = await ends_of(directory, bootstrap) if problem.code in _NO_BROKER else {}
             if not ends:
                 raise
             raise TidegaugeError(problem.code, ". ".join([problem.message, *ends.values()])) from None

@@ -152,6 +152,47 @@ class SyncCluster(SyncClusterBase):
         """
         self._run(self.aio.wait_in_sync(topic, timeout=timeout))
 
+    def wait_event(
+        self,
+        kind: str,
+        topic: str | None = None,
+        partition: int = 0,
+        *,
+        broker: int | None = None,
+        since_ms: int | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> Mapping[str, Any]:
+        """Wait until an event log holds an event; one that happened before counts.
+
+        Args:
+            kind: such as election; docs/events.md has all.
+            topic: of a partition of this topic; None: of any partition, or of none.
+            partition: its number.
+            broker: the event is of this broker.
+            since_ms: it is not older, in ms since 1970.
+            timeout: the limit, in seconds.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        return self._run(self.aio.wait_event(kind, topic, partition, broker=broker, since_ms=since_ms, timeout=timeout))
+
+    def wait_truncated(
+        self, topic: str, partition: int = 0, *, broker: int | None = None, timeout: float = WAIT_SECONDS
+    ) -> Mapping[str, Any]:
+        """Wait until a replica, or this broker's, has truncated its log; a truncation that happened before counts.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        return self._run(self.aio.wait_truncated(topic, partition, broker=broker, timeout=timeout))
+
     def coordinator_of(self, group: str) -> int:
         """Return the broker that coordinates a consumer group now.
 

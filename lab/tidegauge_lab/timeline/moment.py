@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidegauge.event_log import broker_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge_lab.timeline.choice import Event, broker_of
+from tidegauge_lab.timeline.choice import Event
 from tidegauge_lab.timeline.replica_moment import PartitionMoment, ReplicaMoment
 from tidegauge_lab.timeline.words import NO_LEADER
 

@@ -208,5 +208,5 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "restore": lambda event: f"restores snapshot {event['snapshot']}",
 }
 _SELF_EXPLAINING = frozenset(
-    {"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas", "restore"}
+    {"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas", "refusal", "restore"}
 )
