@@ -12,6 +12,7 @@ import pytest
 
 from tidegauge.call_credentials import AUTHORIZATION
 from tidegauge_broker.security.sasl.plain import PlainExchange
+from tidegauge_broker.security.sasl.scram import ScramCredential
 from tidegauge_broker.server.wire.grpc.authentication import by_credential
 from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, caller_of, host_of
 
@@ -52,8 +53,11 @@ class Sasl:
         assert mechanism == "PLAIN"
         return PlainExchange({"alice": "alice-secret"})
 
-    def credential(self, mechanism: str, user: str) -> None:
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return None
+
+    def iterations(self, mechanism: str) -> list[int]:
+        return []
 
     def max_reauth_ms(self, mechanism: str) -> int:
         return self.reauth_ms
