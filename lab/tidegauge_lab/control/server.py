@@ -158,8 +158,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"{address_of(host, port)} can't be used for the control server: {problem.strerror or problem}; give another "
-            "address",
+            f"{address_of(host, port)} can't be used for the control server: {problem.strerror or problem}; give "
+            "another address",
         ) from None
     listener.listen()
     return listener

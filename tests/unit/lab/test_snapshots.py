@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
-from tidegauge_lab.local import snapshots
+from tidegauge_lab.local import layout, snapshots
 
 
 def cluster_in(directory: Path, text: str) -> ClusterFile:
@@ -106,3 +106,16 @@ def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
         snapshots.require(tmp_path, more, "one")
     with pytest.raises(TidegaugeError, match="its data can't be copied"):
         snapshots.require_own_zookeeper(replace(file, zookeeper_managed=False))
+
+
+def test_what_zookeeper_stored_is_for_the_owner_alone(tmp_path: Path):
+    """The keys of SCRAM users are in it; a cluster and snapshots that were made open are closed."""
+    file = cluster_in(tmp_path, "first")
+    for path in (tmp_path, tmp_path / "zookeeper"):
+        path.chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    snapshots.take(tmp_path, file, "one")
+    (tmp_path / "snapshots").chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    closed = ("zookeeper", "snapshots", "snapshots/one")
+    assert [oct((tmp_path / path).stat().st_mode & 0o777) for path in closed] == ["0o700"] * 3
