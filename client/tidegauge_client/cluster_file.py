@@ -20,6 +20,7 @@ from pathlib import Path
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.files import replace_text
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
@@ -53,6 +54,7 @@ class BrokerEntry:
         port: of gRPC.
         kafka_port: of Kafka's own protocol; 0: the cluster was made before brokers served it.
         advertised: ``host:port`` that Kafka clients get instead, such as a port that a container runner mapped.
+        kafka_host: where this machine reaches its listener for Kafka clients; empty: at ``host``.
     """
 
     id: int
@@ -61,18 +63,24 @@ class BrokerEntry:
     dir: str
     kafka_port: int = 0
     advertised: str = ""
+    kafka_host: str = ""
 
     @property
     def address(self) -> str:
         """Return ``host:port`` for gRPC."""
-        return f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
+
+    @property
+    def kafka_listener(self) -> str:
+        """Return ``host:port`` where it listens for Kafka clients, whatever it advertises."""
+        return address_of(self.kafka_host or self.host, self.kafka_port)
 
     @property
     def kafka_address(self) -> str | None:
         """Return ``host:port`` for Kafka clients; None: the broker does not serve them."""
         if not self.kafka_port:
             return None
-        return self.advertised or f"{self.host}:{self.kafka_port}"
+        return self.advertised or self.kafka_listener
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ _EXAMPLE_TOPIC = "orders"
 @click.option(
     "--kafka-host",
     metavar="HOST",
-    help="Brokers listen there for Kafka clients, and advertise 127.0.0.1; 0.0.0.0 in a container.",
+    help="Brokers listen there for Kafka clients, and advertise it; 0.0.0.0, in a container, advertises 127.0.0.1.",
 )
 @click.option(
     "--base-port",

@@ -137,4 +137,4 @@ def where(cluster: LocalCluster) -> list[str]:
 
 def listening(cluster: LocalCluster) -> list[str]:
     """Return where brokers listen for Kafka clients, whatever they advertise."""
-    return [f"{one.host}:{one.kafka_port}" for one in cluster.file.brokers]
+    return [one.kafka_listener for one in cluster.file.brokers]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import GRPC, GRPC_NAMES
 from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
@@ -146,7 +147,8 @@ def listeners_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: s
     of_grpc = f"{GRPC_NAMES[protocol_of(settings)]}://{broker.address}"
     if not broker.kafka_port:
         return [of_grpc]
-    return [f"{protocol_of_kafka(settings)}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
+    listening = address_of(kafka_host or broker.host, broker.kafka_port)
+    return [f"{protocol_of_kafka(settings)}://{listening}", of_grpc]
 
 
 def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:

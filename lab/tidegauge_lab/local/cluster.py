@@ -91,6 +91,7 @@ class LocalCluster:
                 ZooKeeper at the given address. Nothing is written.
         """
         if kafka_host is not None:
+            kafka_host = kafka_host.strip("[]")
             ports.require_host(kafka_host, option="--kafka-host")
         paths = with_whole_paths(settings or {})
         wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host)

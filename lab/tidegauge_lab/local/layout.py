@@ -28,6 +28,7 @@ BASELINE_FILE = "baseline.json"
 LOGS = "logs"
 LAB_NOTE = "lab.json"
 """Which lab a cluster was started for (``tidegauge lab``)."""
+_OWNER_ALONE = 0o700
 _BROKER_DIRECTORY = re.compile(r"broker-\d+\Z")
 
 
@@ -75,6 +76,18 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
     ]
     for name in names:
         (directory / name).mkdir(parents=True, exist_ok=True)
+    for name in (ZOOKEEPER, SNAPSHOTS):
+        if (directory / name).is_dir():
+            make_private(directory / name)
+
+
+def make_private(path: Path) -> None:
+    """Make a directory that its owner alone may enter, or close one that was made open.
+
+    What ZooKeeper stores, and snapshots copy, has the keys of SCRAM users, from which passwords can be guessed.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(_OWNER_ALONE)
 
 
 def write(directory: Path, file: ClusterFile) -> None:

@@ -121,8 +121,13 @@ class LabProcess:
             return ProcessState.DOWN
         return ProcessState.PAUSED if found[1].paused else ProcessState.UP
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, umask: int = -1) -> int:
         """Start it and note its pid; it must be down.
+
+        Args:
+            command: the program and its arguments.
+            environment: its variables; None: those of this process.
+            umask: its file mode creation mask; -1: that of this process.
 
         Raises:
             OSError: the command can't be run, or not be noted (``note``).
@@ -138,6 +143,7 @@ class LabProcess:
                 cwd=self.directory,
                 env=environment,
                 start_new_session=True,
+                umask=umask,
             )
         _children[child.pid] = child
         self.note(child.pid)

@@ -78,7 +78,8 @@ def take(directory: Path, file: ClusterFile, name: str) -> None:
     temporary = target.with_name(f".{name}{_COPY}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
+        layout.make_private(temporary.parent)
+        layout.make_private(temporary)
         taken_ms = time.time_ns() // 1_000_000
         for source in _data_of(directory, file):
             shutil.copytree(source, temporary / source.relative_to(directory), symlinks=True)

@@ -14,7 +14,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import read_events
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
-from tidegauge_lab.local import snapshots
+from tidegauge_lab.local import layout, snapshots
 
 
 def cluster_in(directory: Path, text: str) -> ClusterFile:
@@ -145,3 +145,16 @@ def test_a_restore_that_was_interrupted_is_noted_when_it_is_finished(tmp_path: P
     assert list(read_events(tmp_path / "logs/lab.events.jsonl")) == [], "the data are not in place"
     assert "finished" in snapshots.settle(tmp_path)
     assert [event["kind"] for event in read_events(tmp_path / "logs/lab.events.jsonl")] == ["restore"]
+
+
+def test_what_zookeeper_stored_is_for_the_owner_alone(tmp_path: Path):
+    """The keys of SCRAM users are in it; a cluster and snapshots that were made open are closed."""
+    file = cluster_in(tmp_path, "first")
+    for path in (tmp_path, tmp_path / "zookeeper"):
+        path.chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    snapshots.take(tmp_path, file, "one")
+    (tmp_path / "snapshots").chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    closed = ("zookeeper", "snapshots", "snapshots/one")
+    assert [oct((tmp_path / path).stat().st_mode & 0o777) for path in closed] == ["0o700"] * 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from tidegauge.host_addresses import java_host
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.configs.client_quotas import ANY_NAME, IP, ClientQuotas
 
@@ -54,4 +55,4 @@ async def _addresses(name: str) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return [str(address[0]) for *_, address in found]
+    return [java_host(str(address[0])) for *_, address in found]

@@ -40,6 +40,7 @@ from functools import partial
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -135,7 +136,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket") is not None:
             self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
+        self.peer_host = peer_host(peer)
         tls = transport.get_extra_info("ssl_object")
         principal = self._owner.principal_of(None if tls is None else tls.getpeercert(binary_form=True))
         name = f"kafka:{peer}:{next(_NUMBERS)}"

@@ -118,7 +118,7 @@ class KafkaServers:
         """
         for listener in self._listeners:
             await listener.bind()
-        if self._listeners:
+        if self._listeners and self._idle_ms < INT_MAX:
             every_ms = max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME)
             self._tasks.append(Periodic("idle connections", every_ms, self._close_idle))
         if self._listeners and self._slots.has_limit:
