@@ -24,6 +24,7 @@ from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.local import (
+    containment,
     control_server,
     foreign,
     layout,
@@ -37,7 +38,7 @@ from tidegauge_lab.local import (
     zookeeper,
 )
 from tidegauge_lab.local import process_faults as faults
-from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
+from tidegauge_lab.local.broker_settings import check_settings, session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
@@ -101,6 +102,7 @@ class LocalCluster:
                 plan = first_plan(directory, wanted, taken=reserved.others)
                 _require_zookeeper(directory, plan.file)
             else:
+                containment.require_own(directory, recorded)
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
             layout.write(directory, plan.file)
@@ -145,6 +147,7 @@ class LocalCluster:
             TimeLimitError: it is not ready in time.
         """
         with self._alone():
+            check_settings(self.file.settings, self.file.profile)
             self._settle_restore()
             processes = self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
@@ -387,6 +390,8 @@ class LocalCluster:
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
+        containment.require_own(self.directory, self.file, with_data=True)
+        check_settings(self.file.settings, self.file.profile)
         with self._together(targets) as processes:
             snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
@@ -520,6 +525,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the directory against every other command."""
+        containment.require_own(self.directory, self.file, with_data=True)
         with locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS):
             self.file = load_cluster_file(self.directory)
             yield
@@ -527,6 +533,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
         """Hold these processes; other faults may work on others meanwhile."""
+        containment.require_own(self.directory, self.file)
         processes = {target: self._process(target) for target in dict.fromkeys(targets)}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))

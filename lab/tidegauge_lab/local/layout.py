@@ -102,7 +102,7 @@ def require_new(directory: Path) -> None:
     """
     if directory.exists() and not directory.is_dir():
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{directory} is a file; a cluster needs a directory")
-    there = sorted(path.name for path in _own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
+    there = sorted(path.name for path in own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
     if there:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
@@ -116,7 +116,7 @@ def remove_cluster(directory: Path) -> None:
     assert (directory / FILE_NAME).exists(), "only a cluster's directory is ever deleted"
     # The cluster file goes last but for the lock: an interrupted deletion can be repeated.
     last = (FILE_NAME, CLUSTER_LOCK)
-    for path in sorted(_own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
+    for path in sorted(own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -125,7 +125,8 @@ def remove_cluster(directory: Path) -> None:
         directory.rmdir()
 
 
-def _own_paths(directory: Path) -> Iterable[Path]:
+def own_paths(directory: Path) -> Iterable[Path]:
+    """Return what lies in a directory under the names of a cluster's files and directories."""
     if not directory.is_dir():
         return []
     names = {

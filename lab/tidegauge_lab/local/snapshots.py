@@ -12,6 +12,9 @@ Rules:
        the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
        nothing is flushed.)
     5. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    6. Names and notes are input of a stranger: a directory is replaced or deleted only if its name is that of data of a
+       broker or ZooKeeper, and a note that names another is refused before anything changes. That no link leads out of
+       the directory, ``containment`` sees to.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, text_of
 
 SNAPSHOTS = layout.SNAPSHOTS
 _ABOUT = "snapshot.json"
 _COPY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DATA = re.compile(r"broker-(0|[1-9][0-9]{0,9})/data(-[^/\x00]{1,200})?|zookeeper/data")
+"""Names of directories with data, relative to the cluster's (``_data_of``)."""
 
 
 def directory_of(directory: Path, name: str) -> Path:
@@ -62,7 +68,8 @@ def require_own_zookeeper(file: ClusterFile) -> None:
 
 def names(directory: Path) -> list[str]:
     """Return the names of a cluster's snapshots."""
-    return sorted(path.parent.name for path in (directory / SNAPSHOTS).glob(f"*/{_ABOUT}"))
+    found = (path.parent.name for path in (directory / SNAPSHOTS).glob(f"*/{_ABOUT}"))
+    return sorted(name for name in found if _NAME.fullmatch(name))
 
 
 def take(directory: Path, file: ClusterFile, name: str) -> None:
@@ -92,8 +99,11 @@ def settle_names(directory: Path) -> None:
         OSError: one can't be renamed.
     """
     for temporary in sorted((directory / SNAPSHOTS).glob(f".*{_COPY}")):
+        name = temporary.name[1:].removesuffix(_COPY)
+        if not _NAME.fullmatch(name):  # such as "..": none that ``take`` has left
+            continue
         if (temporary / _ABOUT).exists():
-            _publish(temporary, temporary.with_name(temporary.name[1:].removesuffix(_COPY)))
+            _publish(temporary, temporary.with_name(name))
         else:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -116,12 +126,17 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
         take = command_for(directory, "snapshot NAME")
         there = f"; there is {known}" if known else f": none was taken of this cluster; {take} takes one"
         raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}{there}")
-    brokers = json.loads(path.read_text(encoding="utf-8"))["brokers"]
+    brokers = read_note(path, _brokers_of, f"delete the snapshot's directory, {path.parent}")
     if brokers != [broker.id for broker in file.brokers]:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"snapshot {name} is of brokers {', '.join(map(str, brokers))}; the cluster has others",
+            f"snapshot {name} is of brokers {', '.join(map(str, brokers or []))}; the cluster has others",
         )
+
+
+def _brokers_of(value: Any) -> list[int]:
+    [brokers] = fields_of(value, "brokers")
+    return list_of(brokers, number_of)
 
 
 class _Restore(NamedTuple):
@@ -252,11 +267,34 @@ def _note(directory: Path, restore: _Restore) -> None:
 
 
 def _noted(directory: Path) -> _Restore | None:
-    try:
-        text = _note_path(directory).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return _Restore(**json.loads(text))
+    """Return the restore that was begun; None if there was none.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the note is none of ``put_back`` (rule 6).
+    """
+    path = _note_path(directory)
+    return read_note(path, _restore_of, f"remove {path} if no restore was interrupted")
+
+
+def _restore_of(value: Any) -> _Restore:
+    """Return what a note says.
+
+    Raises:
+        ValueError: it is none that ``put_back`` has written.
+    """
+    snapshot, copied, removed, is_decided = fields_of(value, *_Restore._fields)
+    if not _NAME.fullmatch(text_of(snapshot)):
+        raise ValueError(f"{snapshot[:100]!r} is no name of a snapshot")
+    if not isinstance(is_decided, bool):
+        raise ValueError("is_decided is neither true nor false")  # noqa: TRY004 - one kind of error for the reader
+    return _Restore(snapshot, list_of(copied, _data_name), list_of(removed, _data_name), is_decided)
+
+
+def _data_name(value: Any) -> str:
+    name = text_of(value)
+    if not _DATA.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no directory with data of a broker or ZooKeeper")
+    return name
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
