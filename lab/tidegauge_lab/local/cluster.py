@@ -32,6 +32,7 @@ from tidegauge_lab.local import (
     noted_faults,
     ports,
     roles,
+    sessions,
     snapshots,
     startup,
     takedown,
@@ -337,10 +338,19 @@ class LocalCluster:
 
     # Faults
 
-    def kill(self, *targets: Target) -> list[Outcome]:
-        """SIGKILL; returns when the processes have ended."""
+    def kill(self, *targets: Target, expire: bool = False) -> list[Outcome]:
+        """SIGKILL; returns when the processes have ended.
+
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too.
+
+        Raises:
+            TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
+        """
         with self._together(targets) as processes:
-            return faults.kill(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.kill(processes, self.logs), expire=expire)
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
@@ -351,14 +361,51 @@ class LocalCluster:
         with self._together(targets) as processes:
             return faults.stop(self.directory, processes, limit_seconds)
 
-    def pause(self, *targets: Target) -> list[Outcome]:
+    def pause(self, *targets: Target, expire: bool = False) -> list[Outcome]:
         """SIGSTOP; returns when every thread stands still.
 
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too, as by a pause that outlasts them.
+
         Raises:
-            TidegaugeError: one of them is down; nothing was done.
+            TidegaugeError: one of them is down, a session that is to end is not known, or ZooKeeper does not serve;
+                nothing was done.
         """
         with self._together(targets) as processes:
-            return faults.pause(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.pause(processes, self.logs), expire=expire)
+
+    def expire_session(self, broker_id: int) -> int:
+        """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
+
+        Raises:
+            TidegaugeError: the session is not known, or ZooKeeper does not serve.
+        """
+        with self._together((broker_id,)):
+            sessions.require(self.directory, self.file, [broker_id])
+            return sessions.end(self.directory, self.file, broker_id)
+
+    def _require_sessions(self, targets: Sequence[Target], *, expire: bool) -> None:
+        if not expire:
+            return
+        if ZOOKEEPER in targets:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "while ZooKeeper is up; nothing was done",
+            )
+        sessions.require(self.directory, self.file, [one for one in targets if isinstance(one, int)])
+
+    def _expired(self, outcomes: list[Outcome], *, expire: bool) -> list[Outcome]:
+        """End the sessions of the brokers of these outcomes, if that is wanted."""
+        if not expire:
+            return outcomes
+        return [
+            one._replace(session_id=sessions.end(self.directory, self.file, one.target))
+            for one in outcomes
+            if isinstance(one.target, int)
+        ]
 
     def resume(self, *targets: Target) -> list[Outcome]:
         """SIGCONT; returns when the processes run again.

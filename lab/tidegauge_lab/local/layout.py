@@ -25,6 +25,7 @@ SNAPSHOTS = "snapshots"
 RESTORE_FILE = "restore.json"
 """Note of a restore that has begun (``snapshots``)."""
 BASELINE_FILE = "baseline.json"
+SESSION_FILE = "session.json"
 LOGS = "logs"
 LAB_NOTE = "lab.json"
 """Which lab a cluster was started for (``tidegauge lab``)."""
@@ -39,6 +40,11 @@ def broker_process(directory: Path, broker_id: int) -> LabProcess:
 def broker_data(directory: Path, broker_id: int) -> Path:
     """Return the first of a broker's log directories."""
     return directory / f"broker-{broker_id}" / "data"
+
+
+def session_file(directory: Path, broker_id: int) -> Path:
+    """Return where a broker notes its ZooKeeper session."""
+    return directory / f"broker-{broker_id}" / SESSION_FILE
 
 
 def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:

@@ -26,7 +26,7 @@ from tidegauge_broker.server.lab.rules import SetRule
 from tidegauge_client.cluster_file import FILE_NAME, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.control.reset import load_baseline
 from tidegauge_lab.labs.running import lab_in
-from tidegauge_lab.local import layout, noted_faults, snapshots
+from tidegauge_lab.local import layout, noted_faults, sessions, snapshots
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import LabProcess
 
@@ -240,6 +240,7 @@ FILES: dict[str, tuple[Any, Callable[[Path], object]]] = {
     ),
     "control/baseline.json": ({"topics": ["t"], "groups": []}, load_baseline),
     "lab.json": ({"lab": "acks-all"}, lab_in),
+    "broker-0/session.json": ({"session": "1a", "password": "00ff"}, lambda at: sessions.noted(at, 0)),
     "broker-0/broker.pid": ("1\n2\n3\n", lambda at: layout.broker_process(at, 0).state),
 }
 
