@@ -45,7 +45,7 @@ from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.targets import read_target
 from tidegauge_lab.control.transactions import start_offsets
 from tidegauge_lab.group_conditions import offset_rows_of
-from tidegauge_lab.local import layout
+from tidegauge_lab.local import containment, layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role
@@ -72,7 +72,7 @@ class Control:
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).absolute()
-        load_cluster_file(self.directory)
+        containment.require_own(self.directory, load_cluster_file(self.directory))
         self._events = Journal()
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._reading = asyncio.Lock()

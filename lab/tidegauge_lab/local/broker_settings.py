@@ -28,7 +28,7 @@ from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
-from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
+from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
 _AT_MOST_BROKERS = (
     "offsets.topic.replication.factor",
@@ -82,6 +82,7 @@ DECIDED_BY_UP = {
     "log.dirs": _LOG_DIRECTORIES,
     "event.log.file": _OF_DIRECTORY,
     "lab.rules.file": _OF_DIRECTORY,
+    "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
 
@@ -222,6 +223,9 @@ def server_properties(
         "How brokers speak with one another.": dict(among_brokers or {}),
         "The rules that outlive a broker (docs/steering.md).": {
             "lab.rules.file": str(directory / CONTROL / RULES_FILE),
+        },
+        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": {
+            "lab.session.file": str(session_file(directory, broker.id)),
         },
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
         f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},

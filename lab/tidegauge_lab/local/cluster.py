@@ -25,6 +25,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_client.process_end import read_end
 from tidegauge_lab.local import (
+    containment,
     control_server,
     foreign,
     layout,
@@ -32,13 +33,14 @@ from tidegauge_lab.local import (
     noted_faults,
     ports,
     roles,
+    sessions,
     snapshots,
     startup,
     takedown,
     zookeeper,
 )
 from tidegauge_lab.local import process_faults as faults
-from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
+from tidegauge_lab.local.broker_settings import check_settings, session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
@@ -103,6 +105,7 @@ class LocalCluster:
                 plan = first_plan(directory, wanted, taken=reserved.others)
                 _require_zookeeper(directory, plan.file)
             else:
+                containment.require_own(directory, recorded)
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
             layout.write(directory, plan.file)
@@ -147,6 +150,7 @@ class LocalCluster:
             TimeLimitError: it is not ready in time.
         """
         with self._alone():
+            check_settings(self.file.settings, self.file.profile)
             self._settle_restore()
             processes = self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
@@ -347,10 +351,19 @@ class LocalCluster:
 
     # Faults
 
-    def kill(self, *targets: Target) -> list[Outcome]:
-        """SIGKILL; returns when the processes have ended."""
+    def kill(self, *targets: Target, expire: bool = False) -> list[Outcome]:
+        """SIGKILL; returns when the processes have ended.
+
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too.
+
+        Raises:
+            TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
+        """
         with self._together(targets) as processes:
-            return faults.kill(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.kill(processes, self.logs), expire=expire)
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
@@ -361,14 +374,51 @@ class LocalCluster:
         with self._together(targets) as processes:
             return faults.stop(self.directory, processes, limit_seconds)
 
-    def pause(self, *targets: Target) -> list[Outcome]:
+    def pause(self, *targets: Target, expire: bool = False) -> list[Outcome]:
         """SIGSTOP; returns when every thread stands still.
 
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too, as by a pause that outlasts them.
+
         Raises:
-            TidegaugeError: one of them is down; nothing was done.
+            TidegaugeError: one of them is down, a session that is to end is not known, or ZooKeeper does not serve;
+                nothing was done.
         """
         with self._together(targets) as processes:
-            return faults.pause(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.pause(processes, self.logs), expire=expire)
+
+    def expire_session(self, broker_id: int) -> int:
+        """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
+
+        Raises:
+            TidegaugeError: the session is not known, or ZooKeeper does not serve.
+        """
+        with self._together((broker_id,)):
+            sessions.require(self.directory, self.file, [broker_id])
+            return sessions.end(self.directory, self.file, broker_id)
+
+    def _require_sessions(self, targets: Sequence[Target], *, expire: bool) -> None:
+        if not expire:
+            return
+        if ZOOKEEPER in targets:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "while ZooKeeper is up; nothing was done",
+            )
+        sessions.require(self.directory, self.file, [one for one in targets if isinstance(one, int)])
+
+    def _expired(self, outcomes: list[Outcome], *, expire: bool) -> list[Outcome]:
+        """End the sessions of the brokers of these outcomes, if that is wanted."""
+        if not expire:
+            return outcomes
+        return [
+            one._replace(session_id=sessions.end(self.directory, self.file, one.target))
+            for one in outcomes
+            if isinstance(one.target, int)
+        ]
 
     def resume(self, *targets: Target) -> list[Outcome]:
         """SIGCONT; returns when the processes run again.
@@ -400,6 +450,8 @@ class LocalCluster:
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
+        containment.require_own(self.directory, self.file, with_data=True)
+        check_settings(self.file.settings, self.file.profile)
         with self._together(targets) as processes:
             snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
@@ -540,6 +592,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the directory against every other command."""
+        containment.require_own(self.directory, self.file, with_data=True)
         with locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS):
             self.file = load_cluster_file(self.directory)
             yield
@@ -547,6 +600,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
         """Hold these processes; other faults may work on others meanwhile."""
+        containment.require_own(self.directory, self.file)
         processes = {target: self._process(target) for target in dict.fromkeys(targets)}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))

@@ -344,17 +344,27 @@ class AsyncCluster(AsyncFaults):
 
     # Processes
 
-    async def kill(self, *targets: Target) -> None:
-        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
-        await asyncio.to_thread(self.local.kill, *targets)
+    async def kill(self, *targets: Target, expire: bool = False) -> None:
+        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, so that other leaders are elected at once.
+        """
+        await asyncio.to_thread(self.local.kill, *targets, expire=expire)
 
     async def stop(self, *targets: Target) -> None:
         """Stop brokers by a controlled shutdown."""
         await asyncio.to_thread(self.local.stop, *targets)
 
-    async def pause(self, *targets: Target) -> None:
-        """SIGSTOP: alive and silent."""
-        await asyncio.to_thread(self.local.pause, *targets)
+    async def pause(self, *targets: Target, expire: bool = False) -> None:
+        """SIGSTOP: alive and silent.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, as a pause that outlasts them would.
+        """
+        await asyncio.to_thread(self.local.pause, *targets, expire=expire)
 
     async def resume(self, *targets: Target) -> None:
         """SIGCONT."""
@@ -373,10 +383,16 @@ class AsyncCluster(AsyncFaults):
         partitions = [TopicPartition(*one) for one in held]
         await asyncio.to_thread(self.local.start, *targets, held=partitions, after_power_cut=after_power_cut)
 
-    async def kill_leader(self, topic: str, partition: int = 0) -> int:
-        """Kill whoever leads the partition; returns who that was."""
+    async def kill_leader(self, topic: str, partition: int = 0, *, expire: bool = False) -> int:
+        """Kill the leader of the partition; return its id.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            expire: end the leader's ZooKeeper session too, so that another leader is elected at once.
+        """
         leader = await self.leader_of(topic, partition)
-        await self.kill(leader)
+        await self.kill(leader, expire=expire)
         return leader
 
     async def controller(self) -> int:

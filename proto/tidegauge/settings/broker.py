@@ -258,6 +258,7 @@ _OWN = (
         "File that names the step at which the controller kills its process (not in Kafka).",
     ),
     text("lab.rules.file", None, "File with the rules for requests that hold from the start (not in Kafka)."),
+    text("lab.session.file", None, "File in which the broker notes its ZooKeeper session (not in Kafka)."),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     flag(
         "request.log.enable",

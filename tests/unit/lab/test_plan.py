@@ -244,6 +244,7 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
         "log.dirs": "/cluster/broker-1/data",
         "event.log.file": "/cluster/logs/broker-1.events.jsonl",
         "lab.rules.file": "/cluster/control/rules.json",
+        "lab.session.file": "/cluster/broker-1/session.json",
         "auto.create.topics.enable": "false",
         "replica.lag.time.max.ms": "9000",
         "lab.enable": "false",
