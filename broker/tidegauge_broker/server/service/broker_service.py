@@ -402,11 +402,6 @@ class BrokerService:
         """Return the name of the topic with this id; None where this broker knows none."""
         return self._metadata.topic_name(topic_id)
 
-    @property
-    def topic_ids_version(self) -> int:
-        """Return a number that rises whenever ``topic_name`` may give something else."""
-        return self._metadata.ids_version
-
     def replica_topic_id(self, topic_partition: TopicPartition) -> str:
         """Return the id of the topic that this broker's replica belongs to; empty where it hosts none."""
         return self._replicas.topic_id(topic_partition)
