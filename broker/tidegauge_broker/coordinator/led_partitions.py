@@ -172,9 +172,9 @@ class LedPartitions(Generic[LedT]):
             shard.replay(event.batches)
         except TidegaugeError as problem:
             self._problem = problem.message
-        except Exception as problem:  # noqa: BLE001 - it is logged, and the partition fails, and nothing else
-            self._problem = repr(problem)
-            self._runtime.effects.append(Defect(f"Reading {self._name(shard.partition)} failed", problem))
+        except Exception as defect:  # noqa: BLE001 - it is logged, and the partition fails, and nothing else
+            self._problem = repr(defect)
+            self._runtime.effects.append(Defect(f"Reading {self._name(shard.partition)} failed", defect))
 
     def complete_load(self, event: LoadCompleted) -> None:
         """Serve the partition whose log has been read, and go on with what waits."""

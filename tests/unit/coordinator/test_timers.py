@@ -69,7 +69,7 @@ def static_group(broker: Harness) -> None:
 
 
 def test_static_members_with_a_rebalance_timeout_of_0_leave_the_coordinator_alive() -> None:
-    """GroupCoordinator.onCompleteJoin begins again if no member has joined; here each phase ends in a turn of its own."""
+    """onCompleteJoin begins again if no member has joined; here each phase ends in a turn of its own."""
     broker = Harness()
     static_group(broker)
     broker.leave(LeavingMember("", "b"))
