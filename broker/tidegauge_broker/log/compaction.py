@@ -24,7 +24,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegauge.record_batch import BatchHeader
+from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
@@ -229,7 +229,7 @@ class Retention:
             return rewrite_batch(header, kept, self.now_ms + self.delete_retention_ms)
         return batch if len(kept) == len(records) else rewrite_batch(header, kept, horizon_ms)
 
-    def _stays(self, offset: int, key: bytes | None, value: bytes | None, horizon_ms: int | None) -> bool:
+    def _stays(self, offset: int, key: bytes | None, value: Buffer | None, horizon_ms: int | None) -> bool:
         if offset >= self.offsets.end_offset:
             return True
         if key is None:
