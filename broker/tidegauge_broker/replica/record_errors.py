@@ -4,11 +4,13 @@ Rules (LogValidator.processRecordErrors):
     1. Each record is looked at, and has at most one error; a batch with any is refused as a whole.
     2. One record whose time is wrong makes the error of the batch INVALID_TIMESTAMP; else it is INVALID_RECORD, and its
        message shows the first three.
-    3. At most ``MAX_RECORD_ERRORS`` records are named (Kafka names all): a small compressed batch may hold millions.
+    3. At most ``MAX_RECORD_ERRORS`` records of a request are named (Kafka names all): a small compressed batch may hold
+       millions. Of a batch that would exceed it together with those before none is named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -31,9 +33,23 @@ class RecordError(NamedTuple):
 class RecordsRefused(TidegaugeError):
     """A batch is refused because of some of its records (RecordValidationException)."""
 
-    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+
+class NamedRecords:
+    """Holds the limit of one request; rule 3."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def within_limit(self, errors: Sequence[RecordError]) -> Sequence[RecordError]:
+        """Return these errors, counted; none of them if they would exceed the limit."""
+        if self._count + len(errors) > MAX_RECORD_ERRORS:
+            return ()
+        self._count += len(errors)
+        return errors
 
 
 class RecordErrors:
@@ -59,7 +75,7 @@ class RecordErrors:
         """Raise RecordsRefused if a record has an error."""
         if not self._count:
             return
-        named = tuple(self._named)
+        named = self._named
         if self._has_wrong_time:
             message = "One or more records have been rejected due to invalid timestamp"
             raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, message, named)

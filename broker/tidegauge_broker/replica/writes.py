@@ -25,6 +25,7 @@ from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import Metadata
 from tidegauge_broker.replica.preparation import Allowance, Preparation
+from tidegauge_broker.replica.record_errors import NamedRecords
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 
 _ACKS = frozenset({ACKS_ALL, 0, 1})
@@ -53,6 +54,7 @@ class Writes:
         required: dict[int, int] = {}
         touched: list[Partition] = []
         seen: set[TopicPartition] = set()
+        named = NamedRecords()
         for index, item in enumerate(request.partitions):
             topic_partition = item.topic_partition
             if request.acks not in _ACKS:
@@ -75,6 +77,8 @@ class Writes:
                 result, required_offset = self._append(request, item, now_ms, touched, out)
                 if required_offset >= 0:
                     required[index] = required_offset
+                elif result.record_errors:
+                    result.record_errors = named.within_limit(result.record_errors)
             seen.add(topic_partition)
             results.append(result)
         alive = self._metadata.live_brokers()

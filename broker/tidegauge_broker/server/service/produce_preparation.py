@@ -17,6 +17,7 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.messages import Prepared, ProduceRequest
 from tidegauge_broker.replica.preparation import Preparation, is_surely_light
+from tidegauge_broker.replica.record_errors import NamedRecords, RecordsRefused
 from tidegauge_broker.server.service.produce_verification import ProduceVerification, Verified
 from tidegauge_broker.server.service.records_pool import RecordsPool
 
@@ -65,9 +66,12 @@ class ProducePreparation:
         return await self._prepared(verified, self._preparations(verified.request))
 
     async def _prepared(self, verified: Verified, heavy: Sequence[Preparation]) -> Verified:
+        named = NamedRecords()
         for preparation in heavy:
             try:
-                preparation.item.prepared = await self._pool.run(preparation.run)
+                prepared = preparation.item.prepared = await self._pool.run(preparation.run)
+                if isinstance(prepared.refusal, RecordsRefused):
+                    prepared.refusal.record_errors = named.within_limit(prepared.refusal.record_errors)
             except Exception as problem:  # a defect, which concerns this batch alone
                 LOG.exception("The batch for %s could not be prepared", preparation.item.topic_partition)
                 refusal = TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The batch could not be checked: {problem}")
