@@ -25,7 +25,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegauge.record_batch import BatchHeader
+from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
@@ -234,7 +234,7 @@ class Retention:
         """Return what is left of a batch that loses all its records: its header if a rule keeps it, or nothing."""
         return empty_batch(header) if is_needed or header.next_offset == self.round_end_offset else b""
 
-    def _stays(self, offset: int, key: bytes | None, value: bytes | None, horizon_ms: int | None) -> bool:
+    def _stays(self, offset: int, key: bytes | None, value: Buffer | None, horizon_ms: int | None) -> bool:
         if offset >= self.offsets.end_offset:
             return True
         if key is None:

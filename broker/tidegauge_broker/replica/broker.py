@@ -59,6 +59,7 @@ from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.preferred_replica import RackOf
+from tidegauge_broker.replica.preparation import Preparation
 from tidegauge_broker.replica.producer_state import ProducerEntry, ProducerState
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Admits, Rounds
@@ -199,6 +200,10 @@ class BrokerCore:
         self.fetches.time_ms = now_ms
         self.parked.wake_fetches(out)
         return out
+
+    def preparations(self, request: ProduceRequest, now_ms: int) -> list[Preparation]:
+        """Return what must be prepared elsewhere before a request is appended (``preparation``)."""
+        return self.writes.preparations(request, now_ms)
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int

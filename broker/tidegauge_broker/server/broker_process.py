@@ -486,6 +486,7 @@ class BrokerProcess:
         self._seams.stopping()
         await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
+        self._service.records_pool.close()
 
     async def _close_coordinators(self) -> None:
         await self._partition_verifier.close()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 
 from tidegauge.control import (
     AlterPartitionRequest,
@@ -62,10 +62,12 @@ from tidegauge_broker.server.service.cluster_view import (
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.middleware import Middleware, Responded, to_all, wrap
-from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client
+from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client, is_light
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
+from tidegauge_broker.server.service.produce_preparation import ProducePreparation
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
+from tidegauge_broker.server.service.records_pool import RecordsPool
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.controller import Controller
@@ -186,7 +188,8 @@ class BrokerService:
         self._create_topic = create_topic
         self.groups = groups
         self.transactions = transactions
-        self.verification = verification
+        self.records_pool = RecordsPool()
+        self.verification = ProducePreparation(verification, replicas.preparations, self.records_pool)
         self.responses = PendingResponses(
             cache(lambda: settings.integer("queued.max.response.bytes")),  # each fetch asks for both several times
             cache(lambda: settings.integer("fetch.max.bytes")),  # neither is dynamic
@@ -250,14 +253,17 @@ class BrokerService:
         """Give up a response that its client does not get: it exceeds a quota."""
         response.pending.release()
 
-    def for_old_client(
+    async def for_old_client(
         self, at: TopicPartition, records: bytes, magic: int | None, from_offset: int, *, reads_zstd: bool
     ) -> ReadRecords:
         """Return records that were fetched as an old client reads them; see ``old_formats``."""
         partition = self._replicas.core.partition(at)
         if partition is None:
             return ReadRecords(records=records)
-        return for_old_client(partition.rules, records, magic, from_offset, reads_zstd=reads_zstd)
+        convert = partial(for_old_client, partition.rules, records, magic, from_offset, reads_zstd=reads_zstd)
+        if is_light(records, magic):
+            return convert()
+        return await self.records_pool.run(lambda pause: convert(pause=pause))
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
         """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.

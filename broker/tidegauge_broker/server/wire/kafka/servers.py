@@ -24,6 +24,7 @@ from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -192,6 +193,7 @@ class _KafkaListener:
         self.gate = service.gate
         self.turns = turns
         self.responded = service.responded
+        self.responses: PendingResponses | None = service.responses
         self._at = at
         self._service = service
         self._sessions = sessions

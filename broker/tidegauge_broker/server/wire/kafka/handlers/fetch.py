@@ -389,14 +389,14 @@ def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
 async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
     """Return what one partition gives to a client that may not know batches, or zstd.
 
-    A megabyte of small records takes some 20 ms to convert, so other connections have a turn after each partition.
+    Other connections have a turn after each partition that was converted here.
     """
     at, version, records = read.result.topic_partition, context.version, read.records
     if read.result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
         return read._replace(result=core.FetchResult(at, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     if version < _FIRST_WITH_FIRST_BATCH and len(records) > asked.max_bytes:
         records = b""
-    found = context.service.for_old_client(
+    found = await context.service.for_old_client(
         at, records, _OLD_FORMATS.get(version), asked.fetch_offset, reads_zstd=version >= _FIRST_WITH_ZSTD
     )
     if found.error is not _NO_ERROR:
