@@ -103,15 +103,36 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
         """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
-        request = metadata_pb2.DescribeReplicasRequest(topics=sorted(topics))
+        reports = await self.replica_reports_of(brokers, topics, timeout_ms=timeout_ms)
+        return {broker: None if one is None else list(one.replicas) for broker, one in reports.items()}
 
-        async def one(broker: BrokerInfo) -> list[metadata_pb2.ReplicaDescription] | None:
+    async def replica_reports_of(
+        self,
+        brokers: Sequence[BrokerInfo],
+        topics: Collection[str] = (),
+        *,
+        with_znodes: bool = False,
+        timeout_ms: float = PROBE_TIMEOUT_MS,
+    ) -> dict[int, metadata_pb2.DescribeReplicasResponse | None]:
+        """Return what the given brokers hold of the topics, and which requests about them were refused.
+
+        Args:
+            brokers: that are asked.
+            topics: none named: all.
+            with_znodes: whether the brokers also read the topics' znodes.
+            timeout_ms: for each broker.
+
+        Returns:
+            The responses by broker id; None for a broker that did not respond.
+        """
+        request = metadata_pb2.DescribeReplicasRequest(topics=sorted(topics), with_znodes=with_znodes)
+
+        async def one(broker: BrokerInfo) -> metadata_pb2.DescribeReplicasResponse | None:
             stub = self._cluster.channels.broker(broker.address)
             try:
-                response = await call(stub.DescribeReplicas, request, timeout_ms=timeout_ms, address=broker.address)
+                return await call(stub.DescribeReplicas, request, timeout_ms=timeout_ms, address=broker.address)
             except TidegaugeError:
                 return None
-            return list(response.replicas)
 
         responses = await asyncio.gather(*(one(broker) for broker in brokers))
         return {broker.id: response for broker, response in zip(brokers, responses, strict=True)}

@@ -19,6 +19,7 @@ import grpc.aio
 from tidegauge.channel_options import RECONNECT_OPTIONS, was_slow_to_connect
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
+from tidegauge.host_addresses import host_in
 from tidegauge.secure_channels import open_channel
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import (
@@ -79,7 +80,7 @@ class Unreachable(TidegaugeError):
     """
 
     def __init__(self, address: str, details: str) -> None:
-        host = address.rpartition(":")[0]
+        host = host_in(address)
         self.reason = client_reason(details, host)
         self.is_not_grpc = self.reason is None and _NOT_GRPC in details
         self.hung_up = self.is_not_grpc or (self.reason is None and any(words in details for words in _HUNG_UP))

@@ -13,13 +13,16 @@ of the directory::
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.files import replace_text
+from tidegauge.files import read_json, replace_text
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
@@ -30,6 +33,11 @@ OWNER_ALONE = 0o600
 VERSION = 1
 ANOTHER_DIRECTORY = "name another directory with --dir"
 _JAAS = "sasl.jaas.config"
+_LAST_PORT = 65535
+_LAST_ID = 2**31 - 1
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}")
+_ADDRESS = re.compile(r"[A-Za-z0-9_.:%\[\]-]{1,255}:[0-9]{1,5}")
+_ZOOKEEPER = re.compile(r"[A-Za-z0-9_.:%,\[\]-]{1,2000}(/[A-Za-z0-9_./-]{0,500})?")
 BROKERS_BY_ADDRESS = "say where brokers are with --bootstrap-server"
 
 
@@ -53,6 +61,7 @@ class BrokerEntry:
         port: of gRPC.
         kafka_port: of Kafka's own protocol; 0: the cluster was made before brokers served it.
         advertised: ``host:port`` that Kafka clients get instead, such as a port that a container runner mapped.
+        kafka_host: where this machine reaches its listener for Kafka clients; empty: at ``host``.
     """
 
     id: int
@@ -61,18 +70,24 @@ class BrokerEntry:
     dir: str
     kafka_port: int = 0
     advertised: str = ""
+    kafka_host: str = ""
 
     @property
     def address(self) -> str:
         """Return ``host:port`` for gRPC."""
-        return f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
+
+    @property
+    def kafka_listener(self) -> str:
+        """Return ``host:port`` where it listens for Kafka clients, whatever it advertises."""
+        return address_of(self.kafka_host or self.host, self.kafka_port)
 
     @property
     def kafka_address(self) -> str | None:
         """Return ``host:port`` for Kafka clients; None: the broker does not serve them."""
         if not self.kafka_port:
             return None
-        return self.advertised or f"{self.host}:{self.kafka_port}"
+        return self.advertised or self.kafka_listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +182,84 @@ def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> Cl
     """
     path = directory / FILE_NAME
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        brokers = [BrokerEntry(**entry) for entry in value.pop("brokers")]
-        return ClusterFile(brokers=brokers, **value)
+        return _read(read_json(path))
     except FileNotFoundError:
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"there is no cluster in {directory}; start one with {command_for(directory, 'up -d')}, or {otherwise}",
         ) from None
-    except (ValueError, TypeError, KeyError) as problem:
-        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{path} is damaged: {problem}") from problem
+    except NotADirectoryError:
+        raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"{directory} is no directory; {otherwise}") from None
+    except (ValueError, OSError) as problem:
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{path} is damaged: {problem}; nothing was done, and {otherwise}"
+        ) from None
+
+
+def _read(value: Any) -> ClusterFile:
+    """Return the cluster that a file's JSON describes. It may be a stranger's: names of brokers become paths.
+
+    Raises:
+        ValueError: a field is missing, unknown, or has a value that ``save`` never writes.
+    """
+    found = _fields(value, ClusterFile, "the cluster")
+    entries = _of_type(found, "brokers", list)
+    brokers = [_broker(entry) for entry in entries]
+    if len({broker.id for broker in brokers}) < len(brokers):
+        raise ValueError("two brokers have the same id")
+    settings = _of_type(found, "settings", dict, {})
+    if not all(isinstance(text, str) for text in settings.values()):
+        raise ValueError("the values of settings are texts")
+    if (version := _number(found, "version", VERSION, most=_LAST_ID)) != VERSION:
+        raise ValueError(f"its version is {version}, and this release reads version {VERSION}")
+    return ClusterFile(
+        zookeeper_address=_matching(found, "zookeeper_address", _ZOOKEEPER),
+        zookeeper_managed=_of_type(found, "zookeeper_managed", bool),
+        profile=_of_type(found, "profile", str),
+        brokers=brokers,
+        settings=settings,
+        kafka_host=_matching(found, "kafka_host", _HOST, ""),
+    )
+
+
+def _broker(entry: Any) -> BrokerEntry:
+    found = _fields(entry, BrokerEntry, "a broker")
+    return BrokerEntry(
+        id=_number(found, "id", most=_LAST_ID),
+        host=_matching(found, "host", _HOST),
+        port=_number(found, "port", least=1, most=_LAST_PORT),
+        dir=_of_type(found, "dir", str),
+        kafka_port=_number(found, "kafka_port", 0, most=_LAST_PORT),
+        advertised=_matching(found, "advertised", _ADDRESS, ""),
+    )
+
+
+def _fields(value: Any, kind: type[ClusterFile | BrokerEntry], what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no JSON object")  # noqa: TRY004 - one kind of error for the caller
+    if unknown := sorted(value.keys() - {one.name for one in fields(kind)}):
+        raise ValueError(f"{what} has the unknown field {unknown[0]!r}")
+    return value
+
+
+def _of_type(found: dict[str, Any], name: str, kind: type, otherwise: Any = None) -> Any:
+    value = found.get(name, otherwise)
+    if type(value) is not kind:  # True is an int in Python, and no number in JSON
+        raise ValueError(
+            f"{name!r} is {'missing' if value is None else f'{str(value)[:80]!r}'}; it is a {kind.__name__}"
+        )
+    return value
+
+
+def _number(found: dict[str, Any], name: str, otherwise: int | None = None, *, least: int = 0, most: int) -> int:
+    value: int = _of_type(found, name, int, otherwise)
+    if not least <= value <= most:
+        raise ValueError(f"{name!r} is {str(value)[:20]}; it is a number from {least} to {most}")
+    return value
+
+
+def _matching(found: dict[str, Any], name: str, form: re.Pattern[str], otherwise: str | None = None) -> str:
+    text: str = _of_type(found, name, str, otherwise)
+    if text != otherwise and form.fullmatch(text) is None:
+        raise ValueError(f"{name!r} is {text[:80]!r}, which is no address")
+    return text

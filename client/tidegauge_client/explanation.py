@@ -31,19 +31,25 @@ from tidegauge_client.explanation_rules import (
     RULE_MIN_ISR,
     RULE_OFFSETS,
     RULE_PENDING,
+    RULE_PROCESS,
     RULE_READ,
     RULE_REASSIGNMENT,
+    RULE_REFUSED,
     RULE_SESSION,
     RULE_SETTINGS,
+    RULE_TOPIC_ID,
     RULE_UNCLEAN,
+    RULE_VERDICT,
     RULE_ZOOKEEPER,
 )
 from tidegauge_client.open_transaction_explanation import explain_open_transactions
 
+LEADER_AND_ISR, ALTER_PARTITION = "LeaderAndIsr", "AlterPartition"
+
 
 def explain(facts: Facts) -> list[Sentence]:
     """Explain the leader, the HW, each replica that is not in the ISR, and what clients see."""
-    sentences = [*_leader(facts), *_reassignment(facts)]
+    sentences = [*_leader(facts), *_refusals(facts), *_processes(facts), *_reassignment(facts)]
     if facts.led is not None:
         sentences += [
             *_high_watermark(facts, facts.led),
@@ -114,6 +120,15 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "the controller elects by itself, as soon as ZooKeeper has notified it",
             facts.leader,
         )
+    elif (refusal := facts.refusal(facts.leader, LEADER_AND_ISR)) is not None:
+        yield Sentence(
+            "leader",
+            f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead: it refused the "
+            f"controller's LeaderAndIsr with {refusal.error}.",
+            RULE_REFUSED,
+            "",
+            facts.leader,
+        )
     else:
         yield Sentence(
             "leader",
@@ -123,6 +138,46 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             "",
             facts.leader,
         )
+
+
+def _refusals(facts: Facts) -> Iterator[Sentence]:
+    """Say which requests between controller and brokers were refused, and if the topic's id is not one."""
+    for one in facts.refusals:
+        if one.request == ALTER_PARTITION:
+            yield Sentence(
+                "refusal",
+                f"The controller refused broker {one.broker}'s AlterPartition of leader epoch {one.leader_epoch} with "
+                f"{one.error}, {_span(one.ago_ms)} ago: the ISR was not changed.",
+                RULE_VERDICT,
+                "a LeaderAndIsr of the controller that the broker accepts",
+                one.broker,
+            )
+            continue
+        ids = ""
+        if one.topic_id and one.own_topic_id and one.topic_id != one.own_topic_id:
+            ids = f" The request has the topic id {one.topic_id}, the replica's partition.metadata {one.own_topic_id}."
+        yield Sentence(
+            "refusal",
+            f"Broker {one.broker} refused the controller's LeaderAndIsr of leader epoch {one.leader_epoch} with "
+            f"{one.error}, {_span(one.ago_ms)} ago: it goes on as before.{ids}",
+            RULE_REFUSED,
+            "a LeaderAndIsr of the controller that the broker accepts",
+            one.broker,
+        )
+    if facts.topic_ids.differ:
+        yield Sentence(
+            "refusal",
+            f"The topic's id is not the same everywhere: {facts.topic_ids.listed}.",
+            RULE_TOPIC_ID,
+            "the id of the replicas in the topic's znode, and then a new controller (a tool that rewrites the znode "
+            "must keep topic_id: KAFKA-14190)",
+        )
+
+
+def _processes(facts: Facts) -> Iterator[Sentence]:
+    """Say how the processes of brokers that are down have ended."""
+    for broker, end in sorted(facts.ends.items()):
+        yield Sentence("process", f"{end}.", RULE_PROCESS, f"tidegauge start {broker}", broker)
 
 
 def _silent_followers(facts: Facts, explained: Collection[int | None]) -> Iterator[Sentence]:
@@ -387,6 +442,12 @@ def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> 
             f"it was caught up {_ago(remote)}; its removal from the ISR, due after {_span(facts.lag_ms)}, waits for "
             f"{facts.obstacle}"
         )
+    elif (refusal := facts.refusal(facts.leader, ALTER_PARTITION)) is not None:
+        rule, change, wait_ms = RULE_VERDICT, "its next fetches, or a LeaderAndIsr that the leader accepts", None
+        text = (
+            f"it was caught up {_ago(remote)}: the controller refused a change of the ISR with {refusal.error}, "
+            f"{_span(refusal.ago_ms)} ago"
+        )
     elif (remote.caught_up_ago_ms or 0) > 2 * facts.lag_ms:
         rule, change, wait_ms = RULE_ALTER, "its next fetches, or the controller's verdict", None
         text = f"it was caught up {_ago(remote)}: its removal from the ISR is overdue, and not written yet"
@@ -429,6 +490,11 @@ def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
             RULE_FAILED_DIRECTORY,
             "a healthy log directory, and a restart of the broker",
         )
+    refusal = facts.refusal(facts.leader, ALTER_PARTITION)
+    if broker in led.maximal_isr and refusal is not None:
+        ago = _span(refusal.ago_ms)
+        text = f"it has caught up, and the controller refused to add it with {refusal.error}, {ago} ago"
+        return text, RULE_VERDICT, "a LeaderAndIsr that the leader accepts"
     if broker in led.maximal_isr:
         return "it has caught up and the controller was asked to add it", RULE_ALTER, "the controller's verdict"
     leo = led.remotes[broker].leo if broker in led.remotes else None

@@ -12,6 +12,8 @@ from tidegauge_client.open_transaction_explanation import PartitionTransactions
 
 About = Literal[
     "leader",
+    "refusal",
+    "process",
     "high-watermark",
     "isr",
     "follower",
@@ -46,6 +48,68 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """The last request between the controller and a broker that was refused.
+
+    Attributes:
+        broker: the replica's broker. It refused LeaderAndIsr; the controller refused its AlterPartition.
+        request: LeaderAndIsr or AlterPartition.
+        error: the name of the error.
+        leader_epoch: of the request.
+        ago_ms: time since then.
+        topic_id: of the request; empty: none.
+        own_topic_id: of the replica; empty: it was not compared.
+    """
+
+    broker: int
+    request: str
+    error: str
+    leader_epoch: int
+    ago_ms: int
+    topic_id: str = ""
+    own_topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """The id of the topic in each place that keeps it.
+
+    Attributes:
+        metadata: in the newest metadata, which is the controller's; empty: unknown, or the cluster has no topic ids.
+        znode: in ``/brokers/topics/T``; empty: the znode has none; None: it could not be read.
+        replicas: of the replicas by broker, as ``partition.metadata`` has it.
+    """
+
+    metadata: str = ""
+    znode: str | None = None
+    replicas: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return the id in each place that is known, by the place in words."""
+        znode = [] if self.znode is None else [("the topic's znode", self.znode)]
+        by_id: dict[str, list[int]] = {}
+        for broker, topic_id in sorted(self.replicas.items()):
+            if topic_id:
+                by_id.setdefault(topic_id, []).append(broker)
+        replicas = [
+            (f"partition.metadata of broker{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}", topic_id)
+            for topic_id, of in by_id.items()
+        ]
+        return [("the brokers' metadata", self.metadata), *znode, *replicas] if self.metadata else []
+
+    @property
+    def differ(self) -> bool:
+        """Whether two places name different topics, or the znode has lost the id."""
+        return len({topic_id for _, topic_id in self.places}) > 1
+
+    @property
+    def listed(self) -> str:
+        """Return the id in each place, for people."""
+        return ", ".join(f"{topic_id or 'none'} in {place}" for place, topic_id in self.places)
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a partition.
 
@@ -68,6 +132,10 @@ class Facts:
         adding, removing: replicas that a reassignment adds and removes.
         settings_problem: why the topic's settings are not known; the defaults are assumed then.
         transactions: that are open there; None: the leader was not asked.
+        refusals: requests between the controller and the replicas' brokers that were refused last.
+        topic_ids: the topic's id wherever it is kept.
+        ends: how the processes of brokers that are down have ended, in a sentence each; empty where no directory of the
+            cluster is at hand.
     """
 
     at: TopicPartition
@@ -91,6 +159,13 @@ class Facts:
     removing: tuple[int, ...] = ()
     transactions: PartitionTransactions | None = None
     kafka: frozenset[int] = frozenset()
+    refusals: tuple[RefusedRequest, ...] = ()
+    topic_ids: TopicIds = TopicIds()
+    ends: Mapping[int, str] = field(default_factory=dict)
+
+    def refusal(self, broker: int | None, request: str) -> RefusedRequest | None:
+        """Return the last refusal of a request of or at a broker."""
+        return next((one for one in self.refusals if (one.broker, one.request) == (broker, request)), None)
 
     @property
     def effective_min_isr(self) -> int:

@@ -48,5 +48,18 @@ RULE_REASSIGNMENT = (
     "a reassignment ends when the ISR holds all target replicas; the others are then deleted "
     "(KafkaController.isReassignmentComplete)"
 )
+RULE_REFUSED = (
+    "a broker refuses a LeaderAndIsr of an older controller epoch, broker epoch or leader epoch, or of another topic "
+    "id (ReplicaManager.becomeLeaderOrFollower)"
+)
+RULE_VERDICT = (
+    "after such a verdict the leader waits for a LeaderAndIsr with other news before it proposes an ISR again "
+    "(Partition.handleAlterPartitionError)"
+)
+RULE_TOPIC_ID = (
+    "a topic has one id: the controller reads it from /brokers/topics/T, and each replica keeps it in "
+    "partition.metadata (KIP-516)"
+)
+RULE_PROCESS = "a broker whose process has ended leads nothing and follows nothing; its session with ZooKeeper expires"
 RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
 RULE_ZOOKEEPER = "sessions end, leaders are elected and ISRs change by ZooKeeper's words alone (KafkaController)"

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import host_in
 from tidegauge.kafka.apis import DESCRIBE_CONFIGS, METADATA
 from tidegauge.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tidegauge.kafka.messages.metadata import MetadataRequest
@@ -41,7 +42,7 @@ async def grpc_addresses(address: str, security: Security) -> list[str]:
         address: ``host:port``.
         security: the client's security settings, used for this connection too.
     """
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_in(address)
     channel = KafkaChannel(address, "tidegauge", Dialer(security), security.login)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.host_addresses import address_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, metadata_pb2
 
@@ -38,7 +39,7 @@ class BrokerInfo:
     @property
     def address(self) -> str:
         """Return ``host:port``."""
-        return f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,29 @@ class SyncAdmin(Facade[Admin]):
         """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
         return self._loop.run(self._inner.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms))
 
+    def replica_reports_of(
+        self,
+        brokers: Sequence[BrokerInfo],
+        topics: Collection[str] = (),
+        *,
+        with_znodes: bool = False,
+        timeout_ms: float = PROBE_TIMEOUT_MS,
+    ) -> dict[int, metadata_pb2.DescribeReplicasResponse | None]:
+        """Return what the given brokers hold of the topics, and which requests about them were refused.
+
+        Args:
+            brokers: that are asked.
+            topics: none named: all.
+            with_znodes: whether the brokers also read the topics' znodes.
+            timeout_ms: for each broker.
+
+        Returns:
+            The responses by broker id; None for a broker that did not respond.
+        """
+        return self._loop.run(
+            self._inner.replica_reports_of(brokers, topics, with_znodes=with_znodes, timeout_ms=timeout_ms)
+        )
+
     def describe_topic_config(self, topic: str) -> list[TopicConfig]:
         """Return a topic's settings by name, defaults included.
 

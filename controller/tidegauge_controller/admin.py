@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
 
+NAMED_TWICE = "Found multiple entries for this topic."
+"""Kafka's sentence for a topic that one CreateTopics request names more than once."""
+NOT_CONTROLLER = "This is not the correct controller for this cluster."
 Mutate = Callable[[int], None]
 """Is called with a number of partitions before they are created; raises TidegaugeError where a quota refuses them."""
+
+
+def repeated_names(names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a request has more than once; such a request contradicts itself."""
+    return frozenset(name for name, times in Counter(names).items() if times > 1)
 
 
 def unlimited(count: object) -> None:

@@ -28,6 +28,7 @@ from tidegauge.faults.actions import (
 from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster, Outcome
+from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import Switches, Until
 
 
@@ -53,6 +54,10 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
     if isinstance(wanted, WantedAction) and wanted.kind.room == "process":
         return await asyncio.to_thread(_to_process, cluster, wanted)
     async with Switches.of_cluster(cluster.file) as switches:
+        if isinstance(wanted, WantedAction) and wanted.kind is EXPIRE_SESSION:
+            assert isinstance(wanted.target, int), "only an action on a process has ZooKeeper as its target"
+            session_id = await expire_session(cluster, switches, wanted.target)
+            return Performed(True, f"Ended the ZooKeeper session 0x{session_id:x} of broker {wanted.target}")
         if isinstance(wanted, FaultRequest):
             fault = await switches.set_fault(wanted.broker_id, wanted.fault)
             return Performed(True, f"Broker {wanted.broker_id}: {fault.text}")
@@ -76,7 +81,10 @@ def _to_process(cluster: LocalCluster, wanted: WantedAction) -> Performed:
     if "held" in values:
         values["held"] = [TopicPartition.parse(one) for one in values["held"]]
     [outcome] = on_processes(cluster, wanted.kind, wanted.target, **values)
-    return _performed(wanted, outcome.name, changed=outcome.changed)
+    done = _performed(wanted, outcome.name, changed=outcome.changed)
+    if outcome.session_id is None:
+        return done
+    return Performed(True, f"{done.text}, and its ZooKeeper session 0x{outcome.session_id:x} has been ended")
 
 
 def _performed(wanted: WantedAction, subject: str, *, changed: bool) -> Performed:
@@ -116,11 +124,6 @@ async def _clear(switches: Switches, broker_id: int, wanted: WantedAction) -> Pe
     return _performed(wanted, f"broker {broker_id}", changed=bool(ended or released))
 
 
-async def _expire(switches: Switches, broker_id: int, _: WantedAction) -> Performed:
-    session_id = await switches.expire_session(broker_id)
-    return Performed(True, f"Ended the ZooKeeper session 0x{session_id:x} of broker {broker_id}")
-
-
 async def _sync(switches: Switches, broker_id: int, wanted: WantedAction) -> Performed:
     at = None if wanted["partition"] is None else TopicPartition.parse(wanted["partition"])
     flushed = await switches.sync_log(broker_id, at)
@@ -135,6 +138,5 @@ _INSIDE: dict[str, Callable[[Switches, int, WantedAction], Awaitable[Performed]]
     RELEASE_REQUESTS.name: _release,
     HEAL.name: _heal,
     CLEAR_FAULTS.name: _clear,
-    EXPIRE_SESSION.name: _expire,
     SYNC.name: _sync,
 }

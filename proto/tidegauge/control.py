@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import Listener
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState
@@ -46,8 +47,8 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
-        return f"{self.host}:{self.port}"
+        """``host:port``, with an IPv6 host in brackets."""
+        return address_of(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

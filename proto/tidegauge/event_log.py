@@ -31,7 +31,10 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``log_start_offset`` | ``old``, ``new`` |
 | ``coordinator`` | ``state``: loading, active, unloaded; ``leader_epoch``, ``groups``: of a partition of groups |
 | ``group`` | ``group``: its id; ``old``, ``new``: states; ``generation``, ``members``, ``reason`` of a rebalance |
+| ``refusal`` | ``request``: a control request, or AlterPartition; ``error``; ``leader_epoch`` of the request; |
+| | ``topic_id`` of the request and ``own_topic_id`` of the replica, if they differ |
 | ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
+| ``restore`` | ``snapshot``: its name; ``taken_ms``: when it was taken. What was done since then is undone |
 
 A fault is written by the lab itself (kill, stop, pause, resume, start, power-cut) or by the broker that it is in:
 hold-fetch, release-fetch, step-fetch (with ``until``), sync, isolate, inject-error, hold-requests, inject-disk,
@@ -71,15 +74,24 @@ KINDS = frozenset(
         "coordinator",
         "group",
         "transaction",
+        "refusal",
         "fault",
+        "restore",
     }
 )
+REPAIRS = frozenset({"start", "resume", "release-fetch", "step-fetch", "sync", "clear-fault"})
+"""Actions of a ``fault`` line that do no harm: they undo a fault, or let a held replica go on by a step."""
 MERGEABLE_KINDS = frozenset({"high_watermark", "log_end_offset"})
 
 
 def file_name(source: str) -> str:
     """Return the name of a source's event log inside a cluster's ``logs`` directory."""
     return f"{source}.events.jsonl"
+
+
+def is_harm(event: Mapping[str, Any]) -> bool:
+    """Whether an event is something that the lab did to the cluster's harm: a kill or a fault, and no repair."""
+    return event.get("kind") == "fault" and event.get("action") not in REPAIRS
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
@@ -112,3 +124,12 @@ def causal_key(event: Mapping[str, Any]) -> tuple[int, str, int]:
     """Return a sort key that puts no event before its cause; unrelated events go by time, source and sequence."""
     logical_time = event.get("logical_time", event.get("time_ms", 0) * 1000)
     return logical_time, str(event.get("source")), event.get("sequence", 0)
+
+
+def broker_of(event: Mapping[str, Any]) -> int | None:
+    """Return the broker that wrote an event, or to which the lab did something."""
+    source = str(event.get("source", ""))
+    if source.startswith("broker-") and source[7:].isdecimal():
+        return int(source[7:])
+    broker = event.get("broker")
+    return broker if isinstance(broker, int) else None

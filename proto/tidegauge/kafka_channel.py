@@ -26,6 +26,7 @@ from typing import Any
 from tidegauge import __version__
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
+from tidegauge.host_addresses import host_in
 from tidegauge.kafka.apis import API_VERSIONS, APIS
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
@@ -61,8 +62,7 @@ class Dialer:
         Raises:
             OSError: no connection; an ``ssl.SSLError`` where the handshake failed.
         """
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
+        host, port = host_in(address), address.rpartition(":")[2]
         if self._security.is_tls and self._context is None:
             self._context = client_context(self._security)
         _, connection = await asyncio.get_running_loop().create_connection(
@@ -267,7 +267,7 @@ class KafkaChannel:
         if isinstance(problem, AuthenticationFailed):
             return f"{self.address} did not authenticate this side: {text}"
         if isinstance(problem, ssl.SSLError):
-            text = client_reason(text, self.address.rpartition(":")[0]) or text
+            text = client_reason(text, host_in(self.address)) or text
         return f"no connection to {self.address}: {text}"
 
 

@@ -25,6 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 
 _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})")
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
@@ -54,7 +55,7 @@ class Listener(NamedTuple):
     @property
     def address(self) -> str:
         """``host:port``, with an IPv6 host in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
 
     def __str__(self) -> str:
         """Return the form of settings and of ZooKeeper, ``NAME://host:port``."""

@@ -174,7 +174,7 @@ def crc_matches(buffer: bytes | bytearray | memoryview, header: BatchHeader) -> 
     return crc == header.crc
 
 
-def make_batch(header: BatchHeader, records: bytes) -> bytes:
+def make_batch(header: BatchHeader, records: Buffer) -> bytes:
     """Return a batch of a header and the bytes that follow it, with batch length and CRC set to match."""
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
     fields = header._replace(batch_length=length, crc=0)[:-1]

@@ -13,6 +13,7 @@ import grpc
 from tidegauge.channel_options import RECONNECT_OPTIONS
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
+from tidegauge.host_addresses import host_in
 from tidegauge.secure_channels import open_blocking_channel
 from tidegauge.security import Security, security_of
 from tidegauge.v1 import broker_service_pb2_grpc
@@ -84,7 +85,7 @@ class BrokerChannels:
             return (
                 f"at {address} did not respond in time (kafka.request.timeout.ms is {self._options.request_timeout_ms})"
             )
-        reason = client_reason(str(error.details()), address.rpartition(":")[0])
+        reason = client_reason(str(error.details()), host_in(address))
         return f"at {address} failed: {reason or f'{error.code().name} {error.details()}'}"
 
     def has_failed_since(self, address: str, moment: float) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 
@@ -42,7 +43,7 @@ class ClusterMetadata:
         Raises:
             TidegaugeError: INVALID_TOPIC_EXCEPTION or TOPIC_AUTHORIZATION_FAILED, of a topic that was asked for.
         """
-        self.addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+        self.addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in response.brokers}
         self._kafka_brokers = {one.broker_id for one in response.brokers_without_listener}
         known = set()
         for topic in response.topics:

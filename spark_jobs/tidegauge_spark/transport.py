@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.v1 import fetch_pb2, metadata_pb2, offsets_pb2
@@ -288,7 +289,7 @@ class ClusterClient:
                 continue
             responses[broker_id] = response
             for one in response.brokers:
-                addresses.setdefault(one.broker_id, f"{one.host}:{one.port}")
+                addresses.setdefault(one.broker_id, address_of(one.host, one.port))
         return silent
 
     def leader(self, topic_partition: TopicPartition) -> PartitionLeader:

@@ -103,6 +103,7 @@ OUR_OWN = frozenset(
         "lab.enable",
         "lab.held",
         "lab.rules.file",
+        "lab.session.file",
         "leader.replication.throttled.rate",
         "log.initial.task.delay.ms",
         "metrics.listener",

@@ -55,6 +55,8 @@ from tidegauge_broker.coordinator.group.joining import Joining
 from tidegauge_broker.coordinator.group.membership import Membership
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.owner import Owner
+from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_broker.coordinator.shard import Shard
@@ -85,6 +87,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._committing = Committing(runtime, self._phases)
         self._shards = self._led.shards
         self._transactional = TransactionalCommits(self._runtime, self._led)
+        runtime.abandon, runtime.fail = self._abandon, _failed_unexpectedly
         self._events |= {
             RequestArrived: self._on_request,
             PartitionsDeleted: self._on_partitions_deleted,
@@ -154,14 +157,25 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         request = event.request
         self._runtime.cause = type(request).__name__
         if isinstance(request, ListGroups):
-            self._runtime.respond(event.token, self._list(request))
+            self._runtime.read(event.token, request, partial(self._list, request, event.token))
             return
         shard = self._shards.get(partition_of(request.group_id or "", self._runtime.settings.partitions))
         error = self._error_before(request, shard)
         if error is not ErrorCode.NONE or shard is None:
             self._runtime.respond(event.token, _failed(request, error))
-        else:
-            self._requests[type(request)](shard, request, event.token, event.member_uuid)
+            return
+        decide = partial(self._requests[type(request)], shard, request, event.token, event.member_uuid)
+        if only_reads(request):
+            self._runtime.read(event.token, request, decide)
+            return
+        owner = shard.owner(request.group_id or "")
+        self._runtime.open(event.token, owner, request)
+        self._runtime.attempt(owner, decide)
+
+    def _abandon(self, owner: Owner, cause: str) -> None:
+        shard = self._shards.get(owner.partition)
+        if shard is not None:
+            shard.take_out_of_service(owner.key, cause)
 
     def _error_before(self, request: GroupRequest, shard: Shard | None) -> ErrorCode:
         """Return why a request is not for this coordinator now (GroupCoordinator.validateGroupStatus)."""
@@ -179,7 +193,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.state is ShardState.LOADING else ErrorCode.NONE
+        if shard.state is ShardState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        is_refused = group_id in shard.refused and not isinstance(request, DeleteGroup)
+        return ErrorCode.UNKNOWN_SERVER_ERROR if is_refused else ErrorCode.NONE
 
     def _join(self, shard: Shard, request: JoinGroup, token: object, member_uuid: str) -> None:
         settings = self._runtime.settings
@@ -244,11 +261,17 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _delete_offsets(self, shard: Shard, request: OffsetDelete, token: object, _uuid: str) -> None:
         self._runtime.respond(token, shard.delete_offsets(request))
 
-    def _list(self, request: ListGroups) -> ListGroupsResult:
-        if not self._is_active:
-            return ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        error = ErrorCode.NONE if self._led.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ListGroupsResult(error, listed(self._groups(), request))
+    def _list(self, request: ListGroups, token: object) -> None:
+        if self._is_active:
+            error = ErrorCode.NONE if self._led.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            result = ListGroupsResult(error, listed(self._groups(), self._refused(), request))
+        else:
+            result = ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._runtime.respond(token, result)
+
+    def _refused(self) -> Iterator[str]:
+        for shard in self._shards.values():
+            yield from shard.refused
 
 
 _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
@@ -262,6 +285,7 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     OffsetDelete: lambda _, error: OffsetDeleteResult(error),
     DescribeGroup: lambda request, error: DescribeGroupResult(request.group_id or "", error),
     DeleteGroup: lambda _, error: DeleteGroupResult(error),
+    ListGroups: lambda _, error: ListGroupsResult(error),
 }
 _WHILE_LOADING: dict[type, ErrorCode] = {
     # The member is most likely alive, and rejoins nothing before it must.
@@ -276,3 +300,8 @@ def _failed(request: GroupRequest, error: ErrorCode) -> GroupResult:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = _WHILE_LOADING.get(type(request), error)
     return _FAILURES[type(request)](request, error)
+
+
+def _failed_unexpectedly(request: Any) -> GroupResult:
+    """Return the response to a request whose decision, or whose group, failed unexpectedly."""
+    return _FAILURES[type(request)](request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -38,17 +38,27 @@ def described(group_id: str, group: Group | None) -> DescribeGroupResult:
     )
 
 
-def listed(groups: Iterable[Group], request: ListGroups) -> list[ListedGroup]:
-    """Return the groups that pass the filters; states and types are compared without regard to case."""
+OUT_OF_SERVICE = "Unknown"
+"""The state of a group that is not served, in a listing; Kafka's clients know the name (GroupState.UNKNOWN)."""
+
+
+def listed(groups: Iterable[Group], refused: Iterable[str], request: ListGroups) -> list[ListedGroup]:
+    """Return the groups that pass the filters; states and types are compared without regard to case.
+
+    Args:
+        groups: those that are served.
+        refused: the ids of those that are out of service.
+        request: the filters.
+    """
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
     if types and CLASSIC not in types:
         return []
-    return [
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value)
-        for group in groups
-        if not states or group.state.value.lower() in states
+    everything = [
+        *(ListedGroup(group.group_id, group.protocol_type or "", group.state.value) for group in groups),
+        *(ListedGroup(group_id, "", OUT_OF_SERVICE) for group_id in refused),
     ]
+    return [one for one in everything if not states or one.state.lower() in states]
 
 
 def viewed(group: Group) -> GroupView:

@@ -47,12 +47,13 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
         return self._runtime.effects
 
     def step(self, now_ms: int) -> list[Effect]:
-        """Run the timers that have expired and return what is to be done."""
+        """Run the timers that have expired by now and return what is to be done.
+
+        A timer that one of them starts waits for the next call, even if it is due at once: a call always ends.
+        """
         self._runtime.begin(now_ms, "")
         if self._is_active:
-            while (expired := self._runtime.timers.take_expired(now_ms)) is not None:
-                self._runtime.cause, action = expired
-                action()
+            self._runtime.run_expired()
         return self._runtime.effects
 
     def next_deadline_ms(self) -> int | None:
@@ -63,6 +64,11 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
     def appends_in_flight(self) -> int:
         """How many appends have no outcome yet."""
         return self._runtime.appends_in_flight
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests have no response yet."""
+        return self._runtime.open_requests
 
     def _on_appended(self, event: Appended) -> None:
         self._runtime.appended(event.append_id, event.error, event.base_offset)

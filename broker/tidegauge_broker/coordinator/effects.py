@@ -85,6 +85,17 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Defect:
+    """A decision failed with an exception that it does not expect; the broker's log gets the text and the traceback.
+
+    The decision's own effects were dropped. Unless it only read, its group or transactional id is out of service.
+    """
+
+    text: str
+    problem: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyTransaction:
     """Verify that a partition of __consumer_offsets is in a transaction, before offsets are appended (KIP-890).
 
@@ -151,5 +162,14 @@ class WriteMarkers:
 
 
 Effect = (
-    ReadLog | Append | Respond | Note | LogLine | VerifyTransaction | AllocateProducerId | FindLeaders | WriteMarkers
+    ReadLog
+    | Append
+    | Respond
+    | Note
+    | LogLine
+    | Defect
+    | VerifyTransaction
+    | AllocateProducerId
+    | FindLeaders
+    | WriteMarkers
 )

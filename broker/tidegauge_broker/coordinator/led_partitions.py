@@ -29,7 +29,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.record_batch import Buffer
-from tidegauge_broker.coordinator.effects import ReadLog
+from tidegauge_broker.coordinator.effects import Defect, ReadLog
 from tidegauge_broker.coordinator.events import Elected, LoadCompleted, RecordsRead, Resigned
 from tidegauge_broker.coordinator.runtime import Runtime
 
@@ -85,7 +85,7 @@ class LedPartition:
         """Take the next part of the log.
 
         Raises:
-            TidegaugeError: CORRUPT_MESSAGE, a batch or a record cannot be read.
+            TidegaugeError: CORRUPT_MESSAGE, a batch cannot be read.
         """
         raise NotImplementedError
 
@@ -172,6 +172,9 @@ class LedPartitions(Generic[LedT]):
             shard.replay(event.batches)
         except TidegaugeError as problem:
             self._problem = problem.message
+        except Exception as defect:  # noqa: BLE001 - it is logged, and the partition fails, and nothing else
+            self._problem = repr(defect)
+            self._runtime.effects.append(Defect(f"Reading {self._name(shard.partition)} failed", defect))
 
     def complete_load(self, event: LoadCompleted) -> None:
         """Serve the partition whose log has been read, and go on with what waits."""

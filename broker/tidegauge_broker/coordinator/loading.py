@@ -1,26 +1,52 @@
 """Rebuild the groups of a partition from its log, which is read to the LEO.
 
 Contract: what is loaded depends on the records alone. A record that was never committed may count, though a later
-leader may lack it (docs/groups.md, docs/transactions.md). A rebalance that was in progress is forgotten: the last
+leader may lack it (docs/groups.md, docs/transactions.md). A record that cannot be served costs its group, which is
+refused with the cause: a value that cannot be decoded, or that makes no sense (``group.coherence``). A key that cannot
+be decoded names no group, and is skipped. A rebalance that was in progress is forgotten: the last
 generation that was written is Stable again, each member with the protocol that was chosen.
 Source: GroupMetadataManager (doLoadGroupsAndOffsets, readGroupMessageValue), GroupMetadata.loadGroup.
 """
 
 from __future__ import annotations
 
-from tidegauge.errors import ErrorCode, TidegaugeError
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidegauge.errors import TidegaugeError
 from tidegauge.groups import Protocol
 from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue
+from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge_broker.coordinator.group.coherence import incoherence
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.offsets import LoggedOffset
-from tidegauge_broker.coordinator.record_codec import LoadedBatch, read_batches
+from tidegauge_broker.coordinator.record_codec import LoadedBatch, UnknownKey, read_batches
 from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 
 _COMMIT_MARKER = b"\x00\x00\x00\x01"
 """Key of the control record that commits a transaction: version 0, type 1 (ControlRecordType)."""
+
+
+class Refused(NamedTuple):
+    """A group that is not served.
+
+    Attributes:
+        cause: why, as a clause.
+        partitions: those that the group may have offsets of.
+    """
+
+    cause: str
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class Loaded(NamedTuple):
+    """What the records of a partition describe: groups, and by group id those that cannot be served."""
+
+    groups: list[Group]
+    refused: Mapping[str, Refused]
 
 
 class Loader:
@@ -31,13 +57,15 @@ class Loader:
         self._groups: dict[str, GroupMetadataValue] = {}
         self._offsets: dict[OffsetKey, LoggedOffset] = {}
         self._pending: dict[int, dict[OffsetKey, LoggedOffset]] = {}
+        self._unreadable: dict[OffsetKey | GroupKey, str] = {}
         self.unknown_versions: set[int] = set()
+        self.unreadable_keys: list[str] = []
 
     def replay(self, batches: Buffer) -> None:
         """Take the next part of the log.
 
         Raises:
-            TidegaugeError: CORRUPT_MESSAGE, a batch or a record cannot be read.
+            TidegaugeError: CORRUPT_MESSAGE, a batch cannot be read.
         """
         for batch in read_batches(batches):
             if batch.header.is_control:
@@ -62,32 +90,64 @@ class Loader:
         if batch.header.is_transactional:
             offsets = self._pending.setdefault(batch.header.producer_id, {})
         for key_bytes, value in batch.records:
-            if key_bytes is None:
-                raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "a record of __consumer_offsets has no key")
-            key = read_key(key_bytes)
-            if isinstance(key, OffsetKey):
-                if value is None:
+            try:
+                key = read_key(key_bytes or b"")
+            except TidegaugeError as problem:
+                self.unreadable_keys.append(problem.message)
+                continue
+            if isinstance(key, UnknownKey):
+                self.unknown_versions.add(key.version)
+                continue
+            self._unreadable.pop(key, None)
+            try:
+                if isinstance(key, GroupKey):
+                    self._replay_group(key, value)
+                elif value is None:
                     offsets.pop(key, None)
                 else:
                     assert batch.first_offset is not None
                     offsets[key] = LoggedOffset(batch.first_offset, read_offset(value))
-            elif isinstance(key, GroupKey):
-                # A group's tombstone leaves its offsets alone: they have tombstones of their own.
-                if value is None:
-                    self._groups.pop(key.group_id, None)
-                else:
-                    self._groups[key.group_id] = read_group(value)
-            else:
-                self.unknown_versions.add(key.version)
+            except TidegaugeError as problem:
+                self._unreadable[key] = problem.message
 
-    def groups(self, now_ms: int) -> list[Group]:
+    def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
+        """Take a group's record; its tombstone leaves its offsets alone, which have tombstones of their own."""
+        if value is None:
+            self._groups.pop(key.group_id, None)
+        else:
+            self._groups[key.group_id] = read_group(value)
+
+    def loaded(self, now_ms: int) -> Loaded:
         """Return the groups that the records describe; those that have offsets only are Empty, in generation 0."""
-        loaded = {group_id: self._restored(group_id, value) for group_id, value in self._groups.items()}
+        refused = {key.group_id: f"a record of it cannot be read: {why}" for key, why in self._unreadable.items()}
+        for group_id, value in self._groups.items():
+            cause = incoherence(value)
+            if cause is not None:
+                refused.setdefault(group_id, f"its record makes no sense: {cause}")
+        groups: list[Group] = []
+        partitions: dict[str, dict[TopicPartition, None]] = {group_id: {} for group_id in refused}
+        for group in self._described(now_ms, refused):
+            if group.group_id in refused:
+                partitions[group.group_id] = dict.fromkeys(group.offsets.partitions())
+            else:
+                groups.append(group)
+        for key in self._unreadable:
+            if isinstance(key, OffsetKey):
+                partitions[key.group_id][key.topic_partition] = None
+        return Loaded(groups, {one: Refused(cause, tuple(partitions[one])) for one, cause in refused.items()})
+
+    def _described(self, now_ms: int, refused: Mapping[str, str]) -> list[Group]:
+        """Return all groups with their offsets; those that are refused have nothing else."""
+        described = {
+            group_id: self._restored(group_id, value)
+            for group_id, value in self._groups.items()
+            if group_id not in refused
+        }
 
         def group_of(group_id: str) -> Group:
-            if group_id not in loaded:
-                loaded[group_id] = Group(group_id, self._partition, now_ms)
-            return loaded[group_id]
+            if group_id not in described:
+                described[group_id] = Group(group_id, self._partition, now_ms)
+            return described[group_id]
 
         for key, logged in self._offsets.items():
             group_of(key.group_id).offsets.materialised[key.topic_partition] = logged
@@ -95,7 +155,7 @@ class Loader:
             for key, logged in pending.items():
                 transactional = group_of(key.group_id).offsets.pending_transactional
                 transactional.setdefault(producer_id, {})[key.topic_partition] = logged
-        return list(loaded.values())
+        return list(described.values())
 
     def _restored(self, group_id: str, value: GroupMetadataValue) -> Group:
         since_ms = value.current_state_timestamp

@@ -82,6 +82,15 @@ class Offsets:
         """Whether there is an offset of any kind: such a group is not removed."""
         return bool(self.materialised or self.pending or self.appending_transactional or self.pending_transactional)
 
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have an offset of any kind."""
+        found = dict.fromkeys((*self.materialised, *self.pending))
+        for appending in self.appending_transactional.values():
+            found |= dict.fromkeys(appending)
+        for pending in self.pending_transactional.values():
+            found |= dict.fromkeys(pending)
+        return list(found)
+
     def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Return the materialised offset of a partition."""
         logged = self.materialised.get(topic_partition)

@@ -1,7 +1,7 @@
-"""Which requests only read: nothing of a coordinator can have changed where its decision about one of them fails.
+"""Which requests only read: nothing can have changed if the decision about one of them fails.
 
-Everything else changes state in place while it is decided, so that a failure in the midst leaves what cannot be trusted
-(docs/adr/0023-a-defect-in-a-coordinator-halts.md).
+Every other decision changes its group or transactional id in place, so that a failure in the midst takes that one out
+of service (docs/adr/0023-a-defect-costs-its-group.md).
 """
 
 from __future__ import annotations

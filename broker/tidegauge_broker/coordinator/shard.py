@@ -6,7 +6,8 @@ Source: ownedPartitions, loadingPartitions and groupMetadataCache of Kafka's Gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroupResult, OffsetDelete, OffsetDeleteResult
@@ -17,7 +18,8 @@ from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
 from tidegauge_broker.coordinator.led_partitions import LedPartition, ShardState, ShardTransition
-from tidegauge_broker.coordinator.loading import Loader
+from tidegauge_broker.coordinator.loading import Loader, Refused
+from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, batch_of
 from tidegauge_broker.coordinator.records import group_key, offset_key
 from tidegauge_broker.coordinator.runtime import GroupRuntime
@@ -41,6 +43,8 @@ class Shard(LedPartition):
     Attributes:
         loader: takes the records while the shard is loading.
         open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
+        refused: groups that are out of service until the next load, by id: a record of theirs could not be served, or a
+            decision about them failed unexpectedly.
     """
 
     def __init__(self, runtime: GroupRuntime, phases: Phases, partition: int, leader_epoch: int, since_ms: int) -> None:
@@ -48,6 +52,7 @@ class Shard(LedPartition):
         self._phases = phases
         self.loader = Loader(partition)
         self.groups: dict[str, Group] = {}
+        self.refused: dict[str, Refused] = {}
         self.open_groups: dict[int, set[str]] = {}
         super().__init__(runtime, partition, leader_epoch, since_ms, SHARD_TRANSITIONS)
 
@@ -60,13 +65,22 @@ class Shard(LedPartition):
         """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        loaded = self.loader.groups(runtime.now_ms)
+        groups, refused = self.loader.loaded(runtime.now_ms)
+        unreadable = self.loader.unreadable_keys
         self.forget()
-        for group in loaded:
+        if unreadable:
+            runtime.log(
+                f"Ignoring {len(unreadable)} records of {name} whose keys cannot be read, so that they belong to no "
+                f"group; the first: {unreadable[0]}",
+                "warning",
+            )
+        for group_id, one in refused.items():
+            self.refuse(group_id, one)
+        for group in groups:
             self.groups[group.group_id] = group
             for producer_id in group.offsets.pending_transactional:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
-            self._phases.resume(group)
+        self._each(self._phases.resume)
         took_ms = runtime.now_ms - self.since_ms
         runtime.log(
             f"Finished loading offsets and group metadata from {name} in {took_ms} milliseconds for epoch "
@@ -80,14 +94,34 @@ class Shard(LedPartition):
 
     def unload(self) -> None:
         """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
-        for group in self.groups.values():
-            self._phases.unload(group)
+        self._each(self._phases.unload)
         self._runtime.log(
             f"Finished unloading __consumer_offsets-{self.partition} for coordinator epoch {self.leader_epoch}. "
             f"Removed {len(self.groups)} cached groups."
         )
-        self.groups = {}
+        self.groups, self.refused = {}, {}
         self.change_state(ShardState.UNLOADED)
+
+    def owner(self, group_id: str) -> Owner:
+        """Return the name of a group for the timers, outcomes and requests that belong to it."""
+        return Owner(self.partition, group_id)
+
+    def take_out_of_service(self, group_id: str, cause: str) -> None:
+        """Forget a group about which a decision has failed; its state, which may be half changed, is not looked at."""
+        group = self.groups.pop(group_id, None)
+        self.refuse(group_id, Refused(cause, () if group is None else tuple(group.offsets.partitions())))
+
+    def refuse(self, group_id: str, refused: Refused) -> None:
+        """Serve a group no longer, until the next load or its deletion."""
+        self.refused[group_id] = refused
+        reason = f"out of service: {refused.cause}"
+        self._runtime.note("group", group_id, new=DEAD.value, generation=-1, members=0, reason=reason)
+        self._runtime.log(
+            f"Group '{group_id}' (__consumer_offsets-{self.partition}) is out of service: {refused.cause}. Its "
+            "requests get UNKNOWN_SERVER_ERROR; other groups are served. Delete the group, with its offsets, to use "
+            "its name again; another leader of the partition, or a restart of this one, loads it again.",
+            "error",
+        )
 
     def group_for_join(self, group_id: str, member_id: str) -> Group | None:
         """Return a group, or None; a JoinGroup without member id creates it, whatever becomes of the request."""
@@ -106,15 +140,20 @@ class Shard(LedPartition):
         A group that was deleted meanwhile loses them here; they are in the log, so the next load of a committed
         transaction brings them back, as in Kafka.
         """
-        for group_id in sorted(self.open_groups.pop(producer_id, ())):
-            group = self.groups.get(group_id)
-            if group is not None and group.offsets.complete_transaction(producer_id, outcome, marker_offset):
-                self.open_groups.setdefault(producer_id, set()).add(group_id)
+
+        def complete(group: Group) -> None:
+            if group.offsets.complete_transaction(producer_id, outcome, marker_offset):
+                self.open_groups.setdefault(producer_id, set()).add(group.group_id)
+
+        self._each(complete, sorted(self.open_groups.pop(producer_id, ())))
 
     # Removal
 
     def delete_group(self, group_id: str) -> DeleteGroupResult:
         """Delete a group without members, with its offsets. The tombstones are not waited for."""
+        refused = self.refused.pop(group_id, None)
+        if refused is not None:
+            return self._delete_refused(group_id, refused)
         group = self.groups.get(group_id)
         if group is None:
             return DeleteGroupResult(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -123,6 +162,13 @@ class Shard(LedPartition):
         self._phases.change_state(group, DEAD, "deleted")
         removed = self.clean(group, lambda group: group.offsets.remove(list(group.offsets.materialised)))
         self._runtime.log(f"The following groups were deleted: {group_id}. A total of {removed} offsets were removed.")
+        return DeleteGroupResult()
+
+    def _delete_refused(self, group_id: str, refused: Refused) -> DeleteGroupResult:
+        """Delete what the log has of a group that is out of service, so that its name can be used again."""
+        tombstones = [Record(offset_key(group_id, topic_partition), None) for topic_partition in refused.partitions]
+        self._append_tombstones([*tombstones, Record(group_key(group_id), None)])
+        self._runtime.log(f"Group {group_id}, which was out of service, was deleted.")
         return DeleteGroupResult()
 
     def delete_offsets(self, request: OffsetDelete) -> OffsetDeleteResult:
@@ -145,14 +191,23 @@ class Shard(LedPartition):
 
     def remove_partitions(self, partitions: Sequence[TopicPartition]) -> int:
         """Remove the offsets of deleted partitions from all groups; return how many."""
-        return sum(self.clean(group, lambda group: group.offsets.remove(partitions)) for group in self._all())
+        return self._clean_each(lambda group: group.offsets.remove(partitions))
 
     def expire_offsets(self) -> int:
         """Remove what has been retained long enough, and groups that have nothing left; return how many offsets."""
-        return sum(self.clean(group, self._expire) for group in self._all())
+        return self._clean_each(self._expire)
 
-    def _all(self) -> list[Group]:
-        return list(self.groups.values())
+    def _clean_each(self, select: Selection) -> int:
+        removed: list[int] = []
+        self._each(lambda group: removed.append(self.clean(group, select)))
+        return sum(removed)
+
+    def _each(self, act: Callable[[Group], None], group_ids: Iterable[str] | None = None) -> None:
+        """Do something to each group, or to some: a decision for each, which fails alone."""
+        for group_id in list(self.groups) if group_ids is None else group_ids:
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._runtime.attempt(self.owner(group_id), partial(act, group))
 
     def _expire(self, group: Group) -> list[TopicPartition]:
         """Remove a group's expired offsets (KIP-211; GroupMetadata.removeExpiredOffsets).
@@ -194,8 +249,12 @@ class Shard(LedPartition):
             del self.groups[group.group_id]
             if group.generation > 0:
                 tombstones.append(Record(group_key(group.group_id), None))
+        self._append_tombstones(tombstones)
+        return len(removed)
+
+    def _append_tombstones(self, tombstones: Sequence[Record]) -> None:
+        runtime = self._runtime
         if tombstones:
             compression = runtime.settings.offsets_topic_compression_codec
             batch = batch_of(tombstones, runtime.now_ms, NO_SEQUENCE, compression)
             runtime.append_unacknowledged(self.partition, batch)
-        return len(removed)

@@ -1,29 +1,44 @@
 """Deadlines of the group coordinator: sessions, join and sync phases, members that were given an id, expiration runs.
 
 Contract: a timer runs its action once, in the order of deadlines, unless it is cancelled or postponed first. A timer
-that is only postponed, as by every heartbeat, costs no heap operation until its first deadline has passed.
+that is only postponed, as by every heartbeat, costs no heap operation until its first deadline has passed. A turn of
+the timers runs those that were due when it began: one that an action starts, even if it is due at once, waits for the
+next turn, so that a turn always ends.
 Source: Kafka's DelayedOperationPurgatory as GroupCoordinator uses it for heartbeats and rebalances.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
+
+from tidegauge_broker.coordinator.owner import Owner
 
 COMPACTION_MINIMUM = 1000
 """Maximum number of cancelled timers in the heap, beyond the live ones, before it is compacted."""
 
 
 class Timer:
-    """One deadline in ms; ``action`` is None once it has run or was cancelled."""
+    """One deadline in ms; ``action`` is None once it has run or was cancelled; ``owner`` is None for a periodic run."""
 
-    __slots__ = ("action", "cause", "deadline_ms", "queued_ms")
+    __slots__ = ("action", "cause", "deadline_ms", "owner", "queued_ms")
 
-    def __init__(self, deadline_ms: int, cause: str, action: Callable[[], None]) -> None:
+    def __init__(self, deadline_ms: int, cause: str, action: Callable[[], None], owner: Owner | None = None) -> None:
         self.deadline_ms = deadline_ms
         self.queued_ms = deadline_ms
         self.cause = cause
+        self.owner = owner
         self.action: Callable[[], None] | None = action
+
+
+class Expired(NamedTuple):
+    """A timer that has been taken out to be run."""
+
+    cause: str
+    owner: Owner | None
+    action: Callable[[], None]
 
 
 class Timers:
@@ -31,15 +46,16 @@ class Timers:
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, Timer]] = []
+        self._due: deque[Timer] = deque()
         self._sequence = 0
         self._live = 0
 
     def __len__(self) -> int:
         return self._live
 
-    def start(self, deadline_ms: int, cause: str, action: Callable[[], None]) -> Timer:
+    def start(self, deadline_ms: int, cause: str, action: Callable[[], None], owner: Owner | None = None) -> Timer:
         """Return a timer that runs an action at a deadline; ``cause`` names it in the event log."""
-        timer = Timer(deadline_ms, cause, action)
+        timer = Timer(deadline_ms, cause, action, owner)
         self._live += 1
         self._push(timer)
         return timer
@@ -59,20 +75,36 @@ class Timers:
                 self._queue = [entry for entry in self._queue if entry[2].action is not None]
                 heapq.heapify(self._queue)
 
-    def take_expired(self, now_ms: int) -> tuple[str, Callable[[], None]] | None:
-        """Remove the timer with the earliest deadline that has passed, and return its cause and action; else None."""
+    def cancel_all_of(self, owner: Owner) -> None:
+        """Cancel every timer of a group or transactional id."""
+        for timer in [*(entry[2] for entry in self._queue), *self._due]:
+            if timer.owner == owner:
+                self.cancel(timer)
+
+    def begin_turn(self, now_ms: int) -> None:
+        """Take the timers whose deadline has passed out of the queue, for ``take_expired`` to return in this turn."""
         queue = self._queue
         while queue and queue[0][0] <= now_ms:
             queued_ms, _, timer = heapq.heappop(queue)
+            if timer.action is not None and queued_ms == timer.queued_ms:
+                if timer.deadline_ms > now_ms:
+                    self._push(timer)
+                else:
+                    self._due.append(timer)
+
+    def take_expired(self, now_ms: int) -> Expired | None:
+        """Return the next timer of the turn that an earlier action has neither cancelled nor postponed; else None."""
+        while self._due:
+            timer = self._due.popleft()
             action = timer.action
-            if action is None or queued_ms != timer.queued_ms:
+            if action is None:
                 continue
             if timer.deadline_ms > now_ms:
                 self._push(timer)
                 continue
             timer.action = None
             self._live -= 1
-            return timer.cause, action
+            return Expired(timer.cause, timer.owner, action)
         return None
 
     def next_deadline_ms(self) -> int | None:
@@ -80,6 +112,9 @@ class Timers:
 
         A postponed timer counts with its earlier deadline: looking then costs one step without effect.
         """
+        for timer in self._due:
+            if timer.action is not None:
+                return timer.deadline_ms
         queue = self._queue
         while queue and (queue[0][2].action is None or queue[0][0] != queue[0][2].queued_ms):
             heapq.heappop(queue)

@@ -9,7 +9,7 @@ handleTxnCompletion).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from tidegauge.errors import ErrorCode
@@ -24,8 +24,6 @@ from tidegauge_broker.coordinator.led_partitions import LedPartitions
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.shard import Shard
 
-Verified = Callable[[ErrorCode, object], None]
-
 
 class TransactionalCommits:
     """Handles the transactional offsets of the groups of a coordinator."""
@@ -33,17 +31,14 @@ class TransactionalCommits:
     def __init__(self, runtime: GroupRuntime, led: LedPartitions[Shard]) -> None:
         self._runtime = runtime
         self._led = led
-        self._verifications: dict[int, Verified] = {}
-        self._last_verification_id = 0
 
     def commit(self, shard: Shard, request: TxnOffsetCommit, token: object) -> None:
         """Handle a TxnOffsetCommit: have its transaction verified first. The group is created if there is none."""
         group = shard.group_or_new(request.group_id or "")
-        self._last_verification_id += 1
-        self._verifications[self._last_verification_id] = partial(self._store, shard, group, request, token)
+        verification_id = self._runtime.awaited(partial(self._store, shard, group, request, token))
         self._runtime.effects.append(
             VerifyTransaction(
-                self._last_verification_id,
+                verification_id,
                 shard.partition,
                 request.transactional_id,
                 request.producer_id,
@@ -54,10 +49,7 @@ class TransactionalCommits:
 
     def verified(self, event: TransactionVerified) -> None:
         """Go on with the request whose transaction was to be verified."""
-        go_on = self._verifications.pop(event.verification_id, None)
-        if go_on is not None:
-            self._runtime.cause = "TxnOffsetCommit"
-            go_on(event.error, event.guard)
+        self._runtime.arrived(event.verification_id, "TxnOffsetCommit", event.error, event.guard)
 
     def completed(self, event: TransactionCompleted) -> None:
         """Move or drop the offsets of a producer whose marker is committed, when the loads before are complete."""

@@ -45,7 +45,7 @@ class Codec(NamedTuple):
     level: int | None = None
 
 
-def compress(number: int, data: bytes, magic: int = 2, level: int | None = None) -> bytes:
+def compress(number: int, data: Buffer, magic: int = 2, level: int | None = None) -> Buffer:
     """Return what stands in a batch or a message in the place of these records.
 
     Args:
@@ -74,26 +74,21 @@ def decompress(number: int, payload: Buffer, magic: int) -> Buffer:
         TidegaugeError: RECORD_LIST_TOO_LARGE; INVALID_RECORD, the format knows no such codec; CORRUPT_MESSAGE, it can't
             be decompressed.
     """
-    if number == SNAPPY:
-        try:
-            return bytes(_codec.snappy_decode(payload))
-        except Exception as problem:  # whatever the codec raises
-            raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"No snappy: {problem}") from problem
     if number == LZ4 and magic == 0:
         return _lz4_blocks(memoryview(payload))
-    if number in {GZIP, LZ4}:
+    if number in {GZIP, SNAPPY, LZ4}:
         return decompressed(COMPRESSION_NAMES[number], memoryview(payload))
     raise TidegaugeError(ErrorCode.INVALID_RECORD, f"Message format {magic} knows no compression codec {number}")
 
 
-def _gzip(data: bytes, level: int) -> bytes:
+def _gzip(data: Buffer, level: int) -> bytes:
     """Return a gzip file without a time and of no known system, as Java writes it."""
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     content = deflate.compress(data) + deflate.flush()
     return _GZIP_HEADER + content + _GZIP_TRAILER.pack(zlib.crc32(data), len(data))
 
 
-def _lz4_frame(data: bytes, checksum: bytes, level: int | None) -> bytes:
+def _lz4_frame(data: Buffer, checksum: bytes, level: int | None) -> bytes:
     how: dict[str, Any] = {"store_size": False}
     if level not in {None, _LZ4_FAST_LEVEL}:
         how |= {"mode": "high_compression", "compression": level}

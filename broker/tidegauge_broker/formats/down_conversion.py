@@ -22,7 +22,8 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, Buffer, iterate_headers
 from tidegauge_broker.formats.compression import NONE, ZSTD
-from tidegauge_broker.formats.messages import wrap, write_message
+from tidegauge_broker.formats.large_batches import Pause
+from tidegauge_broker.formats.messages import add_message, wrap
 from tidegauge_broker.formats.records import decode_records
 
 _PIECE_BYTES = 128 * 1024
@@ -36,19 +37,20 @@ class DownConversion(NamedTuple):
     record_count: int
 
 
-def down_convert(records: Buffer, magic: int, from_offset: int) -> DownConversion:
+def down_convert(records: Buffer, magic: int, from_offset: int, pause: Pause | None = None) -> DownConversion:
     """Convert what a fetch read.
 
     Args:
         records: whole batches.
         magic: the format that the client knows, 0 or 1.
         from_offset: the offset that it asked for.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
 
     Raises:
         TidegaugeError: UNSUPPORTED_COMPRESSION_TYPE, rule 3; CORRUPT_MESSAGE, a batch can't be decoded.
     """
     batches = list(iterate_headers(records))
-    pieces = _Pieces(memoryview(records), magic, from_offset)
+    pieces = _Pieces(memoryview(records), magic, from_offset, pause)
     first, first_end = b"", 0
     while not first and first_end < len(batches):
         first = pieces.converted(batches[first_end : first_end + 1])
@@ -94,14 +96,15 @@ def _overflow(left_bytes: int) -> bytes:
 class _Pieces:
     """Converts batches, and counts their records."""
 
-    def __init__(self, records: memoryview, magic: int, from_offset: int) -> None:
+    def __init__(self, records: memoryview, magic: int, from_offset: int, pause: Pause | None) -> None:
         self.count = 0
         self._records = records
         self._magic = magic
         self._from_offset = from_offset
+        self._pause = pause
 
     def converted(self, batches: Sequence[BatchHeader]) -> bytes:
-        """Return the messages of these batches; none of them where one can't be converted."""
+        """Return the messages of these batches; none of them if one can't be converted."""
         if any(batch.compression == ZSTD and not batch.is_control for batch in batches):
             raise TidegaugeError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -109,27 +112,25 @@ class _Pieces:
             )
         return b"".join(self._batch(batch) for batch in batches if not batch.is_control)
 
-    def _batch(self, header: BatchHeader) -> bytes:
-        batch = self._records[header.position : header.position + header.size_bytes]
+    def _batch(self, header: BatchHeader) -> Buffer:
+        """Convert record by record, so that a batch of millions takes no more memory than its bytes."""
         is_compressed = header.compression != NONE
-        found = [one for one in decode_records(batch) if is_compressed or one.offset >= self._from_offset]
-        if not found:
-            return b""
-        self.count += len(found)
         kind = header.attributes & LOG_APPEND_TIME_BIT
-        first_offset = found[0].offset if is_compressed and self._magic > 0 else 0
-        messages = b"".join(
-            write_message(
-                one.offset - first_offset,
-                self._magic,
-                header.max_timestamp_ms if kind else one.timestamp_ms,
-                one.key,
-                one.value,
-                kind,
-            )
-            for one in found
-        )
-        if not is_compressed:
+        messages, count, first_offset, last_offset, max_time_ms = bytearray(), 0, 0, 0, 0
+        batch = self._records[header.position : header.position + header.size_bytes]
+        for one in decode_records(batch, self._pause):
+            if not is_compressed and one.offset < self._from_offset:
+                continue
+            if not count:
+                max_time_ms = one.timestamp_ms
+                first_offset = one.offset if is_compressed and self._magic > 0 else 0
+            count, last_offset = count + 1, one.offset
+            max_time_ms = max(max_time_ms, one.timestamp_ms)
+            time_ms = header.max_timestamp_ms if kind else one.timestamp_ms
+            offset = one.offset - first_offset
+            add_message(messages, offset, self._magic, time_ms, one.key, one.value, kind, self._pause)
+        self.count += count
+        if not is_compressed or not count:
             return messages
-        time_ms = header.max_timestamp_ms if kind else max(one.timestamp_ms for one in found)
-        return wrap(messages, header.compression, self._magic, found[-1].offset, time_ms, kind)
+        time_ms = header.max_timestamp_ms if kind else max_time_ms
+        return wrap(messages, header.compression, self._magic, last_offset, time_ms, kind)

@@ -27,6 +27,8 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_MASK, LOG_APPEND_TIME_BIT, MAGIC, Buffer
 from tidegauge_broker.formats.compression import compress, decompress
+from tidegauge_broker.formats.large_batches import RECORDS_BETWEEN_PAUSES, RUN_BYTES, Pause
+from tidegauge_broker.formats.records import add_bytes
 
 NO_TIMESTAMP = -1
 _PREFIX = struct.Struct(">qi")
@@ -60,7 +62,7 @@ class Message(NamedTuple):
     computed_crc: int
     timestamp_ms: int
     key: bytes | None
-    value: bytes | None
+    value: Buffer | None
     size_bytes: int
 
     @property
@@ -111,7 +113,8 @@ def _message(view: memoryview, offset: int) -> Message:
         if magic > 0:
             (timestamp_ms,) = _TIMESTAMP.unpack_from(view, at)
             at += _TIMESTAMP.size
-        key, at = _sized(view, at)
+        field, at = _sized(view, at)
+        key = None if field is None else bytes(field)
         value, at = _sized(view, at)
     except struct.error as problem:
         raise _corrupt(f"A message is too short: {problem}") from problem
@@ -119,48 +122,59 @@ def _message(view: memoryview, offset: int) -> Message:
     return Message(offset, magic, attributes & 0xFF, crc, computed, timestamp_ms, key, value, len(view))
 
 
-def _sized(view: memoryview, at: int) -> tuple[bytes | None, int]:
+def _sized(view: memoryview, at: int) -> tuple[Buffer | None, int]:
     (length,) = _LENGTH.unpack_from(view, at)
     at += _LENGTH.size
     if length < 0:
         return None, at
     if at + length > len(view):
         raise _corrupt(f"A key or value of {length} bytes ends behind its message")
-    return bytes(view[at : at + length]), at + length
+    field = view[at : at + length]
+    return bytes(field) if length <= RUN_BYTES else field, at + length  # no other thread runs during one copy
 
 
 def unwrapped(wrapper: Message) -> list[Message]:
-    """Return the messages inside a wrapper, with absolute offsets. Rules 2 to 4.
+    """Return the messages inside a wrapper, with absolute offsets. Rules 2 to 4; raises as ``each_unwrapped``."""
+    return list(each_unwrapped(wrapper))
+
+
+def each_unwrapped(wrapper: Message, pause: Pause | None = None) -> Iterator[Message]:
+    """Yield the messages inside a wrapper, with absolute offsets, after all of them were looked at. Rules 2 to 4.
+
+    Args:
+        wrapper: the message that holds them.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
 
     Raises:
         TidegaugeError: INVALID_RECORD, CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE: as Kafka refuses it.
     """
     if wrapper.value is None:
         raise _invalid(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
-    inner = list(_inner_messages(decompress(wrapper.codec, wrapper.value, wrapper.magic)))
-    if not inner:
+    records = decompress(wrapper.codec, wrapper.value, wrapper.magic)
+    last_offset, is_nested, is_empty = 0, False, True
+    for message in _inner_messages(records, pause):
+        last_offset, is_empty = message.offset, False
+        is_nested = is_nested or bool(message.codec)
+    if is_empty:
         raise _invalid("Found invalid compressed record set with no inner records")
     first_offset = 0
     if wrapper.magic > 0 and wrapper.offset != 0:
-        if wrapper.offset < inner[-1].offset:
-            raise _invalid(f"Wrapper offset {wrapper.offset} is less than the last inner offset {inner[-1].offset}")
-        first_offset = wrapper.offset - inner[-1].offset
-    if any(message.codec for message in inner):
+        if wrapper.offset < last_offset:
+            raise _invalid(f"Wrapper offset {wrapper.offset} is less than the last inner offset {last_offset}")
+        first_offset = wrapper.offset - last_offset
+    if is_nested:
         raise _invalid("Inner messages must not be compressed")
-    return [
-        message._replace(
+    for message in _inner_messages(records, pause):
+        has_wrappers_time = wrapper.has_append_time and message.magic > 0
+        yield message._replace(
             offset=first_offset + message.offset,
-            timestamp_ms=wrapper.timestamp_ms
-            if wrapper.has_append_time and message.magic > 0
-            else message.timestamp_ms,
+            timestamp_ms=wrapper.timestamp_ms if has_wrappers_time else message.timestamp_ms,
         )
-        for message in inner
-    ]
 
 
-def _inner_messages(records: Buffer) -> Iterator[Message]:
+def _inner_messages(records: Buffer, pause: Pause | None) -> Iterator[Message]:
     """Yield what a wrapper holds; a format that is not the wrapper's is left to the caller."""
-    view, at = memoryview(records), 0
+    view, at, number = memoryview(records), 0, 0
     while len(view) - at >= _PREFIX.size:
         offset, size = _PREFIX.unpack_from(view, at)
         if size < _LEAST_BYTES:
@@ -169,27 +183,49 @@ def _inner_messages(records: Buffer) -> Iterator[Message]:
         if end > len(view):
             return
         yield _message(view[at:end], offset)
-        at = end
+        at, number = end, number + 1
+        if pause is not None and not number % RECORDS_BETWEEN_PAUSES:
+            pause()
 
 
 def write_message(
     offset: int,
     magic: int,
     timestamp_ms: int,
-    key: bytes | None,
-    value: bytes | None,
+    key: Buffer | None,
+    value: Buffer | None,
     attributes: int = 0,
 ) -> bytes:
     """Return one message; in format 0 it has no time, and no kind of time."""
-    body = struct.pack(">bb", magic, attributes if magic > 0 else attributes & COMPRESSION_MASK)
+    out = bytearray()
+    add_message(out, offset, magic, timestamp_ms, key, value, attributes)
+    return bytes(out)
+
+
+def add_message(
+    out: bytearray,
+    offset: int,
+    magic: int,
+    timestamp_ms: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    attributes: int = 0,
+    pause: Pause | None = None,
+) -> None:
+    """Append what ``write_message`` returns, a large value without a copy of its own."""
+    body = bytearray((magic, attributes if magic > 0 else attributes & COMPRESSION_MASK))
     if magic > 0:
         body += _TIMESTAMP.pack(timestamp_ms)
-    for part in (key, value):
-        body += _LENGTH.pack(-1) if part is None else _LENGTH.pack(len(part)) + part
-    return _PREFIX.pack(offset, _CRC_BYTES + len(body)) + struct.pack(">I", zlib.crc32(body)) + body
+    body += _LENGTH.pack(-1) if key is None else _LENGTH.pack(len(key)) + key
+    body += _LENGTH.pack(-1 if value is None else len(value))
+    crc = zlib.crc32(value or b"", zlib.crc32(body))
+    out += _PREFIX.pack(offset, _CRC_BYTES + len(body) + len(value or b"")) + struct.pack(">I", crc)
+    out += body
+    if value:
+        add_bytes(out, value, pause)
 
 
-def wrap(messages: bytes, codec: int, magic: int, last_offset: int, timestamp_ms: int, attributes: int = 0) -> bytes:
+def wrap(messages: Buffer, codec: int, magic: int, last_offset: int, timestamp_ms: int, attributes: int = 0) -> bytes:
     """Return a wrapper of messages (MemoryRecordsBuilder.writeLegacyCompressedWrapperHeader).
 
     Args:

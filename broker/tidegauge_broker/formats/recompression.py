@@ -8,25 +8,53 @@ Rules (LogValidator.validateMessagesAndAssignOffsetsCompressed, buildRecordsAndA
 
 from __future__ import annotations
 
-from tidegauge.record_batch import COMPRESSION_MASK, CONTROL_BIT, BatchHeader, Buffer, make_batch
+from typing import NamedTuple
+
+from tidegauge.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    Buffer,
+    make_batch,
+)
 from tidegauge_broker.formats.compression import Codec, compress
-from tidegauge_broker.formats.records import decode_records, encode_records
+from tidegauge_broker.formats.large_batches import Pause
+from tidegauge_broker.formats.records import decode_records, encode_all
 
 
-def recompress(records: Buffer, header: BatchHeader, target: Codec) -> bytes | None:
-    """Return a checked batch with the codec that a topic wants; None where it has it.
+class Recompressed(NamedTuple):
+    """A batch's header with its new size, and the bytes behind it."""
+
+    header: BatchHeader
+    payload: Buffer
+
+    def batch(self) -> bytes:
+        """Return the batch."""
+        return make_batch(self.header, self.payload)
+
+
+def recompress(records: Buffer, header: BatchHeader, target: Codec, pause: Pause | None = None) -> Recompressed | None:
+    """Return a checked batch with the codec that a topic wants; None if it has it.
+
+    Args:
+        records: the batch.
+        header: its header.
+        target: the codec.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, its records can't be decoded.
     """
     if header.compression == target.number or header.attributes & CONTROL_BIT:
         return None
-    found = list(decode_records(records))
-    base_timestamp_ms = found[0].timestamp_ms
+    found = encode_all(decode_records(records, pause), header.base_offset, pause)
+    payload = compress(target.number, found.body, level=target.level)
     changed = header._replace(
         attributes=header.attributes & ~COMPRESSION_MASK | target.number,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(record.timestamp_ms for record in found),
+        base_timestamp_ms=found.base_timestamp_ms,
+        max_timestamp_ms=found.max_timestamp_ms,
+        batch_length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(payload),
     )
-    body = encode_records(found, header.base_offset, base_timestamp_ms)
-    return make_batch(changed, compress(target.number, body, level=target.level))
+    return Recompressed(changed, payload)

@@ -1,18 +1,14 @@
-"""The records inside a batch of version 2, decoded and encoded.
-
-The decoder is aiokafka's; it ships no types, so ``Any`` stays in this module.
-"""
+"""The records inside a batch of version 2, decoded and encoded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-from aiokafka.record.default_records import DefaultRecordBatch  # pyright: ignore[reportMissingTypeStubs] - it has none
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import Buffer
 from tidegauge.record_inflation import inflated
+from tidegauge_broker.formats.large_batches import RECORDS_BETWEEN_PAUSES, RUN_BYTES, Pause, records_in
 
 
 class StoredRecord(NamedTuple):
@@ -21,48 +17,99 @@ class StoredRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     key: bytes | None
-    value: bytes | None
+    value: Buffer | None
     headers: Sequence[tuple[str, bytes | None]]
 
 
-def decode_records(batch: Buffer) -> Iterator[StoredRecord]:
+def decode_records(batch: Buffer, pause: Pause | None = None) -> Iterator[StoredRecord]:
     """Yield the records of one complete batch, whose CRC the caller has checked.
+
+    Args:
+        batch: the batch.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
     """
     whole = inflated(batch)
     try:
-        decoded: Any = DefaultRecordBatch(memoryview(whole))
-        for record in decoded:
+        for record in records_in(whole, pause):
             yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
     except Exception as problem:  # whatever the codecs raise
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
+
+
+class Encoded(NamedTuple):
+    """The bytes of records, not compressed, with what the header of their batch says about them."""
+
+    body: bytearray
+    record_count: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+def encode_all(records: Iterable[StoredRecord], base_offset: int, pause: Pause | None = None) -> Encoded:
+    """Encode records one by one, so that a batch of millions takes no more memory than its bytes.
+
+    Args:
+        records: at least one; the base timestamp is the first one's.
+        base_offset: of the batch.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+    """
+    body, count, base_ms, max_ms = bytearray(), 0, 0, -1
+    for record in records:
+        if not count:
+            base_ms = max_ms = record.timestamp_ms
+        elif record.timestamp_ms > max_ms:
+            max_ms = record.timestamp_ms
+        count += 1
+        _add_record(body, record, base_offset, base_ms, pause)
+        if pause is not None and not count % RECORDS_BETWEEN_PAUSES:
+            pause()
+    return Encoded(body, count, base_ms, max_ms)
 
 
 def encode_records(records: Sequence[StoredRecord], base_offset: int, base_timestamp_ms: int) -> bytes:
     """Return records as they stand in a batch behind its header, not compressed (DefaultRecord.writeTo)."""
     body = bytearray()
     for record in records:
-        _add_record(body, record, base_offset, base_timestamp_ms)
+        _add_record(body, record, base_offset, base_timestamp_ms, None)
     return bytes(body)
 
 
-def _add_record(body: bytearray, record: StoredRecord, base_offset: int, base_timestamp_ms: int) -> None:
+def add_bytes(out: bytearray, data: Buffer, pause: Pause | None) -> None:
+    """Append bytes; a large field piece by piece, since no other thread runs during one copy."""
+    if pause is None or len(data) <= RUN_BYTES:
+        out += data
+        return
+    view = memoryview(data)
+    for at in range(0, len(view), RUN_BYTES):
+        out += view[at : at + RUN_BYTES]
+        pause()
+
+
+def _add_record(
+    body: bytearray, record: StoredRecord, base_offset: int, base_timestamp_ms: int, pause: Pause | None
+) -> None:
+    value = record.value
     fields = bytearray(b"\x00")  # attributes, of which there are none
     _add_varint(fields, record.timestamp_ms - base_timestamp_ms)
     _add_varint(fields, record.offset - base_offset)
     _add_bytes(fields, record.key)
-    _add_bytes(fields, record.value)
-    _add_varint(fields, len(record.headers))
-    for name, value in record.headers:
-        _add_bytes(fields, name.encode())
-        _add_bytes(fields, value)
-    _add_varint(body, len(fields))
+    _add_varint(fields, -1 if value is None else len(value))
+    headers = bytearray()
+    _add_varint(headers, len(record.headers))
+    for name, content in record.headers:
+        _add_bytes(headers, name.encode())
+        _add_bytes(headers, content)
+    _add_varint(body, len(fields) + len(value or b"") + len(headers))
     body += fields
+    if value:
+        add_bytes(body, value, pause)
+    body += headers
 
 
-def _add_bytes(out: bytearray, data: bytes | None) -> None:
+def _add_bytes(out: bytearray, data: Buffer | None) -> None:
     if data is None:
         _add_varint(out, -1)
     else:

@@ -15,15 +15,16 @@ Keys, times and sizes of the batch are checked like those of any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import MAGIC, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, Buffer, make_batch
 from tidegauge_broker.formats.compression import NONE, Codec, compress
-from tidegauge_broker.formats.messages import NO_TIMESTAMP, Message, read_messages, unwrapped
-from tidegauge_broker.formats.records import StoredRecord, encode_records
+from tidegauge_broker.formats.large_batches import Pause
+from tidegauge_broker.formats.messages import NO_TIMESTAMP, Message, each_unwrapped, read_messages
+from tidegauge_broker.formats.records import Encoded, StoredRecord, encode_all
 
 _NO_EPOCH = -1
 
@@ -36,7 +37,13 @@ class UpConversion(NamedTuple):
 
 
 def up_convert(
-    records: Buffer, name: TopicPartition, max_message_bytes: int, target: Codec | None, *, log_append_time: bool
+    records: Buffer,
+    name: TopicPartition,
+    max_message_bytes: int,
+    target: Codec | None,
+    *,
+    log_append_time: bool,
+    pause: Pause | None = None,
 ) -> UpConversion | None:
     """Convert a message set; None where it holds no whole message.
 
@@ -46,11 +53,12 @@ def up_convert(
         max_message_bytes: the topic's limit for each message as it came.
         target: the topic's codec; None: the producer's.
         log_append_time: whether the topic's times are the leader's.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
 
     Raises:
         TidegaugeError: why the messages are refused.
     """
-    shallow = []
+    shallow: list[Message] = []
     for message in read_messages(records):
         if message.size_bytes > max_message_bytes:
             raise TidegaugeError(
@@ -65,15 +73,40 @@ def up_convert(
     codec = next((message.codec for message in reversed(shallow) if message.codec), NONE)
     if codec and len(shallow) > 1:
         raise TidegaugeError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
-    messages = _deep(shallow[0], name) if codec else shallow
-    has_append_time = shallow[0].has_append_time
-    for message in messages:
-        if (has_append_time or message.has_append_time) and (log_append_time or message.timestamp_ms == NO_TIMESTAMP):
+    messages = _deep(shallow[0], name, pause) if codec else iter(shallow)
+    times = _Times(name, shallow[0].has_append_time, log_append_time=log_append_time)
+    found = encode_all(_records(messages, times), 0, pause)
+    times.raise_problem()
+    return UpConversion(_batch(found, target or Codec(codec)), found.record_count)
+
+
+class _Times:
+    """Rule 5; what is wrong with a time is said after all messages were looked at (LogValidator)."""
+
+    def __init__(self, name: TopicPartition, has_append_time: bool, *, log_append_time: bool) -> None:
+        self._name = name
+        self._has_append_time = has_append_time
+        self._log_append_time = log_append_time
+        self._is_wrong = False
+
+    def look_at(self, message: Message) -> None:
+        """Note whether a message's time is wrong."""
+        if self._has_append_time or message.has_append_time:
+            self._is_wrong |= self._log_append_time or message.timestamp_ms == NO_TIMESTAMP
+
+    def raise_problem(self) -> None:
+        """Raise INVALID_TIMESTAMP if one was."""
+        if self._is_wrong:
             raise TidegaugeError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"Invalid timestamp type in the append to {name}: only the leader sets LogAppendTime",
+                f"Invalid timestamp type in the append to {self._name}: only the leader sets LogAppendTime",
             )
-    return UpConversion(_batch(messages, target or Codec(codec)), len(messages))
+
+
+def _records(messages: Iterator[Message], times: _Times) -> Iterator[StoredRecord]:
+    for index, message in enumerate(messages):
+        times.look_at(message)
+        yield StoredRecord(index, message.timestamp_ms, message.key, message.value, ())
 
 
 def _check_crc(message: Message, name: TopicPartition) -> None:
@@ -83,26 +116,19 @@ def _check_crc(message: Message, name: TopicPartition) -> None:
         )
 
 
-def _deep(wrapper: Message, name: TopicPartition) -> Sequence[Message]:
-    """Return what a wrapper holds. Rule 4."""
-    inner = unwrapped(wrapper)
-    for message in inner:
+def _deep(wrapper: Message, name: TopicPartition, pause: Pause | None) -> Iterator[Message]:
+    """Yield what a wrapper holds. Rule 4."""
+    for message in each_unwrapped(wrapper, pause):
         if message.magic != wrapper.magic:
             raise TidegaugeError(
                 ErrorCode.INVALID_RECORD,
                 f"A record's magic {message.magic} does not match outer magic {wrapper.magic} in {name}",
             )
         _check_crc(message, name)
-    return inner
+        yield message
 
 
-def _batch(messages: Sequence[Message], codec: Codec) -> bytes:
-    base_timestamp_ms = messages[0].timestamp_ms
-    records = [
-        StoredRecord(index, message.timestamp_ms, message.key, message.value, ())
-        for index, message in enumerate(messages)
-    ]
-    body = encode_records(records, 0, base_timestamp_ms)
+def _batch(found: Encoded, codec: Codec) -> bytes:
     header = BatchHeader(
         base_offset=0,
         batch_length=0,
@@ -110,13 +136,13 @@ def _batch(messages: Sequence[Message], codec: Codec) -> bytes:
         magic=MAGIC,
         crc=0,
         attributes=codec.number,
-        last_offset_delta=len(messages) - 1,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(message.timestamp_ms for message in messages),
+        last_offset_delta=found.record_count - 1,
+        base_timestamp_ms=found.base_timestamp_ms,
+        max_timestamp_ms=found.max_timestamp_ms,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=_NO_EPOCH,
         base_sequence=NO_SEQUENCE,
-        record_count=len(messages),
+        record_count=found.record_count,
         position=0,
     )
-    return make_batch(header, compress(codec.number, body, level=codec.level))
+    return make_batch(header, compress(codec.number, found.body, level=codec.level))

@@ -63,6 +63,7 @@ class Cleaning:
             log.settings.delete_retention_ms,
             now_ms,
             {entry.producer_id: entry.producer_epoch for entry in log.producer_state.entries() if not entry.batches},
+            part.first_uncleanable_offset,
         )
         self._transactions = CleanedTransactions()
 
@@ -102,6 +103,8 @@ class Cleaning:
 
         What the compaction goes by is brought to the disk first: newer records, markers, each producer's last batch,
         which may be in the active segment. Else a loss of power could take them after what they replace was removed.
+        The recovery point is written, too: below it a segment without batches is one that a compaction has left, above
+        it one whose batches a loss of power has taken (``recovery.py``).
 
         Raises:
             CompactionVoid: the log has changed meanwhile.
@@ -112,6 +115,7 @@ class Cleaning:
         end = self.part.first_uncleanable_offset
         transactions = CleanedTransactions()
         self.log.flush()
+        self.log.log_directory.write_recovery_points()
         with self._storage():
             dirty = [one for one in self._segments if self._end_of(one) > start]
             transactions.expect(aborted_between(self.log.segments, start, end))
@@ -160,16 +164,11 @@ class Cleaning:
         return cleaned
 
     def _fill(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
-        pending: tuple[BatchHeader, bytes] | None = None
         for segment in group:
             end = self._end_of(segment)
             self._transactions.expect(aborted_between(self.log.segments, segment.base_offset, end))
-            for item in _batches(segment, end):
-                if pending is not None:
-                    self._keep(cleaned, *pending, is_last=False)
-                pending = item
-        if pending is not None:
-            self._keep(cleaned, *pending, is_last=True)
+            for header, batch in _batches(segment, end):
+                self._keep(cleaned, header, batch)
         cleaned.seal()
         cleaned.sync()
         modified = group[-1].path.stat().st_mtime
@@ -182,15 +181,15 @@ class Cleaning:
             return self._segments[at + 1].base_offset
         return self.part.first_uncleanable_offset
 
-    def _keep(self, cleaned: LogSegment, header: BatchHeader, batch: bytes, *, is_last: bool) -> None:
+    def _keep(self, cleaned: LogSegment, header: BatchHeader, batch: bytes) -> None:
         if header.is_control:
             may_go, entry = self._transactions.end(header, read_marker(batch, header))
             if entry is not None:
                 cleaned.transaction_index.append(entry)
-            kept = self._retention.filter_marker(batch, header, may_go=may_go, is_last=is_last)
+            kept = self._retention.filter_marker(batch, header, may_go=may_go)
         else:
             is_aborted = self._transactions.is_aborted(header)
-            kept = self._retention.filter_batch(batch, header, is_last=is_last, is_aborted=is_aborted)
+            kept = self._retention.filter_batch(batch, header, is_aborted=is_aborted)
         if kept:
             changed = read_header(kept)
             cleaned.append((kept,), len(kept), (changed,), self.log.settings.index_interval_bytes)

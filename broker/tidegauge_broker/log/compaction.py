@@ -11,8 +11,9 @@ Rules:
     4. A tombstone (null value) stays until delete.retention.ms after the compaction that first met it; that time is
        written into its batch.
     5. Each idempotent producer's last batch stays, if need be empty: it holds the producer's sequence.
-    6. The last batch of each new segment stays, if need be empty: then its end shows what it replaces. (Kafka keeps
-       that of a whole compaction alone.)
+    6. The batch that ends the part that could be cleaned stays, if need be empty: else a replica that fetches the log
+       from its beginning would never reach the log end offset (KAFKA-17076). The next compaction removes it. Of other
+       batches nothing is left, and of a segment without records an empty file.
     7. Data of aborted transactions go, and markers after them (``cleaned_transactions.py``): the compaction that first
        finds a marker without data stamps the delete horizon on it, as on a tombstone. A marker that is the last thing
        known of a producer stays, if need be empty: it holds the producer's epoch.
@@ -24,7 +25,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegauge.record_batch import BatchHeader
+from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
@@ -75,7 +76,7 @@ def cleanable_part(
     if settings.min_compaction_lag_ms > 0:
         youngest_ms = now_ms - settings.min_compaction_lag_ms
         for segment in rolled[first_dirty:]:
-            if segment.largest_timestamp[0] > youngest_ms:
+            if segment.retention_ms > youngest_ms:
                 limit = min(limit, segment.base_offset)
                 break
     end = min(_floor(segments, limit), len(rolled))
@@ -180,6 +181,7 @@ class Retention:
         last_offsets: the last data offset of each producer that is known and has one, by producer id.
         delete_retention_ms: how long a tombstone, or a marker without data, stays after it was first met.
         marker_epochs: the epochs of the producers of which a marker alone is known, by producer id.
+        round_end_offset: the end of the part that could be cleaned (rule 6); -1 keeps no batch for its sake.
     """
 
     offsets: OffsetMap
@@ -187,15 +189,15 @@ class Retention:
     delete_retention_ms: int
     now_ms: int
     marker_epochs: Mapping[int, int] = field(default_factory=dict)
+    round_end_offset: int = -1
 
-    def filter_marker(self, batch: bytes, header: BatchHeader, *, may_go: bool, is_last: bool) -> bytes:
+    def filter_marker(self, batch: bytes, header: BatchHeader, *, may_go: bool) -> bytes:
         """Return what compaction keeps of a control batch: rule 7.
 
         Args:
             batch: its bytes.
             header: its header.
             may_go: whether nothing is left of its transaction.
-            is_last: whether it ends the new segment (rule 6).
         """
         if not may_go or header.base_offset >= self.offsets.end_offset:
             return batch
@@ -206,15 +208,14 @@ class Retention:
             if self.now_ms < horizon_ms:
                 return batch
         keeps_epoch = self.marker_epochs.get(header.producer_id) == header.producer_epoch
-        return empty_batch(header) if is_last or keeps_epoch else b""
+        return self._without_records(header, is_needed=keeps_epoch)
 
-    def filter_batch(self, batch: bytes, header: BatchHeader, *, is_last: bool, is_aborted: bool = False) -> bytes:
+    def filter_batch(self, batch: bytes, header: BatchHeader, *, is_aborted: bool = False) -> bytes:
         """Return what compaction keeps of a batch: itself, a smaller one, a header, or nothing.
 
         Args:
             batch: its bytes.
             header: its header.
-            is_last: whether it ends the new segment (rule 6).
             is_aborted: whether its transaction was aborted (rule 7).
         """
         if header.base_offset >= self.offsets.end_offset:
@@ -224,12 +225,16 @@ class Retention:
         kept = [record for record in records if self._stays(record.offset, record.key, record.value, horizon_ms)]
         if not kept:
             keeps_producer = self.last_offsets.get(header.producer_id) == header.last_offset
-            return empty_batch(header) if is_last or keeps_producer else b""
+            return self._without_records(header, is_needed=keeps_producer)
         if horizon_ms is None and any(record.value is None for record in kept):
             return rewrite_batch(header, kept, self.now_ms + self.delete_retention_ms)
         return batch if len(kept) == len(records) else rewrite_batch(header, kept, horizon_ms)
 
-    def _stays(self, offset: int, key: bytes | None, value: bytes | None, horizon_ms: int | None) -> bool:
+    def _without_records(self, header: BatchHeader, *, is_needed: bool) -> bytes:
+        """Return what is left of a batch that loses all its records: its header if a rule keeps it, or nothing."""
+        return empty_batch(header) if is_needed or header.next_offset == self.round_end_offset else b""
+
+    def _stays(self, offset: int, key: bytes | None, value: Buffer | None, horizon_ms: int | None) -> bool:
         if offset >= self.offsets.end_offset:
             return True
         if key is None:

@@ -231,7 +231,7 @@ def _record_item(header: BatchHeader, record: StoredRecord, options: DumpOptions
     if options.print_data_log and not header.is_control:
         content = {"key": record.key, "payload": record.value}
         fields |= content
-        parts += [f"{name}: {value.decode(errors='replace')}" for name, value in content.items() if value is not None]
+        parts += [f"{name}: {str(value, 'utf-8', 'replace')}" for name, value in content.items() if value is not None]
         if options.skip_record_metadata and record.key is None:
             return DumpItem("record", fields, "".join(f" {part}" for part in parts))  # the bar stands before a key only
     return DumpItem("record", fields, " ".join(["|", *parts]))

@@ -78,13 +78,15 @@ class LogLoading:
 
     def _load(self, found: tuple[TopicPartition, Path]) -> PartitionLog:
         topic_partition, directory = found
+        recovery_point = self._recovery_points.get(topic_partition, 0)
         plan = LoadPlan(
             clean=self._clean,
-            recovery_point=self._recovery_points.get(topic_partition, 0),
+            recovery_point=recovery_point,
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
             now_ms=self._now_ms(),
             producer_id_expiration_ms=self._broker.integer("producer.id.expiration.ms"),
             disk=self._log_directory.disk,
+            synced_offset=max(recovery_point, self._log_directory.first_dirty_offset(topic_partition) or 0),
         )
         settings = LogSettings.of(self._topic_values(topic_partition.topic))
         state = self._healed(directory, settings, plan)

@@ -45,6 +45,8 @@ class LogDirectory:
         self.futures: dict[TopicPartition, PartitionLog] = {}
         """Copies of replicas that move here from another log directory (``future_logs.py``)."""
         self.offline = False
+        self.failure = ""
+        """What took it offline; empty: nothing has."""
         self.was_clean = False
         self.is_trusted = True
         """Whether all its logs may be marked as cleanly closed in the end."""
@@ -153,11 +155,13 @@ class LogDirectory:
 
     def failed(self, error: OSError, what: str) -> StorageError:
         """Take the directory offline; returns the error to raise."""
+        words = f"Error while {what} in dir {self.path}: {error.strerror or error}"
         was_online, self.offline = not self.offline, True
-        if was_online:
-            self.on_failure(self.path)
         _logger.error("Error while %s in dir %s: %s; the directory is offline now", what, self.path, error)
-        return StorageError(f"Error while {what} in dir {self.path}: {error.strerror or error}")
+        if was_online:
+            self.failure = words
+            self.on_failure(self.path)
+        return StorageError(words)
 
     # Deleting
 

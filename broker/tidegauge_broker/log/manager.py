@@ -159,6 +159,11 @@ class LogManager:
         """Log directories that failed."""
         return [log_directory.path for log_directory in self._log_directories if log_directory.offline]
 
+    @property
+    def failures(self) -> list[str]:
+        """What took each log directory offline that failed, in words."""
+        return [log_directory.failure for log_directory in self._log_directories if log_directory.offline]
+
     def directory_at(self, path: str) -> LogDirectory:
         """Return a log directory by its absolute path, as ``log.dirs`` has it.
 

@@ -25,6 +25,8 @@ Rules:
     9. It may also leave later segments, while one before them has lost all that was not synced. A segment above the
        recovery point that is empty, or ends just there, and does not reach to the next one, is such a one: the later
        segments are removed. (Kafka would go on with the gap, which no replication fills.)
+       Below ``LoadPlan.synced_offset`` nothing that was synced can be missing: there a compaction has left such a gap,
+       and rules 8 and 9 do not apply.
    10. A .txnindex that is written again is synced, unless its segment will be scanned by the next recovery, too: a
        segment without the file is taken for one without aborted transactions, whose records readers would then get.
        It is written before the other indexes, whose state says that it must be.
@@ -69,7 +71,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is known of a log before it is loaded; offsets are those of the checkpoint files, 0 by default."""
+    """What is known of a log before it is loaded; offsets are those of the checkpoint files, 0 by default.
+
+    Attributes:
+        synced_offset: all below was on the disk once, by the checkpoints of recovery points and of the cleaner;
+            ``recovery_point`` may be lower, so that more is scanned.
+    """
 
     clean: bool
     recovery_point: int
@@ -77,6 +84,7 @@ class LoadPlan:
     now_ms: int
     producer_id_expiration_ms: int
     disk: Disk = DISK
+    synced_offset: int = 0
 
 
 def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
@@ -262,7 +270,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
                 len(later),
             )
             return segments[: at + 1]
-        if following is not None and _has_lost_its_end(segment, following, plan.recovery_point):
+        if following is not None and _has_lost_its_end(segment, following, plan):
             _logger.warning(
                 "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
                 segment.path,
@@ -286,10 +294,12 @@ def _delete(later: Sequence[LogSegment]) -> None:
         segment.disk.sync_directory(segment.path.parent)
 
 
-def _has_lost_its_end(segment: LogSegment, following: int, recovery_point: int) -> bool:
+def _has_lost_its_end(segment: LogSegment, following: int, plan: LoadPlan) -> bool:
     """Return whether a segment that was scanned lacks what a loss of power has taken: rule 9."""
+    if following <= plan.synced_offset:
+        return False
     end_offset = segment.next_offset()
-    return end_offset < following and (segment.size_bytes == 0 or end_offset == recovery_point)
+    return end_offset < following and (segment.size_bytes == 0 or end_offset == plan.recovery_point)
 
 
 def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
@@ -297,7 +307,7 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
     while (
         len(segments) > 1
         and segments[-1].size_bytes == 0
-        and segments[-1].base_offset > plan.recovery_point
+        and segments[-1].base_offset > max(plan.recovery_point, plan.synced_offset)
         and segments[-2].next_offset() < segments[-1].base_offset
     ):
         _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)

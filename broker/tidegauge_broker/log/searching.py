@@ -7,7 +7,6 @@ does not hold what its index says.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.records import first_record_at
@@ -34,10 +33,9 @@ def first_at_or_after(
             return None
         if segment.largest_timestamp[0] < timestamp_ms:
             continue
-        for spot in segment.find_by_time(timestamp_ms, log_start_offset):
-            found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
-            if found is not None:
-                return found if found[0] < upper_bound else None
+        found = _first_in(segment, timestamp_ms, log_start_offset)
+        if found is not None:
+            return found if found[0] < upper_bound else None
     return None
 
 
@@ -56,20 +54,34 @@ def with_largest_timestamp(
     """
     first = max((at for at, one in enumerate(segments) if one.base_offset <= log_start_offset), default=0)
     largest = [(_largest_from(one, log_start_offset), one) for one in segments[first:]]
-    timestamp_ms, segment = max(largest, key=itemgetter(0))
-    if timestamp_ms < 0:
-        return None
-    for spot in segment.find_by_time(timestamp_ms, log_start_offset):
-        found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
+    while largest:
+        at, (timestamp_ms, segment) = max(enumerate(largest), key=lambda one: one[1][0])
+        if timestamp_ms < 0:
+            return None
+        found = _first_in(segment, timestamp_ms, log_start_offset)
         if found is not None:
             return found if found[0] < upper_bound else None
+        # The time index names a batch whose records compaction has removed, as Kafka's does.
+        largest[at] = min(_largest_of_records(segment, log_start_offset), timestamp_ms - 1), segment
+    return None
+
+
+def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of a segment's first record of a time or later, at or above an offset."""
+    for spot in segment.find_by_time(timestamp_ms, from_offset):
+        found = first_record_at(segment.batch_bytes(spot), timestamp_ms, from_offset)
+        if found is not None:
+            return found
     return None
 
 
 def _largest_from(segment: LogSegment, offset: int) -> int:
-    """Return the largest timestamp of the records at or above an offset; -1 where none has one."""
-    if segment.base_offset >= offset:
-        return segment.largest_timestamp[0]
+    """Return the largest timestamp of the records at or above an offset, by the segment's indexes if they can say."""
+    return segment.largest_timestamp[0] if segment.base_offset >= offset else _largest_of_records(segment, offset)
+
+
+def _largest_of_records(segment: LogSegment, offset: int) -> int:
+    """Return the largest timestamp of the records at or above an offset; -1 if none has one."""
     largest = NO_TIMESTAMP
     for spot in segment.find_by_time(NO_TIMESTAMP, offset):
         if spot.base_offset >= offset:
@@ -91,22 +103,27 @@ def aborted_transactions(
         segments: those from the one that holds ``from_offset`` on; if it ends below, before a gap that compaction left,
             the read went on to the next.
         from_offset: where the read began.
-        size_bytes: how many bytes it gave, all of one segment.
+        size_bytes: how many bytes it gave; those behind a segment's end are of the next segments.
         log_end_offset: the log's end.
 
     Returns:
         The entries of .txnindex that overlap the range, by marker.
     """
+    first: int | None = None
     for at, segment in enumerate(segments):
         start = segment.position_of(from_offset)
         if start is None:
+            continue
+        first = at if first is None else first
+        if size_bytes > segment.size_bytes - start:
+            size_bytes -= segment.size_bytes - start
             continue
         end = segment.index.offset_at_or_after(start + size_bytes)
         if end is not None:
             upper_bound = segment.base_offset + end
         else:
             upper_bound = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
-        return aborted_between(segments[at:], from_offset, upper_bound)
+        return aborted_between(segments[first:], from_offset, upper_bound)
     return []
 
 

@@ -13,6 +13,9 @@ Rules (LogSegment.append, shouldRoll and truncateTo):
     2. A segment is rolled by size, age (less its own random jitter), a full index, or an offset that does not fit
        in 31 bits above the base.
     3. A truncation removes whole batches, from the first whose last offset is at or above the target.
+    4. A batch that compaction left without records counts for no timestamp: neither for the largest one, by which
+       searches, retention and the time index go, nor for the first one, by which a segment is rolled. (Kafka counts it,
+       so that a search finds the segment, and then nothing in it.)
 """
 
 from __future__ import annotations
@@ -60,6 +63,11 @@ class BatchSpot(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp_ms: int
+
+    @property
+    def has_records(self) -> bool:
+        """Whether compaction has left a record in it."""
+        return self.size_bytes > HEADER_BYTES
 
 
 class LogSegment:
@@ -148,10 +156,10 @@ class LogSegment:
         self.disk.append(descriptor, parts, size_bytes, position)
         self.size_bytes = position + size_bytes
         if position == 0:
-            self._roll_from_ms = largest_timestamp(headers)[0]
+            self._roll_from_ms = largest_timestamp(headers)[0] if headers[0].record_count else None
         self._last_append = (headers[0].base_offset, position)
         for header in headers:
-            if header.max_timestamp_ms > largest[0]:
+            if header.max_timestamp_ms > largest[0] and header.record_count:
                 largest = self._largest = (header.max_timestamp_ms, header.last_offset)
             if self._bytes_since_index_entry > index_interval_bytes and not self.index.is_full:
                 self.index.append(header.last_offset - self.base_offset, position)
@@ -186,10 +194,12 @@ class LogSegment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first append; -1 if it has none, or there was none."""
+        """The largest timestamp of the first append of records; -1 if it has none, or there was none."""
         if self._roll_from_ms is None:
-            first = next(self._spots_until_damage(0), None)
-            self._roll_from_ms = NO_TIMESTAMP if first is None else first.max_timestamp_ms
+            first = next((spot for spot in self._spots_until_damage(0) if spot.has_records), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._roll_from_ms = first.max_timestamp_ms
         return self._roll_from_ms
 
     def seal(self) -> None:
@@ -332,7 +342,7 @@ class LogSegment:
             timestamp_ms, offset = self.time_index.last()
             found = (timestamp_ms, self.base_offset + offset)
             for spot in self._spots_until_damage(self._sound_floor(found[1])):
-                if spot.max_timestamp_ms > found[0]:
+                if spot.max_timestamp_ms > found[0] and spot.has_records:
                     found = (spot.max_timestamp_ms, spot.last_offset)
             self._largest = found
         return self._largest
@@ -410,7 +420,7 @@ class LogSegment:
         """Batches that may hold a record of this time or later, at or above an offset, in order."""
         relative = max(self.time_index.floor(timestamp_ms), from_offset - self.base_offset)
         for spot in self.spots(self._sound_floor(self.base_offset + relative)):
-            if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset:
+            if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset and spot.has_records:
                 yield spot
 
     def batch_bytes(self, spot: BatchSpot) -> bytes:
@@ -449,7 +459,7 @@ class LogSegment:
 
     def note_recovered(self, header: BatchHeader, indexed_until: int, index_interval_bytes: int) -> int:
         """Index a batch that recovery found sound; returns the position of the newest index entry."""
-        if header.max_timestamp_ms > self.largest_timestamp[0]:
+        if header.max_timestamp_ms > self.largest_timestamp[0] and header.record_count:
             self._largest = (header.max_timestamp_ms, header.last_offset)
         if header.position - indexed_until <= index_interval_bytes or self.index.is_full:
             return indexed_until
@@ -518,8 +528,13 @@ class LogSegment:
 
 
 def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:
-    """Return the largest timestamp of a set of batches, and the last offset of the first batch that has it."""
-    if len(headers) == 1:
+    """Return the largest timestamp of a set of batches, and the last offset of the first batch that has it.
+
+    Batches without records have none (rule 4).
+    """
+    if len(headers) == 1 and headers[0].record_count:
         return headers[0].max_timestamp_ms, headers[0].last_offset
-    best = max(headers, key=lambda header: header.max_timestamp_ms)
+    best = max(headers, key=lambda header: header.max_timestamp_ms if header.record_count else NO_TIMESTAMP)
+    if not best.record_count:
+        return NO_TIMESTAMP, best.last_offset
     return best.max_timestamp_ms, best.last_offset

@@ -8,8 +8,10 @@ may find what another one left, Apache Kafka's or ours.
 Rules (LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load):
     1. While files of a segment are still ``.cleaned``, the old segments count. Its ``.swap`` files are removed, and
        only then the ``.cleaned`` ones, so that a crash in between changes nothing.
-    2. Otherwise a ``.log.swap`` stands for every segment whose base lies within its offsets. A compacted segment ends
-       with the last batch of the old ones, if need be an empty one; so its offsets cover them all.
+    2. Otherwise a ``.log.swap`` stands for every segment whose base lies within its offsets. Old segments behind its
+       last batch may still be there, and stay: the compaction found nothing in them that is needed. They are removed in
+       order, so behind one that stays are all that follow: what it deletes or aborts does not come back. The next
+       compaction, which begins at the same cleaner checkpoint, removes it.
     3. The new segment need not have a ``.txnindex``. One of that name without the suffix is the old segment's while
        there is an ``.index.swap``; afterwards it is the new one's.
     4. Without a ``.log.swap`` the ``.log`` is the new segment's, and other files that are ``.swap`` are its, too.

@@ -50,9 +50,10 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
-from tidegauge_broker.replica.partition_states import PartitionStates
+from tidegauge_broker.replica.partition_states import PartitionStates, Report, ReportStop
 from tidegauge_broker.replica.ports import LoadedLog, Logs, Metadata
 from tidegauge_broker.replica.preferred_replica import RackOf
+from tidegauge_broker.replica.preparation import Preparation
 from tidegauge_broker.replica.producer_state import ProducerEntry, ProducerState
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.rounds import Admits, Rounds
@@ -142,13 +143,18 @@ class BrokerCore:
         *,
         cause: str,
         may_refuse: bool,
+        report: Report,
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         """Become leader or follower of partitions; return the outcomes, and the effects to execute before them."""
-        return self.partition_states.take_over(states, loaded, now_ms, cause=cause, may_refuse=may_refuse)
+        return self.partition_states.take_over(
+            states, loaded, now_ms, cause=cause, may_refuse=may_refuse, report=report
+        )
 
-    def stop(self, stops: Sequence[ReplicaStop]) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+    def stop(
+        self, stops: Sequence[ReplicaStop], *, report: ReportStop
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         """Stop replicas, and drop those that are to be deleted; return the outcomes, and the effects."""
-        return self.partition_states.stop(stops)
+        return self.partition_states.stop(stops, report=report)
 
     def configure_topic(self, topic: str, rules: TopicRules) -> None:
         """Set a topic's settings; call it before the topic's first state is taken over, and at each change."""
@@ -180,6 +186,10 @@ class BrokerCore:
         self.fetches.time_ms = now_ms
         self.parked.wake_fetches(out)
         return out
+
+    def preparations(self, request: ProduceRequest, now_ms: int) -> list[Preparation]:
+        """Return what must be prepared elsewhere before a request is appended (``preparation``)."""
+        return self.writes.preparations(request, now_ms)
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int

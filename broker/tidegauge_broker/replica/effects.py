@@ -145,10 +145,13 @@ class LeadershipChanged:
 
 @dataclass(slots=True)
 class Note:
-    """A state change for the event log; ``kind`` and ``fields`` as in ``tidegauge.event_log``."""
+    """A state change for the event log; ``kind`` and ``fields`` as in ``tidegauge.event_log``.
+
+    ``topic_partition`` is None for an event of no partition in particular.
+    """
 
     kind: str
-    topic_partition: TopicPartition
+    topic_partition: TopicPartition | None
     cause: str
     fields: Mapping[str, object] = field(default_factory=dict[str, object])
 

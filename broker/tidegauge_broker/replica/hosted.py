@@ -16,6 +16,7 @@ from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import LeaderHint, ReplicaView
 from tidegauge_broker.replica.partition import Partition, Role
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
+from tidegauge_broker.replica.refusals import Refusals
 from tidegauge_broker.replica.view import view_of
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
@@ -29,12 +30,14 @@ class HostedPartitions:
 
     Attributes:
         by_name: each of them.
+        refusals: requests between the controller and this broker that were refused.
     """
 
-    __slots__ = ("_metadata", "by_name")
+    __slots__ = ("_metadata", "by_name", "refusals")
 
     def __init__(self, metadata: Metadata) -> None:
         self.by_name: dict[TopicPartition, Partition] = {}
+        self.refusals = Refusals()
         self._metadata = metadata
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:

@@ -6,11 +6,13 @@ Source: ReplicaManager.maybeShrinkIsr, Partition.handleAlterPartitionUpdate and 
 from __future__ import annotations
 
 from tidegauge.control import IsrProposal, IsrVerdict
+from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.hosted import HostedPartitions, contain
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.ports import Metadata
+from tidegauge_broker.replica.refusals import ALTER_PARTITION, Refusal
 
 
 class IsrChanges:
@@ -43,6 +45,8 @@ class IsrChanges:
         partition = self._hosted.by_name.get(proposal.topic_partition)
         if partition is not None and partition.leader_role is not None:
             role = partition.leader_role
+            if role.isr.proposal is proposal:  # else a LeaderAndIsr has replaced it: the verdict is stale
+                self._report(proposal, verdict, now_ms, out)
             try:
                 if not role.isr_verdict(proposal, verdict, out):
                     return out
@@ -52,6 +56,17 @@ class IsrChanges:
                 return out
             self._parked.settle(partition, out)
         return out
+
+    def _report(self, proposal: IsrProposal, verdict: IsrVerdict, now_ms: int, out: list[Effect]) -> None:
+        """Report that the controller has refused a proposal, or that it refuses no more."""
+        if not self._settings.emits_diagnostics:
+            return
+        at, refusals = proposal.topic_partition, self._hosted.refusals
+        if verdict.error is ErrorCode.NONE:
+            refusals.accepted(at, ALTER_PARTITION)
+            return
+        refusal = Refusal(at, ALTER_PARTITION, verdict.error, proposal.leader_epoch, proposal.topic_id)
+        refusals.refused(refusal, now_ms, "", "", out)  # the leader says in the log what it makes of it
 
     def shrink(self, now_ms: int, out: list[Effect]) -> None:
         """Look for laggards, if it is time: twice in replica.lag.time.max.ms."""

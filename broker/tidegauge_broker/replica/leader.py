@@ -18,11 +18,8 @@ from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.in_sync import effective_min_isr, high_watermark_bound, is_caught_up, may_move
-from tidegauge.record_batch import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
+from tidegauge.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tidegauge.transaction_marker import read_marker
-from tidegauge_broker.formats.recompression import recompress
-from tidegauge_broker.formats.times import with_create_time
-from tidegauge_broker.formats.up_conversion import UpConversion, up_convert
 from tidegauge_broker.replica.effects import AppendAsLeader, Effect, ProposeIsr
 from tidegauge_broker.replica.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import (
@@ -37,11 +34,13 @@ from tidegauge_broker.replica.messages import (
     ProduceResult,
 )
 from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.preparation import prepare
 from tidegauge_broker.replica.producer_state import ProducerCheck
 from tidegauge_broker.replica.reading import Reader
+from tidegauge_broker.replica.record_errors import RecordsRefused
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
 from tidegauge_broker.replica.standing_fetch import StandingFetch
-from tidegauge_broker.replica.validation import check_batch, check_size, only_batch
+from tidegauge_broker.replica.validation import only_batch
 
 HIGH_WATERMARK = -1
 """DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -116,29 +115,29 @@ class Leader(Reader):
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.
         """
-        partition, records = self.partition, item.records
+        partition = self.partition
         result = ProduceResult(partition.topic_partition)
         header = None
         try:
-            if item.is_message_set:
-                conversion = self._converted(records, acks)
-                if conversion is None:
-                    result.log_start_offset = partition.log_start_offset
-                    return result, UNKNOWN_OFFSET
-                records, result.converted_count = conversion
-            header = only_batch(records)
+            if not item.is_message_set:
+                header = only_batch(item.records)
             if acks == ACKS_ALL:
                 self._check_min_isr()
-            check_batch(
-                records, header, partition.topic_partition, partition.rules, now_ms, from_coordinator=from_coordinator
-            )
-            if partition.rules.codec is not None or header.attributes & LOG_APPEND_TIME_BIT:
-                records, header = self._rebuilt(records, header, result)
+            prepared = item.prepared or prepare(item, partition.rules, now_ms, from_coordinator=from_coordinator)
+            header = prepared.header
+            if prepared.refusal is not None:
+                raise prepared.refusal
+            records, result.converted_count = prepared.records, prepared.converted_count
+            if records is None or header is None:  # a message set with nothing in it
+                result.log_start_offset = partition.log_start_offset
+                return result, UNKNOWN_OFFSET
             check = self._check_producer(item, header, from_coordinator=from_coordinator)
             if check.error is not _NONE:
                 raise TidegaugeError(check.error, check.message)
         except TidegaugeError as refusal:
             result.error, result.message = refusal.code, refusal.message
+            if isinstance(refusal, RecordsRefused):
+                result.record_errors = refusal.record_errors
             if header is not None and refusal.code not in _REFUSED_WITHOUT_LOG_START:
                 result.log_start_offset = partition.log_start_offset
             return result, UNKNOWN_OFFSET
@@ -158,35 +157,6 @@ class Leader(Reader):
         result.base_offset = header.base_offset
         result.log_append_time_ms = append_time_ms
         return result, header.next_offset
-
-    def _converted(self, records: Buffer, acks: int) -> UpConversion | None:
-        """Return a message set as a batch; None where there is nothing to append."""
-        partition = self.partition
-        if acks == ACKS_ALL:
-            self._check_min_isr()
-        rules = partition.rules
-        return up_convert(
-            records,
-            partition.topic_partition,
-            rules.max_message_bytes,
-            rules.codec,
-            log_append_time=rules.log_append_time,
-        )
-
-    def _rebuilt(self, records: Buffer, header: BatchHeader, result: ProduceResult) -> tuple[Buffer, BatchHeader]:
-        """Return a checked batch with the topic's codec and kind of time, and count its records if it was rebuilt."""
-        partition = self.partition
-        if header.attributes & LOG_APPEND_TIME_BIT:
-            records = with_create_time(records, header)
-            header = only_batch(records)
-        codec = partition.rules.codec
-        recompressed = None if codec is None else recompress(records, header, codec)
-        if recompressed is None:
-            return records, header
-        header = only_batch(recompressed)
-        check_size(header, partition.topic_partition, partition.rules)
-        result.converted_count = header.record_count
-        return recompressed, header
 
     def _check_producer(self, item: ProducePartition, header: BatchHeader, *, from_coordinator: bool) -> ProducerCheck:
         """Judge a batch by what is known of its producer (UnifiedLog.analyzeAndValidateProducerState)."""

@@ -9,11 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge.record_batch import Buffer
+from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.compression import Codec
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
+from tidegauge_broker.replica.record_errors import RecordError
 from tidegauge_broker.replica.standing_fetch import StandingFetch
 from tidegauge_broker.replica.verification import VerificationGuard
 
@@ -54,18 +55,37 @@ class LeaderHint(NamedTuple):
     leader_epoch: int
 
 
+class Prepared(NamedTuple):
+    """A producer's batch, ready to be appended (``preparation``).
+
+    Attributes:
+        records: the batch; None if a message set held nothing to append.
+        header: of the batch; None if it is refused before it was known.
+        converted_count: how many records were converted to another format or codec.
+        refusal: why the batch is refused; None if it is not.
+    """
+
+    records: Buffer | None = None
+    header: BatchHeader | None = None
+    converted_count: int = 0
+    refusal: TidegaugeError | None = None
+
+
 @dataclass(slots=True)
 class ProducePartition:
     """Exactly one record batch for one partition, as the producer made it.
 
     ``guard`` comes from ``BrokerCore.begin_verification``, if the batch had to be verified. ``is_message_set``: the
-    records are of a message format before record batches, and become one batch.
+    records are of a message format before record batches, and become one batch. ``inflated``: the batch without
+    compression, if it was looked at before; ``prepared``: the outcome of its preparation elsewhere (``preparation``).
     """
 
     topic_partition: TopicPartition
     records: Buffer
     guard: VerificationGuard | None = None
     is_message_set: bool = False
+    inflated: Buffer | None = None
+    prepared: Prepared | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +106,10 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResult:
-    """What became of one partition; ``base_offset`` is -1 on error. ``converted_count``: records of another format."""
+    """What became of one partition; ``base_offset`` is -1 on error. ``converted_count``: records of another format.
+
+    ``record_errors``: the records because of which the batch is refused (KIP-467).
+    """
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -96,6 +119,7 @@ class ProduceResult:
     log_start_offset: int = -1
     leader_hint: LeaderHint | None = None
     converted_count: int = 0
+    record_errors: Sequence[RecordError] = ()
 
 
 @dataclass(slots=True)
@@ -334,6 +358,7 @@ class ReplicaView:
     remote_replicas: Sequence[RemoteReplicaView] = field(default_factory=list[RemoteReplicaView])
     leader_epoch_start_offset: int = -1
     last_stable_offset: int = -1
+    topic_id: str = ""
 
 
 @dataclass(slots=True)

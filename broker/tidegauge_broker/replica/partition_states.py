@@ -7,7 +7,7 @@ Source: ReplicaManager.becomeLeaderOrFollower, stopReplicas and handleLogDirFail
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
@@ -33,6 +33,10 @@ from tidegauge_broker.replica.rounds import Rounds
 _NONE = ErrorCode.NONE
 _LEADER = Role.LEADER
 _OFFLINE = Role.OFFLINE
+
+
+Report = Callable[[PartitionState, ErrorCode, list[Effect]], None]
+ReportStop = Callable[[TopicPartition, ErrorCode, list[Effect]], None]
 
 
 class PartitionStates:
@@ -91,6 +95,7 @@ class PartitionStates:
         *,
         cause: str,
         may_refuse: bool,
+        report: Report,
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         """Become leader or follower of partitions.
 
@@ -101,6 +106,7 @@ class PartitionStates:
             cause: for the event log.
             may_refuse: whether the controller handles INELIGIBLE_REPLICA, by which a state is refused that targets this
                 broker's previous incarnation.
+            report: called with each state, its outcome, and what takes more effects; not for a defect.
 
         Returns:
             The outcome for each partition, to be reported once the effects are executed; and the effects.
@@ -119,6 +125,8 @@ class PartitionStates:
                     contain(self._hosted.by_name[at], problem, out)
                 else:
                     out.append(FailReplica(at, problem))
+                continue
+            report(state, errors[at], out)
         if changed:
             out.append(FetchersChanged(sorted(changed)))
         return errors, out
@@ -243,16 +251,25 @@ class PartitionStates:
             changed.add(leader)
         partition.follower_role = None
 
-    def stop(self, stops: Sequence[ReplicaStop]) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
-        """Stop replicas, and drop those that are to be deleted; return the outcomes and the effects."""
+    def stop(
+        self, stops: Sequence[ReplicaStop], *, report: ReportStop
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        """Stop replicas, and drop those that are to be deleted; return the outcomes and the effects.
+
+        ``report`` is called with each partition, its outcome, and what takes more effects.
+        """
         out: list[Effect] = []
         changed: set[int] = set()
         errors = {item.topic_partition: self._stop(item, changed, out) for item in stops}
+        for at, outcome in errors.items():
+            report(at, outcome, out)
         if changed:
             out.append(FetchersChanged(sorted(changed)))
         return errors, out
 
     def _stop(self, item: ReplicaStop, changed: set[int], out: list[Effect]) -> ErrorCode:
+        if item.delete:
+            self._hosted.refusals.deleted(item.topic_partition)
         partition = self._hosted.by_name.get(item.topic_partition)
         if partition is None:
             if item.delete:

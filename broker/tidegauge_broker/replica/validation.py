@@ -12,9 +12,8 @@ the cost). The log, followers and consumers' fetches look at headers alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
-
-from aiokafka.record.default_records import DefaultRecordBatch  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -31,9 +30,12 @@ from tidegauge.record_batch import (
     read_header,
 )
 from tidegauge.record_inflation import inflated
+from tidegauge_broker.formats.large_batches import Pause, records_in
 from tidegauge_broker.replica.messages import TopicRules
+from tidegauge_broker.replica.record_errors import RecordErrors
 
 NO_TIMESTAMP = -1
+_ATTRIBUTES_AT = 22
 _LEAST_RECORD_BYTES = 7
 """Length, attributes, two deltas, key and value that are null, and no headers: a byte each."""
 
@@ -62,11 +64,23 @@ def check_batch(
     now_ms: int,
     *,
     from_coordinator: bool = False,
+    whole: Buffer | None = None,
+    pause: Pause | None = None,
 ) -> None:
     """Check a batch against the partition's rules.
 
+    Args:
+        records: the batch.
+        header: its header.
+        name: the partition, for errors.
+        rules: its rules.
+        now_ms: the time, by which the records' times are judged.
+        from_coordinator: whether a coordinator of this broker appends it.
+        whole: the batch without compression, if that is at hand.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+
     Raises:
-        TidegaugeError: why the batch is refused.
+        TidegaugeError: why the batch is refused; RecordsRefused: because of which records.
     """
     if header.base_offset != 0:
         raise TidegaugeError(
@@ -86,7 +100,7 @@ def check_batch(
     problem = _header_problem(header, size_bytes, from_coordinator=from_coordinator)
     if problem is not None:
         raise TidegaugeError(ErrorCode.INVALID_RECORD, problem)
-    _check_records(records, header, name, rules, now_ms)
+    _check_records(records if whole is None else whole, header, name, rules, now_ms, pause)
     if size_bytes > rules.segment_bytes:
         raise TidegaugeError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -125,56 +139,76 @@ def _header_problem(header: BatchHeader, size_bytes: int, *, from_coordinator: b
     return None
 
 
-def _check_records(records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
+def _check_records(
+    records: Buffer, header: BatchHeader, name: TopicPartition, rules: TopicRules, now_ms: int, pause: Pause | None
+) -> None:
     """Offsets, keys and times.
 
-    LogAppendTime in a producer's batch is an error only where its times are not looked at: where the topic has the
-    leader's times, or the batch has none (LogValidator.validateTimestamp).
+    LogAppendTime in a producer's batch is an error only if its times are not looked at: if the topic has the leader's
+    times, or the batch has none (LogValidator.validateTimestamp).
     """
     has_append_time = header.attributes & LOG_APPEND_TIME_BIT
-    if has_append_time and (rules.log_append_time or header.max_timestamp_ms == NO_TIMESTAMP):
-        raise TidegaugeError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Invalid timestamp type in the append to {name}: only the leader sets LogAppendTime",
-        )
-    plain = inflated(records) if header.attributes & COMPRESSION_MASK else records
-    batch: Any = DefaultRecordBatch(memoryview(plain))  # the codec ships no types
+    lies_about_time = has_append_time and (rules.log_append_time or header.max_timestamp_ms == NO_TIMESTAMP)
+    whole = inflated(records) if records[_ATTRIBUTES_AT] & COMPRESSION_MASK else records
     try:
-        if rules.compacted or (rules.limits_timestamps and not rules.log_append_time):
-            _check_each(batch, name, rules, now_ms)
+        batch = records_in(whole, pause)
+        if rules.compacted or lies_about_time or (rules.limits_timestamps and not rules.log_append_time):
+            _check_each(batch, name, rules, now_ms, lies_about_time=bool(lies_about_time))
         else:
             for expected, record in enumerate(batch):
                 if record.offset != expected:
                     raise _gap(record.offset, expected)
-    except TidegaugeError:
-        raise
+    except TidegaugeError as problem:
+        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        raise _undecodable(name, problem) from None
     except Exception as problem:  # whatever the codecs raise
-        raise TidegaugeError(
-            ErrorCode.INVALID_RECORD, f"The records in the append to {name} can't be decoded: {problem}"
-        ) from problem
+        raise _undecodable(name, problem) from problem
 
 
-def _check_each(batch: Any, name: TopicPartition, rules: TopicRules, now_ms: int) -> None:
-    """All rules of records, record by record."""
+def _undecodable(name: TopicPartition, problem: Exception) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_RECORD, f"The records in the append to {name} can't be decoded: {problem}")
+
+
+def _check_each(
+    batch: Iterable[Any], name: TopicPartition, rules: TopicRules, now_ms: int, *, lies_about_time: bool
+) -> None:
+    """All rules of records, record by record; the refusal names each record that breaks one."""
+    errors = RecordErrors()
     earliest_ms = now_ms - rules.timestamp_before_max_ms
     latest_ms = now_ms + rules.timestamp_after_max_ms
+    no_key = f"Compacted topic cannot accept message without key in topic partition {name}."
     for expected, record in enumerate(batch):
         if record.offset != expected:
             raise _gap(record.offset, expected)
         if rules.compacted and record.key is None:
-            raise TidegaugeError(
-                ErrorCode.INVALID_RECORD, f"Compacted topic cannot accept message without key in topic partition {name}"
-            )
-        if (
+            errors.add(expected, no_key)
+        elif (
             not rules.log_append_time
             and record.timestamp != NO_TIMESTAMP
             and not earliest_ms <= record.timestamp <= latest_ms
         ):
-            raise TidegaugeError(
-                ErrorCode.INVALID_TIMESTAMP,
+            errors.add_time(
+                expected,
                 f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. The timestamp "
                 f"should be within [{earliest_ms}, {latest_ms}]",
             )
+        elif lies_about_time:
+            errors.add_time(
+                expected,
+                f"Invalid timestamp type in message {_shown(record)}. Producer should not set timestamp type to "
+                "LogAppendTime.",
+            )
+    errors.raise_any()
+
+
+def _shown(record: Any) -> str:
+    """Return a record as DefaultRecord.toString shows it."""
+    key_bytes, value_bytes = len(record.key or b""), len(record.value or b"")
+    return (
+        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
+        f"key={key_bytes} bytes, value={value_bytes} bytes)"
+    )
 
 
 def _gap(offset: int, expected: int) -> TidegaugeError:

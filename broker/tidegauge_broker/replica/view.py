@@ -19,6 +19,7 @@ def view_of(partition: Partition, now_ms: int) -> ReplicaView:
         partition.high_watermark,
         partition.epochs.entries,
         last_stable_offset=partition.last_stable_offset,
+        topic_id=partition.topic_id,
     )
     role = partition.leader_role
     if role is not None:

@@ -24,6 +24,8 @@ from tidegauge_broker.replica.messages import (
 from tidegauge_broker.replica.parked import ParkedOperations
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import Metadata
+from tidegauge_broker.replica.preparation import Allowance, Preparation
+from tidegauge_broker.replica.record_errors import NamedRecords
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 
 _ACKS = frozenset({ACKS_ALL, 0, 1})
@@ -52,6 +54,7 @@ class Writes:
         required: dict[int, int] = {}
         touched: list[Partition] = []
         seen: set[TopicPartition] = set()
+        named = NamedRecords()
         for index, item in enumerate(request.partitions):
             topic_partition = item.topic_partition
             if request.acks not in _ACKS:
@@ -74,6 +77,8 @@ class Writes:
                 result, required_offset = self._append(request, item, now_ms, touched, out)
                 if required_offset >= 0:
                     required[index] = required_offset
+                elif result.record_errors:
+                    result.record_errors = named.within_limit(result.record_errors)
             seen.add(topic_partition)
             results.append(result)
         alive = self._metadata.live_brokers()
@@ -121,6 +126,20 @@ class Writes:
         if required_offset >= 0:
             touched.append(leader.partition)
         return result, required_offset
+
+    def preparations(self, request: ProduceRequest, now_ms: int) -> list[Preparation]:
+        """Return what must be prepared elsewhere before a request is appended; ``preparation`` has the rules.
+
+        A batch that is refused anyway needs none.
+        """
+        allowance, found = Allowance(), []
+        for item in request.partitions if request.acks in _ACKS else ():
+            if item.topic_partition.topic in INTERNAL_TOPICS and not request.may_be_internal:
+                continue
+            leader, _ = self._hosted.leader_of(item.topic_partition, None)
+            if leader is not None and item.prepared is None and allowance.is_heavy(item, leader.partition.rules):
+                found.append(Preparation(item, leader.partition.rules, now_ms))
+        return found
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int

@@ -7,8 +7,8 @@ Rules (KIP-371):
        stays text.
     3. Where no rule matches, the client has no principal, and its connection is closed.
 
-Patterns are those of Python's ``re``, which are Java's in all that names need; one that Java alone knows is refused at
-the start. Source: ``SslPrincipalMapper``, ``DefaultKafkaPrincipalBuilder.applySslPrincipalMapper``.
+Patterns mean what they mean to Java (``java_patterns``); one that can't be taken over is refused at the start.
+Source: ``SslPrincipalMapper``, ``DefaultKafkaPrincipalBuilder.applySslPrincipalMapper``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidegauge.principal import USER, Principal
+from tidegauge_broker.security.java_patterns import compiled
 
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
-_SPLITTER = re.compile(rf"\s*(?P<rule>{_RULE})\s*(,\s*|$)")
+_SPLITTER = re.compile(rf"\s*(?P<rule>{_RULE})\s*(,\s*|$)", re.ASCII)
 _PARSER = re.compile(_RULE)
+_DIGITS = frozenset("0123456789")
 _LOWER, _UPPER = "L", "U"
 
 
@@ -30,9 +32,15 @@ class NoMatchingRule(Exception):
 
 
 class _Rule(NamedTuple):
-    """One rule; the default one has no pattern."""
+    """One rule; the default one has no pattern.
+
+    Attributes:
+        pattern: as it is matched.
+        text: the pattern as the setting has it.
+    """
 
     pattern: re.Pattern[str] | None
+    text: str = ""
     replacement: str = ""
     letters: str = ""
 
@@ -40,7 +48,7 @@ class _Rule(NamedTuple):
         if self.pattern is None:
             return "DEFAULT"
         replacement = f"/{self.replacement}"
-        return f"RULE:{self.pattern.pattern}{replacement}{'/' if self.letters else ''}{self.letters}"
+        return f"RULE:{self.text}{replacement}{'/' if self.letters else ''}{self.letters}"
 
     def apply(self, subject: str) -> str | None:
         """Return the name that the rule makes of a subject; None where it does not match."""
@@ -105,8 +113,8 @@ def _parsed(text: str) -> _Rule | None:
     if pattern is None:
         return None
     try:
-        rule = _Rule(re.compile(pattern), replacement, letters)
-    except re.error as problem:
+        rule = _Rule(compiled(pattern), pattern, replacement, letters)
+    except ValueError as problem:
         raise ValueError(f"Invalid rule: `{text}`, its pattern can't be read: {problem}") from None
     _check_replacement(text, replacement, rule.pattern.groups if rule.pattern else 0)
     return rule
@@ -131,10 +139,10 @@ def _expanded(replacement: str, found: re.Match[str]) -> Iterator[str]:
         if letter == "\\" and at < len(replacement):
             yield replacement[at]
             at += 1
-        elif letter == "$" and replacement[at : at + 1].isdecimal():
+        elif letter == "$" and replacement[at : at + 1] in _DIGITS:
             end = at + 1
             # As many digits as still name a group (Matcher.appendReplacement).
-            while replacement[end : end + 1].isdecimal() and int(replacement[at : end + 1]) <= groups:
+            while replacement[end : end + 1] in _DIGITS and int(replacement[at : end + 1]) <= groups:
                 end += 1
             number = int(replacement[at:end])
             yield found[number] or "" if number <= groups else f"${replacement[at:end]}"

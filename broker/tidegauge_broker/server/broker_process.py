@@ -317,6 +317,7 @@ class BrokerProcess:
             gate=self._seams.gate(),
             middleware=[*self._metrics.middleware(), *log],
             responded=[*self._metrics.responded(), *(one.responded for one in log)],
+            stored_topic_ids=self._cluster.topic_ids,
         )
 
     def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:
@@ -394,7 +395,7 @@ class BrokerProcess:
         """Report an offline log directory to the controller; with the last one stop the broker, as Kafka halts."""
         LOG.error("Stopping serving logs in dir %s", directory)
         if len(self._logs.offline_directories) == len(self._settings["log.dirs"]):
-            LOG.error("Shutdown broker because all log dirs have failed")
+            LOG.error("Shutdown broker because all log dirs have failed: %s", "; ".join(self._logs.failures))
             self.exit_code = 1
             self.stopping.set()
             return
@@ -450,6 +451,7 @@ class BrokerProcess:
         self._seams.stopping()
         await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
+        self._service.records_pool.close()
 
     async def _close_coordinators(self) -> None:
         await self._partition_verifier.close()

@@ -37,6 +37,7 @@ from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.allocator import keep_freed_memory
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.broker_process import BrokerProcess
+from tidegauge_broker.server.log_lines import OneLine
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
@@ -115,9 +116,9 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
     del directory  # every verb takes it; a broker's directories are log.dirs
     if not __debug__:
         fail("python -O would switch the replication core's invariants off; run a broker without -O", output)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(OneLine())
+    logging.basicConfig(level=logging.INFO, handlers=[lines])
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     try:
         texts = read_properties(config.read_text(encoding="utf-8")) if config is not None else {}

@@ -140,10 +140,15 @@ class Purgatory(Generic[AnOperation]):
         return completed
 
     def expire(self, now_ms: int, out: list[Any]) -> int:
-        """Expire the operations whose deadline has passed; return how many."""
-        expired = 0
+        """Expire the operations whose deadline has passed at the call; return how many.
+
+        One that an expiring operation parks, even if it is due at once, waits for the next call, so that a call ends.
+        """
+        due: list[int] = []
         while self.deadlines and self.deadlines[0][0] <= now_ms:
-            _, number = heapq.heappop(self.deadlines)
+            due.append(heapq.heappop(self.deadlines)[1])
+        expired = 0
+        for number in due:
             operation = self._waiting.get(number)
             if operation is not None:
                 self._forget(number)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import click
 
 from tidegauge.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, command_config, is_pipe
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.moments import parse_moment
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
 
@@ -116,5 +118,20 @@ class PartitionType(click.ParamType[TopicPartition]):
             return value
         try:
             return TopicPartition.parse(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class MomentType(click.ParamType[int]):
+    """A moment on the command line."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it; a usage error if that fails."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(str(value), datetime.now().astimezone())
         except ValueError as problem:
             self.fail(str(problem), param, ctx)

@@ -29,9 +29,10 @@ from tidegauge_client.cli.common import JSON, PartitionType, run, servers
 from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
 from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
 from tidegauge_client.cli.open_transactions import gather_open_transactions
+from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence, TopicIds
 from tidegauge_client.group_explanation import GroupSentence, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
@@ -46,8 +47,11 @@ UNCLEAN = "unclean.leader.election.enable"
 FactsT = TypeVar("FactsT")
 SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement)
 
+_NO_BROKER = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _TITLES = {
     "leader": "Leader",
+    "refusal": "Refused requests",
+    "process": "Processes",
     "reassignment": "Reassignment",
     "high-watermark": "High watermark",
     "isr": "Out of sync",
@@ -59,6 +63,18 @@ _TITLES = {
     "lab": "Lab",
 }
 Responses = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
+Reports = Mapping[int, metadata_pb2.DescribeReplicasResponse | None]
+
+
+async def gather_with_ends(admin: Admin, at: TopicPartition, bootstrap: Sequence[str], directory: Path) -> Facts:
+    """Gather what the cluster knows of a partition, and how the processes of its brokers ended that are down.
+
+    Raises:
+        TidegaugeError: as ``gather``.
+    """
+    facts = await gather(admin, at)
+    silent = [one for one in facts.replicas if one not in facts.live or one in facts.silent]
+    return replace(facts, ends=await ends_of(directory, bootstrap, silent)) if silent else facts
 
 
 async def gather(admin: Admin, at: TopicPartition) -> Facts:
@@ -85,9 +101,10 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         )
     having = [broker for broker in cluster.brokers.values() if broker.id in part.replicas]
     asked = [broker for broker in cluster.brokers.values() if broker in having or broker.id == cluster.controller_id]
-    responses, in_force = await asyncio.gather(
-        admin.describe_replicas_of(asked, [at.topic]), faults_in(having, admin.security)
+    reports, in_force = await asyncio.gather(
+        admin.replica_reports_of(asked, [at.topic], with_znodes=True), faults_in(having, admin.security)
     )
+    responses = {broker: None if report is None else list(report.replicas) for broker, report in reports.items()}
     settings, problem = await settings_of(admin, at.topic)
     configs = {config.name: config.value for config in settings}
     lag_ms = None
@@ -95,7 +112,42 @@ async def gather(admin: Admin, at: TopicPartition) -> Facts:
         lag_ms = await lag_ms_of(admin, part.leader_id)
     facts = facts_of(cluster, part, responses, configs, lag_ms)
     transactions = None if facts.led is None else await gather_open_transactions(admin, at)
+    facts = replace(facts, refusals=refusals_of(at, reports), topic_ids=topic_ids_of(at, cluster, reports))
     return replace(facts, settings_problem=problem, transactions=transactions, **lab_facts(at, in_force))
+
+
+def refusals_of(at: TopicPartition, reports: Reports) -> tuple[RefusedRequest, ...]:
+    """Return the requests about a partition that were refused last, by broker."""
+    return tuple(
+        RefusedRequest(
+            broker,
+            one.request,
+            ErrorCode.of(one.error).name,
+            one.leader_epoch,
+            one.ago_ms,
+            one.topic_id,
+            one.own_topic_id,
+        )
+        for broker, report in sorted(reports.items())
+        for one in (() if report is None else report.refusals)
+        if (one.topic, one.partition) == at
+    )
+
+
+def topic_ids_of(at: TopicPartition, cluster: ClusterInfo, reports: Reports) -> TopicIds:
+    """Return the topic's id in the metadata, in its znode as any broker reads it, and in each replica's files."""
+    responses = [report for report in reports.values() if report is not None]
+    znodes = (report.znode_topic_ids.get(at.topic) for report in responses)
+    replicas = {
+        report.broker_id: topic_id
+        for report in responses
+        for topic_id in (
+            *(one.own_topic_id for one in report.refusals if (one.topic, one.partition) == at),
+            *(one.topic_id for one in report.replicas if (one.topic, one.partition) == at),
+        )
+    }
+    znode = next((one for one in znodes if one is not None), None)
+    return TopicIds(cluster.identity_of(at.topic).topic_id, znode, replicas)
 
 
 async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
@@ -283,12 +335,21 @@ def explain(about: TopicPartition | _Named, bootstrap_server: str | None, direct
     """Say why a partition, a consumer group or a transactional id is as it is, each sentence with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
     if isinstance(about, TopicPartition):
-        _show(bootstrap, partial(gather, at=about), sentences_of, partition_json, lines, output)
+        found_there = partial(gather_with_ends, at=about, bootstrap=bootstrap, directory=directory)
+        _show(bootstrap, found_there, sentences_of, partition_json, lines, directory, output)
     elif about.kind == "group":
-        _show(bootstrap, partial(gather_group, group_id=about.key), explain_group, group_json, group_lines, output)
+        _show(
+            bootstrap,
+            partial(gather_group, group_id=about.key),
+            explain_group,
+            group_json,
+            group_lines,
+            directory,
+            output,
+        )
     else:
         found = partial(gather_transaction, transactional_id=about.key)
-        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, output)
+        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, directory, output)
 
 
 def _show(
@@ -297,13 +358,20 @@ def _show(
     explained: Callable[[FactsT], Sequence[SentenceT]],
     as_json: Callable[[FactsT, Sequence[SentenceT]], dict[str, Any]],
     as_lines: Callable[[FactsT, Sequence[SentenceT], Callable[[str, str], list[str]]], Iterable[str]],
+    directory: Path,
     output: str,
 ) -> None:
-    """Gather facts, explain them, and print the sentences."""
+    """Gather facts, explain them, and print the sentences; if no broker responds, say how their processes ended."""
 
     async def work() -> FactsT:
-        async with Admin(bootstrap) as admin:
-            return await gathered(admin)
+        try:
+            async with Admin(bootstrap) as admin:
+                return await gathered(admin)
+        except TidegaugeError as problem:
+            ends: Mapping[int, str] = await ends_of(directory, bootstrap) if problem.code in _NO_BROKER else {}
+            if not ends:
+                raise
+            raise TidegaugeError(problem.code, ". ".join([problem.message, *ends.values()])) from None
 
     facts = run(work())
     sentences = [replace(one, change=about_its_cluster(one.change)) for one in explained(facts)]

@@ -9,7 +9,9 @@ Rules:
        its report of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
     3. An Apache Kafka broker can't be asked (docs/mixed-clusters.md). What it leads is as the metadata says, and the
        high watermark is at least what one of its followers reports in this epoch.
-    4. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
+    4. ``--event`` and ``--truncated`` read the event logs of the cluster in ``--dir`` (``event_conditions``). An event
+       that happened before counts, too.
+    5. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ import click
 
 from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import KINDS
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import marked_for_deletion
-from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.common import JSON, MomentType, PartitionType, run, servers
+from tidegauge_client.cli.process_ends import brokers_in
+from tidegauge_client.event_conditions import TRUNCATION, EventCondition, wait_for_event
 from tidegauge_client.metadata import (
     BrokerInfo,
     ClusterInfo,
@@ -43,6 +48,7 @@ from tidegauge_client.metadata import (
 POLL_SECONDS = 0.1
 BEHIND_SECONDS = 2.0
 ALL_TOPICS = ""
+EVENT_LOGS = "logs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +347,31 @@ def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: T
     return f"{condition.text} does not hold after {timeout_ms} ms: {seen}"
 
 
+def event_logs(directory: Path, bootstrap: Sequence[str]) -> Path:
+    """Return where the event logs of the cluster are.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the cluster is not the one in the directory.
+    """
+    if not brokers_in(directory, bootstrap):
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "the brokers' event logs are not at hand: they are files of the cluster that `tidegauge up` made; name its "
+            "directory with --dir",
+        )
+    return directory / EVENT_LOGS
+
+
+def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, output: str) -> None:
+    """Wait for an event, or fail with what is true instead."""
+    found, problem = run(wait_for_event(logs, condition, timeout_ms / 1000))
+    if found is None:
+        sentence = f"{condition.text} does not hold after {timeout_ms} ms: {problem}"
+        fail(sentence, output, code=ErrorCode.REQUEST_TIMED_OUT, exit_code=EXIT_CONDITION)
+    if output == JSON:
+        print_json({"condition": condition.text, "holds": True, "event": found})
+
+
 @click.command("wait")
 @click.option(
     "--leader",
@@ -364,6 +395,13 @@ def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: T
 )
 @click.option("--hw", type=ConditionType("hw", read_hw), metavar="T-P=N", help="The high watermark is N or more.")
 @click.option(
+    "--truncated", type=PartitionType(), metavar="T-P", help="A replica of the partition has truncated its log."
+)
+@click.option("--event", type=click.Choice(sorted(KINDS)), metavar="KIND", help="An event of this kind has happened.")
+@click.option("--partition", type=PartitionType(), metavar="T-P", help="With --event: of this partition.")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="With --event or --truncated: of this broker.")
+@click.option("--since", type=MomentType(), help="With these: from then on: 30s (ago), 12:30:15.  [default: ever]")
+@click.option(
     "--timeout-ms", type=click.IntRange(min=0), metavar="N", default=30_000, show_default=True, help="Limit, in ms."
 )
 @verb_options
@@ -373,6 +411,11 @@ def wait(
     isr: Condition | None,
     in_sync: Condition | None,
     hw: Condition | None,
+    truncated: TopicPartition | None,
+    event: str | None,
+    partition: TopicPartition | None,
+    broker: int | None,
+    since: int | None,
     timeout_ms: int,
     bootstrap_server: str | None,
     directory: Path,
@@ -380,10 +423,20 @@ def wait(
 ) -> None:
     """Wait until a condition holds: 0, or 4 with what is true instead."""
     given = [condition for condition in (leader, isr, in_sync, hw) if condition is not None]
-    if len(given) != 1:
-        raise click.UsageError("Give exactly one of --leader, --isr, --in-sync, --hw")
-    condition = given[0]
+    of_events = [one for one in (truncated, event) if one is not None]
+    if len(given) + len(of_events) != 1:
+        raise click.UsageError("Give exactly one of --leader, --isr, --in-sync, --hw, --truncated, --event")
+    if (broker, since) != (None, None) and given:
+        raise click.UsageError("--broker and --since say which event: they go with --truncated or --event")
+    if partition is not None and event is None:
+        raise click.UsageError("--partition says which event: it goes with --event")
     bootstrap = servers(bootstrap_server, directory)
+    if of_events:
+        kind = TRUNCATION if event is None else event
+        wanted = EventCondition(kind, truncated or partition, broker, since, truncates=truncated is not None)
+        _wait_for_event(event_logs(directory, bootstrap), wanted, timeout_ms, output)
+        return
+    condition = given[0]
 
     async def work() -> tuple[str | None, TidegaugeError | None]:
         deadline = time.monotonic() + timeout_ms / 1000

@@ -44,7 +44,7 @@ from tidegauge.znodes import (
     decode_controller_epoch,
     encode_controller_epoch,
 )
-from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
+from tidegauge_controller.admin import NOT_CONTROLLER, Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.zookeeper.channels import Channels
 from tidegauge_controller.zookeeper.client import (
     Closed,
@@ -82,7 +82,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
 from tidegauge_controller.zookeeper.driver import Driver
 from tidegauge_controller.zookeeper.stop_at import response_step, switch_of
 from tidegauge_controller.zookeeper.term import Term
-from tidegauge_controller.zookeeper.topic_admin import NOT_CONTROLLER, MetadataView, TopicAdmin
+from tidegauge_controller.zookeeper.topic_admin import MetadataView, TopicAdmin
 
 LOG = logging.getLogger(__name__)
 FIRST_REBALANCE_SECONDS = 5.0

@@ -33,7 +33,7 @@ from tidegauge.znodes import (
     topic_config_path,
     topic_path,
 )
-from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
+from tidegauge_controller.admin import NOT_CONTROLLER, Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.rules.topics import (
     already_exists,
     check_new_topic,
@@ -53,7 +53,6 @@ from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.stop_at import StopAt
 
 LOG = logging.getLogger(__name__)
-NOT_CONTROLLER = "This is not the correct controller for this cluster."
 TIMED_OUT = "The request timed out."
 LEAST_WRITING_MS = 10_000
 """How long the topics of a request are written at least, so that a short timeout ends only the wait, as in Kafka."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidegauge.counted import counted
-from tidegauge_lab.accountant.books import MEANINGS, Books, Findings, Kind, ReplicaLog, Tally
+from tidegauge_lab.accountant.books import MEANINGS, NO_OFFSET, Books, Findings, Kind, ReplicaLog, Tally
 from tidegauge_lab.accountant.epochs import check_epochs_along, check_events
 from tidegauge_lab.accountant.ledger import Account, Ledger
 from tidegauge_lab.accountant.min_isr import check_min_isr
@@ -121,7 +121,10 @@ def audit(books: Books) -> Report:
         if replica.is_from_disk:
             from_disk.setdefault(replica.broker, []).append(replica.partition)
     for _, replicas in sorted(by_partition.items()):
-        check_replicas(replicas, findings, previews=books.previews)
+        check_replicas(replicas, findings, first_differences=books.first_differences)
+    for partition, ids in books.topic_ids.items():
+        if ids.differ:
+            findings.add(Kind.TOPIC_ID_DIFFERS, partition, NO_OFFSET, "{}", ids.listed)
     for log in books.logs.values():
         check_epochs_along(log, findings)
     if books.reads is None:

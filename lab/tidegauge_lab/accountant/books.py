@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from tidegauge_client.explanation_facts import TopicIds
 from tidegauge_client.history import SentRecord
 
 MAX_EXAMPLES = 10
@@ -38,8 +39,10 @@ class Kind(Enum):
     DIVERGED = "diverged"
     DAMAGED = "damaged"
     HIGH_WATERMARK_BACK = "high-watermark-back"
+    LEADER_BELOW_HIGH_WATERMARK = "leader-below-high-watermark"
     EPOCH_BACK = "epoch-back"
     TWO_LEADERS = "two-leaders"
+    TOPIC_ID_DIFFERS = "topic-id-differs"
     READ_DIFFERENTLY = "read-differently"
     ACKNOWLEDGED_BELOW_MIN_ISR = "acknowledged-below-min-isr"
 
@@ -56,8 +59,12 @@ MEANINGS: dict[Kind, str] = {
     Kind.DIVERGED: "replicas hold different records at the same offset below the high watermark",
     Kind.DAMAGED: "a replica's file holds bytes that are not a whole, valid batch",
     Kind.HIGH_WATERMARK_BACK: "a leader's high watermark fell within one leader epoch",
+    Kind.LEADER_BELOW_HIGH_WATERMARK: (
+        "a cleanly elected leader's log ended below the high watermark of an earlier epoch: committed records are lost"
+    ),
     Kind.EPOCH_BACK: "a leader epoch fell, in time or along the log",
     Kind.TWO_LEADERS: "two brokers led in the same leader epoch",
+    Kind.TOPIC_ID_DIFFERS: "metadata, znode and replicas name different topic ids, so that brokers refuse requests",
     Kind.READ_DIFFERENTLY: "once readable, and later read differently or not at all",
     Kind.ACKNOWLEDGED_BELOW_MIN_ISR: "acknowledged with acks=all while the ISR was below min.insync.replicas",
 }
@@ -95,8 +102,16 @@ class CommittedLog:
     log_end_offset: int = NO_OFFSET
 
 
-Stretch = tuple[int, int, int]
-"""Partition, broker, base offset."""
+Place = tuple[int, int, int, int]
+"""Partition, the broker of the reference, the other broker, and the offset at which their batches begin to differ."""
+
+
+class FirstDifference(NamedTuple):
+    """The first record that differs between two replicas, and the record that each of them holds at its offset."""
+
+    offset: int
+    ours: str
+    theirs: str
 
 
 class Mark(NamedTuple):
@@ -178,12 +193,13 @@ class ReplicaLog:
 
 
 class ReadRecord(NamedTuple):
-    """What a consumer once read."""
+    """A record that a consumer once read. ``timestamp_ms`` is the record's; -1: not known."""
 
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -196,7 +212,8 @@ class Books:
         reads: what consumers read, in the order of reading; None: nothing is known of that.
         events: the brokers' event logs, in causal order; events of other topics are passed over. None: not at hand.
         is_complete: the histories hold everything that was written to the topic.
-        previews: what stands at the beginning of a stretch of a replica, for people.
+        topic_ids: the topic's id wherever it is kept, by partition.
+        first_differences: the first record that differs, where two replicas hold different batches.
     """
 
     topic: str
@@ -206,7 +223,8 @@ class Books:
     reads: Sequence[ReadRecord] | None = None
     events: Sequence[Mapping[str, Any]] | None = None
     is_complete: bool = False
-    previews: Mapping[Stretch, str] = field(default_factory=dict)
+    first_differences: Mapping[Place, FirstDifference] = field(default_factory=dict)
+    topic_ids: Mapping[int, TopicIds] = field(default_factory=dict)
 
 
 class Example(NamedTuple):

@@ -10,6 +10,8 @@ Rules:
        all of them where the log begins again elsewhere, at the leader's log start (UnifiedLog.truncateFullyAndStartAt).
     4. Leader epochs never fall along the committed log.
     5. No two brokers lead in the same epoch.
+    6. A cleanly elected leader's log does not end below the high watermark of an earlier epoch (``committed_ends``).
+    7. A restore puts other data in place: what was before it is not judged with what comes after.
 
 Event logs are bounded and may begin in the middle; what is missing proves nothing.
 Source: ARCHITECTURE.md I2, I3, I5. Linear.
@@ -22,6 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge_lab.accountant.books import NO_OFFSET, CommittedLog, Findings, Kind
+from tidegauge_lab.accountant.committed_ends import CommittedEnds
+from tidegauge_lab.accountant.time_lines import RESTORE
 
 LEADER = "leader"
 Event = Mapping[str, Any]
@@ -46,6 +50,7 @@ class EventScan:
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._leaders: dict[tuple[int, int], str] = {}
         self._topic_ids: dict[int, str] = {}
+        self._committed = CommittedEnds(findings)
 
     def scan(self, events: Iterable[Event]) -> None:
         """Report what went back."""
@@ -56,10 +61,17 @@ class EventScan:
                 for (of, _), replica in self._replicas.items():
                     if of == source:
                         replica.role, replica.high_watermark, replica.epochs = "", -1, []
+            elif kind == RESTORE:
+                self._replicas.clear()
+                self._leaders.clear()
+                self._topic_ids.clear()
+                self._committed.forget()
             elif event.get("topic") == self._topic:
                 partition = int(event["partition"])
-                if kind == "election" and event.get("leader_epoch") == 0:
-                    self._begin_again(partition)
+                if kind == "election":
+                    if event.get("leader_epoch") == 0:
+                        self._begin_again(partition)
+                    self._committed.election(event)
                 replica = self._replicas.setdefault((source, partition), _Replica())
                 if kind == "role":
                     self._role(event, source, partition, replica)
@@ -93,6 +105,7 @@ class EventScan:
             replica.high_watermark = -1
         replica.role, replica.leader_epoch = role, epoch
         if role == LEADER:
+            self._committed.leads(source, event)
             other = self._leaders.setdefault((partition, epoch), source)
             if other != source:
                 self._findings.add(
@@ -105,6 +118,7 @@ class EventScan:
             self._replicas[place] = _Replica()
         for led in [led for led in self._leaders if led[0] == partition]:
             del self._leaders[led]
+        self._committed.forget(partition)
 
     def _high_watermark(self, event: Event, source: str, partition: int, replica: _Replica) -> None:
         old, new = int(event["old"]), int(event["new"])
@@ -122,6 +136,8 @@ class EventScan:
                 event.get("time_ms"),
             )
         replica.high_watermark = new
+        if replica.role == LEADER:
+            self._committed.high_watermark(source, partition, replica.leader_epoch, new)
 
     def _epoch(self, event: Event, source: str, partition: int, replica: _Replica) -> None:
         entry = (int(event["leader_epoch"]), int(event["start_offset"]))

@@ -4,7 +4,8 @@ Rules:
     1. An acknowledgement is convicted only where, for the whole time from its hand-over to its response, some broker
        led with an ISR that was too small, and none led with one that sufficed, or may have sufficed.
     2. A leader's ISR is the larger one while a change is pending (the maximal ISR). Its leadership ends with its next
-       role, its next start, another broker's leadership in a higher epoch, or a role in another topic of the name.
+       role, its next start, another broker's leadership in a higher epoch, a role in another topic of the name, or a
+       restore.
     3. How many replicas must be in sync is the leader's own view at that time, for brokers take over a change one after
        the other, and may have a setting of their own: the min.insync.replicas that its role's event names, then each
        change that it has written; but never more than the partition has replicas. A leader whose role is not in its
@@ -28,6 +29,7 @@ from typing import Any
 from tidegauge.in_sync import effective_min_isr
 from tidegauge_client.history import SentRecord
 from tidegauge_lab.accountant.books import Findings, Kind, Named
+from tidegauge_lab.accountant.time_lines import RESTORE
 
 MARGIN_US = 100_000
 FOR_EVER_US = 2**62
@@ -115,6 +117,12 @@ class IsrTimes:
         if led is not None:
             self._note(led, time_us)
 
+    def restored(self, time_us: int) -> None:
+        """Note that a snapshot took the place of the data: nobody leads, and the topic may be another one."""
+        for source in list(self._leaders):
+            self.ended(source, time_us)
+        self._topic_id = ""
+
     def close(self) -> None:
         """Nothing more is known; what was goes on. Joins what overlaps, for ``verdict``."""
         for source in list(self._leaders):
@@ -168,6 +176,9 @@ def isr_times(topic: str, events: Iterable[Event]) -> dict[int, IsrTimes]:
         if kind == "broker" and event.get("state") == "starting":
             for times in found.values():
                 times.ended(source, time_us)
+        elif kind == RESTORE:
+            for times in found.values():
+                times.restored(time_us)
         elif kind == "min_insync_replicas" and event.get("resource") == topic:
             for times in found.values():
                 times.setting(source, time_us, int(event["new"]))

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidegauge_lab.accountant.books import Findings, Kind, Mark, RecordMark, ReplicaLog, Stretch
+from tidegauge_lab.accountant.books import Findings, FirstDifference, Kind, Mark, Place, RecordMark, ReplicaLog
 
 Difference = tuple[int, Mark | None, Mark | None]
 """Where two logs begin to differ, and what stands there in each."""
@@ -130,34 +130,42 @@ def _between(one: ReplicaLog, other: ReplicaLog, begin: int, end: int) -> Iterat
 
 
 def check_replicas(
-    replicas: Sequence[ReplicaLog], findings: Findings, *, previews: Mapping[Stretch, str] | None = None
+    replicas: Sequence[ReplicaLog],
+    findings: Findings,
+    *,
+    first_differences: Mapping[Place, FirstDifference] | None = None,
 ) -> None:
-    """Report where the replicas of one partition differ, and what of them cannot be read."""
-    known = previews or {}
+    """Report where the replicas of one partition differ, and what of them cannot be read.
+
+    Args:
+        replicas: of one partition.
+        findings: where violations are added.
+        first_differences: the records that differ, as far as they were read.
+    """
+    known = first_differences or {}
     for replica in replicas:
         for damage in replica.damage:
             findings.add(Kind.DAMAGED, replica.partition, damage.offset, "broker {}: {}", replica.broker, damage.words)
     for reference, replica, (offset, ours, theirs) in compare(replicas):
+        place = (replica.partition, reference.broker, replica.broker, offset)
+        first = known.get(place) or FirstDifference(offset, describe(ours), describe(theirs))
         findings.add(
             Kind.DIVERGED,
             replica.partition,
-            offset,
+            first.offset,
             "at offset {} broker {} holds {}, broker {} {}",
-            offset,
+            first.offset,
             reference.broker,
-            describe(reference, ours, known),
+            first.ours,
             replica.broker,
-            describe(replica, theirs, known),
+            first.theirs,
         )
 
 
-def describe(replica: ReplicaLog, mark: Mark | None, previews: Mapping[Stretch, str]) -> str:
+def describe(mark: Mark | None) -> str:
     """Describe a range of offsets for people."""
     if mark is None:
         return "nothing that begins there"
-    preview = previews.get((replica.partition, replica.broker, mark.base_offset))
-    if preview is not None:
-        return preview
     last = mark.next_offset - 1
     span = f"offset {last}" if last == mark.base_offset else f"offsets {mark.base_offset} to {last}"
     return f"{span} of epoch {mark.leader_epoch} (CRC {mark.crc:08x})"

@@ -30,6 +30,7 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
+from tidegauge_client.process_end import ProcessEnd
 from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, LISTEN_ADDRESS, control_options, require_control
 from tidegauge_lab.local import control_server, layout
@@ -72,7 +73,7 @@ _EXAMPLE_TOPIC = "orders"
 @click.option(
     "--kafka-host",
     metavar="HOST",
-    help="Brokers listen there for Kafka clients, and advertise 127.0.0.1; 0.0.0.0 in a container.",
+    help="Brokers listen there for Kafka clients, and advertise it; 0.0.0.0, in a container, advertises 127.0.0.1.",
 )
 @click.option(
     "--base-port",
@@ -183,12 +184,13 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
     """Return what ``up`` and ``status`` show: a line per process, and where things lie."""
     zookeeper, controller = status_now["zookeeper"], status_now["controller"]
     kafkas = {one["id"]: one["address"] for one in status_now["kafka_brokers"]}
-    lines = [f"ZooKeeper  {zookeeper['address']}  {zookeeper['state']}{_process(zookeeper['pid'])}"]
+    lines = [f"ZooKeeper  {zookeeper['address']}  {_state(zookeeper)}{_process(zookeeper['pid'])}{_end(zookeeper)}"]
     for broker in status_now["brokers"]:
         mark = "  controller" if broker["id"] == controller["broker"] else ""
         if broker["id"] in kafkas:
             mark = f"; Apache Kafka has its id, at {kafkas[broker['id']]}{mark}"
-        lines.append(f"Broker {broker['id']}   {broker['address']}  {broker['state']}{_process(broker['pid'])}{mark}")
+        what = f"{_state(broker)}{_process(broker['pid'])}{mark}{_end(broker)}"
+        lines.append(f"Broker {broker['id']}   {broker['address']}  {what}")
     known = {broker["id"] for broker in status_now["brokers"]}
     for broker_id, address in kafkas.items():
         if broker_id not in known:
@@ -204,6 +206,17 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         lines.append(f"Control {status_now['control']}")
     lines.append(f"Data {cluster.directory}, logs {cluster.logs}")
     return lines
+
+
+def _state(process: dict[str, Any]) -> str:
+    """Return whether a process runs, and if it does, whether it responds."""
+    is_hung = process["state"] == ProcessState.UP.value and not process["responds"]
+    return f"{process['state']}, but does not respond" if is_hung else str(process["state"])
+
+
+def _end(process: dict[str, Any]) -> str:
+    """Return how a process that is down has ended."""
+    return "" if process["end"] is None else f": it {ProcessEnd(**process['end']).sentence}"
 
 
 def _process(pid: int | None) -> str:

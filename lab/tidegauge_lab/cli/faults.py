@@ -110,7 +110,10 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
         return
     unchanged = [one for one in outcomes if not one.changed and one.state is ProcessState.DOWN]
     kafkas = cluster.kafka_brokers() if unchanged else {}
+    ended: list[str] = []
     for outcome in outcomes:
+        if outcome.session_id is not None:
+            ended.append(f"Ended the ZooKeeper session 0x{outcome.session_id:x} of {outcome.name}.")
         if not outcome.changed:
             kafka = kafkas.get(outcome.target) if isinstance(outcome.target, int) else None
             instead = "" if kafka is None else f"; Apache Kafka has its id, at {kafka}, and is left alone"
@@ -120,20 +123,22 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
         click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
             say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
+    for sentence in ended:
+        click.echo(sentence)
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if kind is KILL and killed:
-        for sentence in _next_steps(role, killed, directory):
+        for sentence in _next_steps(role, killed, directory, is_expired=bool(ended)):
             say(sentence)
 
 
-def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path) -> list[str]:
+def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path, *, is_expired: bool = False) -> list[str]:
     """Return what to wait for after a kill: others learn of it only when the broker's ZooKeeper session ends."""
     was_leader = role is not None and role.kind is RoleKind.LEADER
     at = role.partition if role is not None and was_leader else "T-P"
     which = "" if was_leader else " (for a partition T-P that it led)"
     sessions = "its ZooKeeper session ends" if len(killed) == 1 else "their ZooKeeper sessions end"
     return [
-        f"The others learn of it when {sessions}.",
+        *([] if is_expired else [f"The others learn of it when {sessions}."]),
         f"Next: tidegauge wait --leader {at}!={killed[0]}{directory_argument(directory)}{which}",
     ]
 
@@ -152,6 +157,7 @@ def _as_json(kind: ActionKind, outcomes: Sequence[Outcome]) -> list[dict[str, An
             "state": outcome.state.value,
             "changed": outcome.changed,
             **({"lost_bytes": outcome.lost_bytes} if kind is START else {}),
+            **({} if outcome.session_id is None else {"session": f"0x{outcome.session_id:x}"}),
         }
         for outcome in outcomes
     ]

@@ -19,7 +19,9 @@ from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
-from tidegauge_lab.cli.switching import with_switches
+from tidegauge_lab.cli.switching import means_directory, with_switches
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.session_ending import expire_session as end_session
 from tidegauge_lab.switches import Fault, Switches
 
 inject_error = fault_verb(INJECT_ERROR)
@@ -81,7 +83,13 @@ def release_requests(
 @lab_verb
 def expire_session(broker_id: int, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """End a broker's ZooKeeper session on the server, at once."""
-    session_id = with_switches(directory, bootstrap_server, lambda switches: switches.expire_session(broker_id))
+
+    async def do(switches: Switches) -> int:
+        if not means_directory(bootstrap_server):  # the brokers may be another machine's
+            return await switches.expire_session(broker_id)
+        return await end_session(LocalCluster(directory), switches, broker_id)
+
+    session_id = with_switches(directory, bootstrap_server, do)
     if output == "json":
         print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
     else:

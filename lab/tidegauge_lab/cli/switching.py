@@ -80,7 +80,7 @@ async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dic
         return {broker.id: broker.address for broker in file.brokers}, file.security
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])
-    addresses = {broker_id: f"{broker.host}:{broker.port}" for broker_id, broker in view.brokers.items()}
+    addresses = {broker_id: broker.address for broker_id, broker in view.brokers.items()}
     return addresses, admin.security
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +17,18 @@ import click
 from tidegauge.cli import directory_option, output_option, pause, print_json, say
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.event_log import KINDS
+from tidegauge.event_log import KINDS, broker_of
 from tidegauge.partition import TopicPartition
+from tidegauge_client.cli.common import MomentType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.timeline.choice import Choice, broker_of, parse_moment
+from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import MOST_ROWS, draw
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.timeline.words import line
 
 LOOK_AGAIN_SECONDS = 0.2
 MOST_NAMED = 10
-
-
-class MomentType(click.ParamType[int]):
-    """A moment on the command line."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it; a usage error if that fails."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_moment(str(value), datetime.now().astimezone())
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
 
 
 class SomePartitionType(click.ParamType[tuple[str | None, int]]):
@@ -65,6 +50,7 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
 
 
 @click.command()
+@click.argument("about", nargs=-1, type=SomePartitionType(), metavar="[T-P]...")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic's; may be repeated.")
 @click.option(
     "--partition", "partitions", multiple=True, type=SomePartitionType(), help="Only this partition's; may be repeated."
@@ -88,6 +74,7 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
 @output_option
 @lab_verb
 def timeline(
+    about: Sequence[tuple[str | None, int]],
     topics: Sequence[str],
     partitions: Sequence[tuple[str | None, int]],
     brokers: Sequence[int],
@@ -100,7 +87,11 @@ def timeline(
     directory: Path,
     output: str,
 ) -> None:
-    """Show what happened on all brokers, in causal order. Events of no partition pass --topic and --partition."""
+    """Show what happened on all brokers, in causal order; with T-P of these partitions, as --partition.
+
+    Events of no partition that may be causes pass, too: of brokers, sessions, the controller, the lab.
+    """
+    partitions = [*about, *partitions]
     if (svg is not None or html is not None) and follow:
         raise click.UsageError("--svg and --html show what has happened; they can't follow")
     if html is not None and (svg is not None or topics or partitions or brokers or kinds):

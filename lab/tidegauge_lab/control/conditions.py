@@ -13,6 +13,7 @@ from tidegauge_client.cli.wait import (
     isr_condition,
     leader_condition,
 )
+from tidegauge_client.event_conditions import TRUNCATION, EventCondition
 from tidegauge_lab.control.asked import partition_in
 from tidegauge_lab.control.endpoints import CONDITIONS
 from tidegauge_lab.group_conditions import GroupCondition
@@ -42,6 +43,18 @@ def _of_partition(kind: str, at: TopicPartition, value: Any) -> Condition:
     if kind == "high_watermark":
         return hw_condition(at, value)
     return leader_condition(at, other_than=value["not"]) if isinstance(value, dict) else leader_condition(at, value)
+
+
+def event_condition(kind: str, wanted: Mapping[str, Any]) -> EventCondition:
+    """Return the condition on an event, or on a truncation.
+
+    Raises:
+        RefusedError: 400, a name is no partition.
+    """
+    at = partition_in(wanted["partition"]) if "partition" in wanted else None
+    if kind == "truncated":
+        return EventCondition(TRUNCATION, at, wanted.get("broker"), truncates=True)
+    return EventCondition(wanted["kind"], at, wanted.get("broker"), wanted.get("since_ms"))
 
 
 def transaction_condition(wanted: Mapping[str, Any]) -> TransactionCondition:

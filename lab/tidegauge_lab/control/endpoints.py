@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge import __version__
+from tidegauge.event_log import KINDS
 from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.rules import SCHEMA as RULE_SCHEMA
 from tidegauge.faults.schema import vocabulary
@@ -74,6 +75,21 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "leader": map_of(_LEADER, f"By {PARTITION}: this broker leads, by the cluster's view and its own"),
     "high_watermark": map_of(integer("An offset"), f"By {PARTITION}: the leader's high watermark is this or more"),
     "in_sync": list_of(text("A topic"), "All replicas of these topics are in sync; empty: of all topics"),
+    "truncated": object_of(
+        {"partition": text(PARTITION), "broker": integer("Its replica there; default: any", 0)},
+        ["partition"],
+        about="A replica of the partition has truncated its log, now or before",
+    ),
+    "event": object_of(
+        {
+            "kind": text("A kind of docs/events.md", enum=sorted(KINDS)),
+            "partition": text(PARTITION),
+            "broker": integer("Whose; default: any broker's", 0),
+            "since_ms": integer("Not before, in ms since 1970", 0),
+        },
+        ["kind"],
+        about="An event log holds such an event",
+    ),
     "group": GROUP,
     "transaction": TRANSACTION,
     "ready": {"type": "boolean", "enum": [True], "description": "Every broker is up and sees all others"},

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Collection, Mapping
 
 _LOCAL = "localhost"
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\\\s]+))(?::[0-9]{0,5})?", re.ASCII)
+"""``uri-host [ ":" port ]`` (RFC 9110, section 7.2), with an IPv6 address in brackets (RFC 3986, section 3.2.2)."""
 
 
 def refusal(headers: Mapping[str, str], names: Collection[str], token: str) -> tuple[int, str]:
@@ -40,11 +43,23 @@ def refusal(headers: Mapping[str, str], names: Collection[str], token: str) -> t
 
 
 def host_of(header: str) -> str:
-    """Return the host in a Host header, without port and brackets, in lower case."""
-    text = header.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.rpartition(":")[0] if ":" in text else text
+    """Return the host in a Host header, without port and brackets, in lower case; empty if the header is malformed.
+
+    Text after the brackets of an address, such as ``[::1].example.org``, makes a name of another DNS.
+    """
+    found = _HOST.fullmatch(header.strip(" \t").lower())
+    if found is None:
+        return ""
+    address = found["address"]
+    return found["name"] if address is None else address if _is_ipv6(address) else ""
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_address(host: str) -> bool:

@@ -27,6 +27,7 @@ from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.znodes import wait_for_deletion
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.notes import fields_of, list_of, read_note, text_of
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
 
 _TIMEOUT_MS = 60_000
@@ -69,13 +70,18 @@ def save_baseline(directory: Path, baseline: Baseline) -> None:
 
 
 def load_baseline(directory: Path) -> Baseline | None:
-    """Return what was noted; None if nothing was, or a snapshot was restored since."""
-    try:
-        text = (layout.control_process(directory).directory / layout.BASELINE_FILE).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    value = json.loads(text)
-    return Baseline(frozenset(value["topics"]), frozenset(value["groups"]))
+    """Return what was noted; None if nothing was, or a snapshot was restored since.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the note is damaged.
+    """
+    path = layout.control_process(directory).directory / layout.BASELINE_FILE
+    return read_note(path, _baseline_of, f"remove {path}, or take the cluster down, which forgets it")
+
+
+def _baseline_of(value: Any) -> Baseline:
+    topics, groups = (frozenset(list_of(one, text_of)) for one in fields_of(value, "topics", "groups"))
+    return Baseline(topics, groups)
 
 
 def forget_baseline(directory: Path) -> None:

@@ -76,12 +76,12 @@ class Faults:
                 raise malformed(f"rules[{place}]: {problem.message}") from None
         async with self._changing() as noted:
             fault_id = noted.last_id + 1
-            tallies = noted_faults.directory_of(self._directory) / layout.TALLIES
             rules = []
             for place, value in enumerate(values):
-                path = tallies / f"{fault_id}-{place}"
+                rule_id = f"{fault_id}.{place}"
+                path = noted_faults.tally_of(self._directory, rule_id)
                 tally.create(path)
-                rules.append(NotedRule(f"{fault_id}.{place}", value, path, self._pids()))
+                rules.append(NotedRule(rule_id, value, path, self._pids()))
             await self._change(noted, NotedFaults({**noted.faults, fault_id: rules}, fault_id))
         return fault_id
 

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
 from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
 from tidegauge_lab.control.gate import refusal
@@ -157,7 +158,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"{host}:{port} can't be used for the control server: {problem.strerror or problem}; give another address",
+            f"{address_of(host, port)} can't be used for the control server: {problem.strerror or problem}; give "
+            "another address",
         ) from None
     listener.listen()
     return listener

@@ -25,11 +25,18 @@ from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.event_conditions import EventCondition, wait_for_event
 from tidegauge_client.kafka_brokers import kafka_leaders, note
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.asked import Asked
-from tidegauge_lab.control.conditions import cluster_conditions, group_condition, kind_in, transaction_condition
+from tidegauge_lab.control.conditions import (
+    cluster_conditions,
+    event_condition,
+    group_condition,
+    kind_in,
+    transaction_condition,
+)
 from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
 from tidegauge_lab.control.request_journal import RequestJournal
@@ -38,7 +45,7 @@ from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.control.targets import read_target
 from tidegauge_lab.control.transactions import start_offsets
 from tidegauge_lab.group_conditions import offset_rows_of
-from tidegauge_lab.local import layout
+from tidegauge_lab.local import containment, layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role
@@ -65,7 +72,7 @@ class Control:
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).absolute()
-        load_cluster_file(self.directory)
+        containment.require_own(self.directory, load_cluster_file(self.directory))
         self._events = Journal()
         self._timeline = Timeline(self.directory / layout.LOGS)
         self._reading = asyncio.Lock()
@@ -225,6 +232,8 @@ class Control:
             state = await self._wait_group(wanted, asked.timeout_seconds)
         elif kind == "transaction":
             state = await self._wait_transaction(wanted, asked.timeout_seconds)
+        elif kind in {"truncated", "event"}:
+            state = await self._wait_event(event_condition(kind, wanted), asked.timeout_seconds)
         elif kind == "ready":
             state = await self._wait_ready(asked.timeout_seconds)
         else:
@@ -417,6 +426,13 @@ class Control:
             return await self._transaction(name)
         except TidegaugeError:
             return None
+
+    async def _wait_event(self, condition: EventCondition, limit_seconds: float) -> dict[str, Any]:
+        """Wait for an event; return it."""
+        found, problem = await wait_for_event(self.directory / layout.LOGS, condition, limit_seconds)
+        if found is None:
+            raise not_so(f"{problem} (waited {limit_seconds:g} s for: {condition.text})", None)
+        return dict(found)
 
     async def _wait_ready(self, limit_seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit_seconds

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.kafka.apis import METADATA
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka_channel import KafkaChannel
@@ -36,10 +37,10 @@ async def advertised(file: ClusterFile, up: Iterable[int]) -> Advertised:
     """Ask brokers that are up, each where it listens, until one responds; then try the addresses that it names."""
     for broker in up:
         entry = file.broker(broker)
-        found = await _metadata(f"{entry.host}:{entry.kafka_port}") if entry.kafka_port else None
+        found = await _metadata(entry.kafka_listener) if entry.kafka_port else None
         if found is None:
             continue
-        addresses = {one.node_id: f"{one.host}:{one.port}" for one in found.brokers}
+        addresses = {one.node_id: address_of(one.host, one.port) for one in found.brokers}
         responses = await asyncio.gather(*(_metadata(address) for address in addresses.values()))
         reached = (
             broker_id

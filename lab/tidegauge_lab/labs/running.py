@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.files import naming
+from tidegauge.files import naming, read_json
 from tidegauge_client.cluster_file import FILE_NAME
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named
@@ -95,8 +95,7 @@ def lab_in(directory: Path) -> Lab | None:
 
 def _noted(directory: Path) -> str | None:
     try:
-        note = json.loads((directory / LAB_NOTE).read_text(encoding="utf-8"))
-        name = note["lab"]
+        name = read_json(directory / LAB_NOTE)["lab"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return name if isinstance(name, str) else None
@@ -137,4 +136,4 @@ def where(cluster: LocalCluster) -> list[str]:
 
 def listening(cluster: LocalCluster) -> list[str]:
     """Return where brokers listen for Kafka clients, whatever they advertise."""
-    return [f"{one.host}:{one.kafka_port}" for one in cluster.file.brokers]
+    return [one.kafka_listener for one in cluster.file.brokers]

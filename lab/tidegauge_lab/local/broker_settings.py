@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import GRPC, GRPC_NAMES
 from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
@@ -27,7 +28,7 @@ from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
-from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories
+from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
 _AT_MOST_BROKERS = (
     "offsets.topic.replication.factor",
@@ -81,6 +82,7 @@ DECIDED_BY_UP = {
     "log.dirs": _LOG_DIRECTORIES,
     "event.log.file": _OF_DIRECTORY,
     "lab.rules.file": _OF_DIRECTORY,
+    "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
 
@@ -146,7 +148,8 @@ def listeners_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: s
     of_grpc = f"{GRPC_NAMES[protocol_of(settings)]}://{broker.address}"
     if not broker.kafka_port:
         return [of_grpc]
-    return [f"{protocol_of_kafka(settings)}://{kafka_host or broker.host}:{broker.kafka_port}", of_grpc]
+    listening = address_of(kafka_host or broker.host, broker.kafka_port)
+    return [f"{protocol_of_kafka(settings)}://{listening}", of_grpc]
 
 
 def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:
@@ -220,6 +223,9 @@ def server_properties(
         "How brokers speak with one another.": dict(among_brokers or {}),
         "The rules that outlive a broker (docs/steering.md).": {
             "lab.rules.file": str(directory / CONTROL / RULES_FILE),
+        },
+        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": {
+            "lab.session.file": str(session_file(directory, broker.id)),
         },
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
         f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},

@@ -23,7 +23,9 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.process_end import read_end
 from tidegauge_lab.local import (
+    containment,
     control_server,
     foreign,
     layout,
@@ -31,13 +33,14 @@ from tidegauge_lab.local import (
     noted_faults,
     ports,
     roles,
+    sessions,
     snapshots,
     startup,
     takedown,
     zookeeper,
 )
 from tidegauge_lab.local import process_faults as faults
-from tidegauge_lab.local.broker_settings import session_timeout_ms, with_whole_paths
+from tidegauge_lab.local.broker_settings import check_settings, session_timeout_ms, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
@@ -90,6 +93,7 @@ class LocalCluster:
                 ZooKeeper at the given address. Nothing is written.
         """
         if kafka_host is not None:
+            kafka_host = kafka_host.strip("[]")
             ports.require_host(kafka_host, option="--kafka-host")
         paths = with_whole_paths(settings or {})
         wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host)
@@ -101,6 +105,7 @@ class LocalCluster:
                 plan = first_plan(directory, wanted, taken=reserved.others)
                 _require_zookeeper(directory, plan.file)
             else:
+                containment.require_own(directory, recorded)
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.chosen.extend(ports_of(plan.file))
             layout.write(directory, plan.file)
@@ -145,6 +150,7 @@ class LocalCluster:
             TimeLimitError: it is not ready in time.
         """
         with self._alone():
+            check_settings(self.file.settings, self.file.profile)
             self._settle_restore()
             processes = self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
@@ -219,6 +225,8 @@ class LocalCluster:
         up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
         alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
         views = self._views(up)
+        silent = [broker_id for broker_id in up if views[broker_id].metadata is None]
+        views |= self._views(silent)  # asked twice: a busy machine is not a hung broker
         kafkas = kafka_brokers(metadata_in(views))
         controller = controller_of(views, alive, [broker.id for broker in self.file.brokers], kafkas)
         return {
@@ -231,6 +239,8 @@ class LocalCluster:
                     "id": broker.id,
                     "pid": states[broker.id].pid,
                     "state": states[broker.id].state.value,
+                    "responds": broker.id in views and views[broker.id].metadata is not None,
+                    "end": self._end_of(states[broker.id]),
                     "address": broker.address,
                     "kafka_address": broker.kafka_address,
                     "dir": str(self.directory / f"broker-{broker.id}"),
@@ -240,6 +250,13 @@ class LocalCluster:
             "kafka_brokers": [{"id": broker_id, "address": address} for broker_id, address in sorted(kafkas.items())],
             "control": control_server.url_of(self.directory),
         }
+
+    def _end_of(self, process: LabProcess) -> dict[str, Any] | None:
+        """Return how a process that is down has ended; None if it is not down, or was taken down on purpose."""
+        if process.state is not ProcessState.DOWN:
+            return None
+        end = read_end(self.directory, process.name)
+        return None if end is None else end.to_json()
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
@@ -334,10 +351,19 @@ class LocalCluster:
 
     # Faults
 
-    def kill(self, *targets: Target) -> list[Outcome]:
-        """SIGKILL; returns when the processes have ended."""
+    def kill(self, *targets: Target, expire: bool = False) -> list[Outcome]:
+        """SIGKILL; returns when the processes have ended.
+
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too.
+
+        Raises:
+            TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
+        """
         with self._together(targets) as processes:
-            return faults.kill(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.kill(processes, self.logs), expire=expire)
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
@@ -348,14 +374,51 @@ class LocalCluster:
         with self._together(targets) as processes:
             return faults.stop(self.directory, processes, limit_seconds)
 
-    def pause(self, *targets: Target) -> list[Outcome]:
+    def pause(self, *targets: Target, expire: bool = False) -> list[Outcome]:
         """SIGSTOP; returns when every thread stands still.
 
+        Args:
+            targets: broker ids, ``zookeeper``.
+            expire: whether the brokers' ZooKeeper sessions are ended too, as by a pause that outlasts them.
+
         Raises:
-            TidegaugeError: one of them is down; nothing was done.
+            TidegaugeError: one of them is down, a session that is to end is not known, or ZooKeeper does not serve;
+                nothing was done.
         """
         with self._together(targets) as processes:
-            return faults.pause(processes, self.logs)
+            self._require_sessions(targets, expire=expire)
+            return self._expired(faults.pause(processes, self.logs), expire=expire)
+
+    def expire_session(self, broker_id: int) -> int:
+        """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
+
+        Raises:
+            TidegaugeError: the session is not known, or ZooKeeper does not serve.
+        """
+        with self._together((broker_id,)):
+            sessions.require(self.directory, self.file, [broker_id])
+            return sessions.end(self.directory, self.file, broker_id)
+
+    def _require_sessions(self, targets: Sequence[Target], *, expire: bool) -> None:
+        if not expire:
+            return
+        if ZOOKEEPER in targets:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "while ZooKeeper is up; nothing was done",
+            )
+        sessions.require(self.directory, self.file, [one for one in targets if isinstance(one, int)])
+
+    def _expired(self, outcomes: list[Outcome], *, expire: bool) -> list[Outcome]:
+        """End the sessions of the brokers of these outcomes, if that is wanted."""
+        if not expire:
+            return outcomes
+        return [
+            one._replace(session_id=sessions.end(self.directory, self.file, one.target))
+            for one in outcomes
+            if isinstance(one.target, int)
+        ]
 
     def resume(self, *targets: Target) -> list[Outcome]:
         """SIGCONT; returns when the processes run again.
@@ -387,6 +450,8 @@ class LocalCluster:
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
+        containment.require_own(self.directory, self.file, with_data=True)
+        check_settings(self.file.settings, self.file.profile)
         with self._together(targets) as processes:
             snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
@@ -503,9 +568,16 @@ class LocalCluster:
         address = self.file.zookeeper_address
         if not self.file.zookeeper_managed:
             state = ProcessState.UP if zookeeper.is_reachable(address) else ProcessState.DOWN
-            return {"address": address, "pid": None, "state": state.value}
+            is_up = state is ProcessState.UP
+            return {"address": address, "pid": None, "state": state.value, "responds": is_up, "end": None}
         process = self._process(ZOOKEEPER)
-        return {"address": address, "pid": process.pid, "state": process.state.value}
+        return {
+            "address": address,
+            "pid": process.pid,
+            "state": process.state.value,
+            "responds": process.state is ProcessState.UP and zookeeper.is_reachable(address),
+            "end": self._end_of(process),
+        }
 
     def _look_at_foreign_zookeeper(self) -> None:
         startup.require_zookeeper(self.directory, self.file)
@@ -520,6 +592,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the directory against every other command."""
+        containment.require_own(self.directory, self.file, with_data=True)
         with locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS):
             self.file = load_cluster_file(self.directory)
             yield
@@ -527,6 +600,7 @@ class LocalCluster:
     @contextlib.contextmanager
     def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
         """Hold these processes; other faults may work on others meanwhile."""
+        containment.require_own(self.directory, self.file)
         processes = {target: self._process(target) for target in dict.fromkeys(targets)}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))

@@ -1,6 +1,6 @@
-"""``logs/lab.events.jsonl``: what the lab did to the cluster, in the event log's schema (kind ``fault``).
+"""``logs/lab.events.jsonl``: what the lab did to the cluster, in the event log's schema (kinds ``fault``, ``restore``).
 
-Beside ``action`` and ``broker`` (null when it was not a broker) a line has ``process``: ``broker-1`` or ``zookeeper``.
+Beside ``action`` and ``broker`` (null when it was not a broker) a fault has ``process``: ``broker-1`` or ``zookeeper``.
 Many short commands write this file: the sequence goes on from the last line, under a lock. It is bounded like a
 broker's event log: at ``MAX_BYTES`` it moves to ``.1``.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidegauge import event_log
@@ -21,7 +22,23 @@ _TAIL_BYTES = 4096
 
 def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cause: str) -> None:
     """Append one fault, stamped with the time of the call."""
+    note_event(logs, "fault", cause, {"action": action, "broker": broker_id, "process": process})
+
+
+def note_event(logs: Path, kind: str, cause: str, fields: Mapping[str, object]) -> None:
+    """Append one event, stamped with the time of the call.
+
+    Args:
+        logs: the cluster's directory of event logs.
+        kind: of ``tidegauge.event_log.KINDS``.
+        cause: of the event.
+        fields: of the kind.
+
+    Raises:
+        OSError: the file can't be written.
+    """
     path = logs / event_log.file_name(SOURCE)
+    logs.mkdir(parents=True, exist_ok=True)
     time_us = time.time_ns() // 1_000
     with naming(path), path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -32,11 +49,9 @@ def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cau
             "logical_time": time_us,
             "sequence": next_sequence(file.read()),
             "source": SOURCE,
-            "kind": "fault",
+            "kind": kind,
             "cause": cause,
-            "action": action,
-            "broker": broker_id,
-            "process": process,
+            **fields,
         }
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
         if size + len(line) > event_log.MAX_BYTES:

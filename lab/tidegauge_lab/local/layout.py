@@ -25,9 +25,11 @@ SNAPSHOTS = "snapshots"
 RESTORE_FILE = "restore.json"
 """Note of a restore that has begun (``snapshots``)."""
 BASELINE_FILE = "baseline.json"
+SESSION_FILE = "session.json"
 LOGS = "logs"
 LAB_NOTE = "lab.json"
 """Which lab a cluster was started for (``tidegauge lab``)."""
+_OWNER_ALONE = 0o700
 _BROKER_DIRECTORY = re.compile(r"broker-\d+\Z")
 
 
@@ -39,6 +41,11 @@ def broker_process(directory: Path, broker_id: int) -> LabProcess:
 def broker_data(directory: Path, broker_id: int) -> Path:
     """Return the first of a broker's log directories."""
     return directory / f"broker-{broker_id}" / "data"
+
+
+def session_file(directory: Path, broker_id: int) -> Path:
+    """Return where a broker notes its ZooKeeper session."""
+    return directory / f"broker-{broker_id}" / SESSION_FILE
 
 
 def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
@@ -75,6 +82,18 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
     ]
     for name in names:
         (directory / name).mkdir(parents=True, exist_ok=True)
+    for name in (ZOOKEEPER, SNAPSHOTS):
+        if (directory / name).is_dir():
+            make_private(directory / name)
+
+
+def make_private(path: Path) -> None:
+    """Make a directory that its owner alone may enter, or close one that was made open.
+
+    What ZooKeeper stores, and snapshots copy, has the keys of SCRAM users, from which passwords can be guessed.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(_OWNER_ALONE)
 
 
 def write(directory: Path, file: ClusterFile) -> None:
@@ -102,7 +121,7 @@ def require_new(directory: Path) -> None:
     """
     if directory.exists() and not directory.is_dir():
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{directory} is a file; a cluster needs a directory")
-    there = sorted(path.name for path in _own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
+    there = sorted(path.name for path in own_paths(directory) if path.name not in {CLUSTER_LOCK, FILE_NAME})
     if there:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
@@ -116,7 +135,7 @@ def remove_cluster(directory: Path) -> None:
     assert (directory / FILE_NAME).exists(), "only a cluster's directory is ever deleted"
     # The cluster file goes last but for the lock: an interrupted deletion can be repeated.
     last = (FILE_NAME, CLUSTER_LOCK)
-    for path in sorted(_own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
+    for path in sorted(own_paths(directory), key=lambda path: last.index(path.name) if path.name in last else -1):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -125,7 +144,8 @@ def remove_cluster(directory: Path) -> None:
         directory.rmdir()
 
 
-def _own_paths(directory: Path) -> Iterable[Path]:
+def own_paths(directory: Path) -> Iterable[Path]:
+    """Return what lies in a directory under the names of a cluster's files and directories."""
     if not directory.is_dir():
         return []
     names = {

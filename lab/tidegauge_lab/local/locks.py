@@ -33,7 +33,7 @@ def hold(path: Path, limit_seconds: float, *, shared: bool = False) -> Iterator[
 
     def take() -> bool:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"{path.parent} does not exist any more: it was removed"

@@ -4,6 +4,8 @@ Rules:
     1. The file is the truth about which faults were asked for; it outlives the control server, and several of them
        share it. Whether a rule is in force at a broker, only the broker knows.
     2. ``rules.json`` is the part of it that a broker has from its start (``lab.rules.file``): the sticky rules.
+    3. The file is input of a stranger. Numbers of a rule are counted in, and deleted with, a file of ``tallies/`` that
+       the rule's id names; a note that names another file is refused.
 """
 
 from __future__ import annotations
@@ -15,8 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegauge.errors import TidegaugeError
+from tidegauge.faults.rules import read_rule
 from tidegauge.files import replace_text
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, text_of
+
+_WHAT_TO_DO = "`tidegauge down` forgets all faults on requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,52 @@ def directory_of(cluster: Path) -> Path:
 
 
 def load(cluster: Path) -> NotedFaults:
-    """Return what is noted."""
+    """Return what is noted.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the note is damaged (rule 3).
+    """
+    path = directory_of(cluster) / layout.FAULTS_FILE
+    return read_note(path, lambda value: _faults_of(cluster, value), _WHAT_TO_DO) or NotedFaults()
+
+
+def tally_of(cluster: Path, rule_id: str) -> Path:
+    """Return the file that counts a rule's requests; the id is ``FAULT.PLACE``."""
+    return directory_of(cluster) / layout.TALLIES / rule_id.replace(".", "-")
+
+
+def _faults_of(cluster: Path, value: Any) -> NotedFaults:
+    last_id, faults = fields_of(value, "last_id", "faults")
+    found: dict[int, list[NotedRule]] = {}
+    for one in list_of(faults, lambda fault: fields_of(fault, "id", "rules")):
+        fault_id = number_of(one[0])
+        found[fault_id] = list_of(one[1], lambda rule: _rule(cluster, rule))
+        if [rule.rule_id for rule in found[fault_id]] != [
+            f"{fault_id}.{place}" for place in range(len(found[fault_id]))
+        ]:
+            raise ValueError(f"the rules of fault {fault_id} have the ids of others")
+    return NotedFaults(found, number_of(last_id))
+
+
+def _rule(cluster: Path, value: Any) -> NotedRule:
+    rule_id, rule, tally, pids = fields_of(value, "id", "rule", "tally", "pids")
+    path = tally_of(cluster, text_of(rule_id))
+    if text_of(tally) != str(path):
+        raise ValueError(f"rule {rule_id[:40]} is counted in {tally[:100]}, and not in {path}")
+    if not isinstance(pids, dict) or not isinstance(rule, dict):
+        raise ValueError(f"rule {rule_id[:40]} has no object for its pids or words")  # noqa: TRY004 - one kind of error
     try:
-        value = json.loads((directory_of(cluster) / layout.FAULTS_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return NotedFaults()
-    return NotedFaults({one["id"]: [_rule(rule) for rule in one["rules"]] for one in value["faults"]}, value["last_id"])
+        read_rule(rule)
+    except TidegaugeError as problem:
+        raise ValueError(problem.message) from None
+    numbers = {_id_of(text): None if pid is None else number_of(pid) for text, pid in pids.items()}
+    return NotedRule(rule_id, rule, path, numbers)
 
 
-def _rule(value: Mapping[str, Any]) -> NotedRule:
-    pids = {int(broker_id): pid for broker_id, pid in value["pids"].items()}
-    return NotedRule(value["id"], value["rule"], Path(value["tally"]), pids)
+def _id_of(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 11):
+        raise ValueError(f"{text[:40]!r} is no broker's id")
+    return int(text)
 
 
 def save(cluster: Path, noted: NotedFaults) -> None:
@@ -80,8 +122,11 @@ def _write(path: Path, value: Any) -> None:
 
 
 def forget(cluster: Path) -> None:
-    """Note that there are none. Brokers that run are not notified."""
-    noted = load(cluster)
+    """Note that there are none, also in place of a damaged note. Brokers that run are not notified."""
+    try:
+        noted = load(cluster)
+    except TidegaugeError:
+        noted = NotedFaults({0: []})
     if noted.faults:
         save(cluster, NotedFaults(last_id=noted.last_id))
     shutil.rmtree(directory_of(cluster) / layout.TALLIES, ignore_errors=True)

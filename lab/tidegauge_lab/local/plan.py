@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import dialled_host
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
@@ -89,7 +90,8 @@ def first_plan(
         zookeeper_managed=wanted.zookeeper is None,
         profile=profile,
         brokers=[
-            entry(directory, broker_id, *both) for broker_id, both in enumerate(zip(chosen, of_kafka, strict=True))
+            replace(entry(directory, broker_id, *both), kafka_host=reached_at(wanted.kafka_host or ""))
+            for broker_id, both in enumerate(zip(chosen, of_kafka, strict=True))
         ],
         settings=dict(wanted.settings),
         kafka_host=wanted.kafka_host or "",
@@ -145,6 +147,7 @@ def next_plan(
         for broker in brokers[len(known) :]
     ]
     kafka_host = recorded.kafka_host if wanted.kafka_host is None else wanted.kafka_host
+    brokers = [replace(one, kafka_host=reached_at(kafka_host)) for one in brokers]
     whole = replace(recorded, profile=profile, settings=settings, brokers=brokers, kafka_host=kafka_host)
     return Plan(whole, notes)
 
@@ -159,6 +162,11 @@ def _with_kafka_ports(
     wanted = [begin + place for place in range(len(lacking))]
     chosen = iter(ports.choose_ports(wanted, taken=taken, free=free))
     return [broker if broker.kafka_port else replace(broker, kafka_port=next(chosen)) for broker in brokers]
+
+
+def reached_at(kafka_host: str) -> str:
+    """Return the host by which this machine reaches listeners for Kafka clients; empty: the brokers' own."""
+    return dialled_host(kafka_host, "")
 
 
 def entry(directory: Path, broker_id: int, port: int, kafka_port: int) -> BrokerEntry:

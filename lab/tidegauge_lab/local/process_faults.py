@@ -42,6 +42,7 @@ class Outcome(NamedTuple):
         pid: the process it was done to; the new one after a start; None when there was none.
         state: its state now.
         lost_bytes: what was never flushed, and is lost in a power loss.
+        session_id: of the ZooKeeper session that was ended with it; None if none was.
     """
 
     process: str
@@ -50,6 +51,7 @@ class Outcome(NamedTuple):
     pid: int | None
     state: ProcessState
     lost_bytes: int = 0
+    session_id: int | None = None
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,9 @@ from tidegauge.files import replace_text
 from tidegauge_lab.local.waiting import holds_within
 
 LAST_LINES = 5
+_MOST_PID_BYTES = 200
+_PID_FILE = re.compile(rb"(?P<pid>[1-9][0-9]{0,9})\n(?P<start>[^\n]+)\n(?P<inode>[0-9]{1,20})\n")
+"""Nothing else is a pid: 0 and -1, for example, would mean other processes of the user."""
 _SIGNAL_EFFECT_SECONDS = 10.0
 
 # Children of this very process, so that they can be reaped; no other process can do that.
@@ -121,8 +125,13 @@ class LabProcess:
             return ProcessState.DOWN
         return ProcessState.PAUSED if found[1].paused else ProcessState.UP
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, umask: int = -1) -> int:
         """Start it and note its pid; it must be down.
+
+        Args:
+            command: the program and its arguments.
+            environment: its variables; None: those of this process.
+            umask: its file mode creation mask; -1: that of this process.
 
         Raises:
             OSError: the command can't be run, or not be noted (``note``).
@@ -138,6 +147,7 @@ class LabProcess:
                 cwd=self.directory,
                 env=environment,
                 start_new_session=True,
+                umask=umask,
             )
         _children[child.pid] = child
         self.note(child.pid)
@@ -213,12 +223,13 @@ class LabProcess:
     def _find(self) -> tuple[int, ProcessFacts] | None:
         """Return the recorded process, if it is alive and still the same one."""
         try:
-            pid_text, start_time, inode = self.pid_file.read_text(encoding="utf-8").splitlines()
-            pid = int(pid_text)
-            if int(inode) != self.directory.stat().st_ino:
+            with self.pid_file.open("rb") as file:
+                noted = _PID_FILE.fullmatch(file.read(_MOST_PID_BYTES))
+            if noted is None or int(noted["inode"]) != self.directory.stat().st_ino:
                 return None
-        except (OSError, ValueError):
+        except OSError:
             return None
+        pid, start_time = int(noted["pid"]), noted["start"].decode("utf-8", errors="replace")
         child = _children.get(pid)
         if child is not None and child.poll() is not None:
             del _children[pid]

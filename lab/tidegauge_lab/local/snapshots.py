@@ -11,7 +11,11 @@ Rules:
        by SIGKILL for example, is undone before the second note and finished after it (``settle``), before anything of
        the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
        nothing is flushed.)
-    5. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    5. A restore is an event of the lab, with the time of its snapshot: it is noted once the data are in place.
+    6. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    7. Names and notes are input of a stranger: a directory is replaced or deleted only if its name is that of data of a
+       broker or ZooKeeper, and a note that names another is refused before anything changes. That no link leads out of
+       the directory, ``containment`` sees to.
 """
 
 from __future__ import annotations
@@ -19,19 +23,25 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.files import read_json
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.fault_log import note_event
+from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, text_of
 
 SNAPSHOTS = layout.SNAPSHOTS
 _ABOUT = "snapshot.json"
 _COPY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DATA = re.compile(r"broker-(0|[1-9][0-9]{0,9})/data(-[^/\x00]{1,200})?|zookeeper/data")
+"""Names of directories with data, relative to the cluster's (``_data_of``)."""
 
 
 def directory_of(directory: Path, name: str) -> Path:
@@ -62,7 +72,8 @@ def require_own_zookeeper(file: ClusterFile) -> None:
 
 def names(directory: Path) -> list[str]:
     """Return the names of a cluster's snapshots."""
-    return sorted(path.parent.name for path in (directory / SNAPSHOTS).glob(f"*/{_ABOUT}"))
+    found = (path.parent.name for path in (directory / SNAPSHOTS).glob(f"*/{_ABOUT}"))
+    return sorted(name for name in found if _NAME.fullmatch(name))
 
 
 def take(directory: Path, file: ClusterFile, name: str) -> None:
@@ -75,10 +86,12 @@ def take(directory: Path, file: ClusterFile, name: str) -> None:
     temporary = target.with_name(f".{name}{_COPY}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
+        layout.make_private(temporary.parent)
+        layout.make_private(temporary)
+        taken_ms = time.time_ns() // 1_000_000
         for source in _data_of(directory, file):
             shutil.copytree(source, temporary / source.relative_to(directory), symlinks=True)
-        _write(temporary / _ABOUT, {"brokers": [broker.id for broker in file.brokers]})
+        _write(temporary / _ABOUT, {"brokers": [broker.id for broker in file.brokers], "taken_ms": taken_ms})
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -92,8 +105,11 @@ def settle_names(directory: Path) -> None:
         OSError: one can't be renamed.
     """
     for temporary in sorted((directory / SNAPSHOTS).glob(f".*{_COPY}")):
+        name = temporary.name[1:].removesuffix(_COPY)
+        if not _NAME.fullmatch(name):  # such as "..": none that ``take`` has left
+            continue
         if (temporary / _ABOUT).exists():
-            _publish(temporary, temporary.with_name(temporary.name[1:].removesuffix(_COPY)))
+            _publish(temporary, temporary.with_name(name))
         else:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -116,12 +132,26 @@ def require(directory: Path, file: ClusterFile, name: str) -> None:
         take = command_for(directory, "snapshot NAME")
         there = f"; there is {known}" if known else f": none was taken of this cluster; {take} takes one"
         raise TidegaugeError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no snapshot {name}{there}")
-    brokers = json.loads(path.read_text(encoding="utf-8"))["brokers"]
+    about = read_note(path, _about_of, f"delete the snapshot's directory, {path.parent}")
+    brokers = [] if about is None else about.brokers
     if brokers != [broker.id for broker in file.brokers]:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"snapshot {name} is of brokers {', '.join(map(str, brokers))}; the cluster has others",
         )
+
+
+class _About(NamedTuple):
+    """The note of a snapshot: its brokers, and when it was taken; None in one that does not say."""
+
+    brokers: list[int]
+    taken_ms: int | None
+
+
+def _about_of(value: Any) -> _About:
+    has_time = isinstance(value, dict) and "taken_ms" in value
+    brokers, *times = fields_of(value, "brokers", *(["taken_ms"] if has_time else []))
+    return _About(list_of(brokers, number_of), number_of(times[0]) if times else None)
 
 
 class _Restore(NamedTuple):
@@ -233,9 +263,23 @@ def _replace_data(directory: Path, decided: _Restore) -> None:
         if _beside(target).exists():
             _remove(target)
             _beside(target).rename(target)
+    _note_restore(directory, decided.snapshot)
     # What a reset leaves was noted of the old data.
     (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
     _note_path(directory).unlink()
+
+
+def _note_restore(directory: Path, name: str) -> None:
+    """Note the restore among the events: what lies before it is not judged with what comes after (rule 5)."""
+    path = directory_of(directory, name) / _ABOUT
+    try:
+        taken_ms = _about_of(read_json(path)).taken_ms
+        # A snapshot whose note has no time: its last file was written when it was complete.
+        taken_ms = round(path.stat().st_mtime * 1000) if taken_ms is None else taken_ms
+    except (OSError, ValueError):  # the snapshot was removed, or damaged, while its restore stood interrupted
+        taken_ms = None
+    known = {} if taken_ms is None else {"taken_ms": taken_ms}
+    note_event(directory / layout.LOGS, "restore", "Lab", {"snapshot": name, **known})
 
 
 def _remove(path: Path) -> None:
@@ -252,11 +296,34 @@ def _note(directory: Path, restore: _Restore) -> None:
 
 
 def _noted(directory: Path) -> _Restore | None:
-    try:
-        text = _note_path(directory).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return _Restore(**json.loads(text))
+    """Return the restore that was begun; None if there was none.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the note is none of ``put_back`` (rule 6).
+    """
+    path = _note_path(directory)
+    return read_note(path, _restore_of, f"remove {path} if no restore was interrupted")
+
+
+def _restore_of(value: Any) -> _Restore:
+    """Return what a note says.
+
+    Raises:
+        ValueError: it is none that ``put_back`` has written.
+    """
+    snapshot, copied, removed, is_decided = fields_of(value, *_Restore._fields)
+    if not _NAME.fullmatch(text_of(snapshot)):
+        raise ValueError(f"{snapshot[:100]!r} is no name of a snapshot")
+    if not isinstance(is_decided, bool):
+        raise ValueError("is_decided is neither true nor false")  # noqa: TRY004 - one kind of error for the reader
+    return _Restore(snapshot, list_of(copied, _data_name), list_of(removed, _data_name), is_decided)
+
+
+def _data_name(value: Any) -> str:
+    name = text_of(value)
+    if not _DATA.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no directory with data of a broker or ZooKeeper")
+    return name
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

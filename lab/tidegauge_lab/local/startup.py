@@ -27,6 +27,8 @@ from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.observation import BlockingObserver, Observation
 
 BROKER_MODULE = "tidegauge_broker.server.verb"
+FOR_OWNER_ALONE = 0o077
+"""File mode creation mask of ZooKeeper: its files hold the users' SCRAM keys."""
 _ZOOKEEPER_LIMIT_SECONDS = 60.0
 _HEAD_START_SECONDS = 30.0
 _CONFIG_FILE = "zoo.cfg"
@@ -59,11 +61,14 @@ def start_zookeeper(directory: Path, file: ClusterFile) -> int:
     [(_, port)] = zookeeper.split_address(file.zookeeper_address)
     config = process.directory / _CONFIG_FILE
     command = zookeeper.server_command(config)
-    process.directory.mkdir(parents=True, exist_ok=True)
+    data = process.directory / "data"
+    with naming(data):
+        for path in (process.directory, data):
+            layout.make_private(path)
     with naming(config):
-        config.write_text(zookeeper.server_config(process.directory / "data", port), encoding="utf-8")
+        config.write_text(zookeeper.server_config(data, port), encoding="utf-8")
     since = process.log_size()
-    pid = process.spawn(command)
+    pid = process.spawn(command, umask=FOR_OWNER_ALONE)
 
     def serves() -> bool:
         if process.pid is None:

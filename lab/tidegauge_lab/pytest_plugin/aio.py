@@ -24,13 +24,19 @@ from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.describe import Filter, text_lines
 from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condition, leader_condition
+from tidegauge_client.event_conditions import TRUNCATION, EventCondition
 from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import TRANSACTION
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
-from tidegauge_lab.pytest_plugin.conditions import wait_until, wait_until_group, wait_until_transaction
+from tidegauge_lab.pytest_plugin.conditions import (
+    wait_until,
+    wait_until_event,
+    wait_until_group,
+    wait_until_transaction,
+)
 from tidegauge_lab.transaction_conditions import TransactionCondition
 
 WAIT_SECONDS = 30.0
@@ -205,6 +211,54 @@ class AsyncCluster(AsyncFaults):
         """
         await wait_until(self.bootstrap_server_list, in_sync_condition(topic), timeout)
 
+    async def wait_event(
+        self,
+        kind: str,
+        topic: str | None = None,
+        partition: int = 0,
+        *,
+        broker: int | None = None,
+        since_ms: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> Mapping[str, Any]:
+        """Wait until an event log holds an event; one that happened before counts.
+
+        Args:
+            kind: such as election; docs/events.md has all.
+            topic: of a partition of this topic; None: of any partition, or of none.
+            partition: its number.
+            broker: the event is of this broker.
+            since_ms: it is not older, in ms since 1970.
+            timeout: the limit, in seconds.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        at = None if topic is None else TopicPartition(topic, partition)
+        return await wait_until_event(self.local.logs, EventCondition(kind, at, broker, since_ms), timeout)
+
+    async def wait_truncated(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        broker: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
+    ) -> Mapping[str, Any]:
+        """Wait until a replica, or this broker's, has truncated its log; a truncation that happened before counts.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        condition = EventCondition(TRUNCATION, TopicPartition(topic, partition), broker, truncates=True)
+        return await wait_until_event(self.local.logs, condition, timeout)
+
     # Consumer groups
 
     async def coordinator_of(self, group: str) -> int:
@@ -290,17 +344,27 @@ class AsyncCluster(AsyncFaults):
 
     # Processes
 
-    async def kill(self, *targets: Target) -> None:
-        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
-        await asyncio.to_thread(self.local.kill, *targets)
+    async def kill(self, *targets: Target, expire: bool = False) -> None:
+        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, so that other leaders are elected at once.
+        """
+        await asyncio.to_thread(self.local.kill, *targets, expire=expire)
 
     async def stop(self, *targets: Target) -> None:
         """Stop brokers by a controlled shutdown."""
         await asyncio.to_thread(self.local.stop, *targets)
 
-    async def pause(self, *targets: Target) -> None:
-        """SIGSTOP: alive and silent."""
-        await asyncio.to_thread(self.local.pause, *targets)
+    async def pause(self, *targets: Target, expire: bool = False) -> None:
+        """SIGSTOP: alive and silent.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, as a pause that outlasts them would.
+        """
+        await asyncio.to_thread(self.local.pause, *targets, expire=expire)
 
     async def resume(self, *targets: Target) -> None:
         """SIGCONT."""
@@ -319,10 +383,16 @@ class AsyncCluster(AsyncFaults):
         partitions = [TopicPartition(*one) for one in held]
         await asyncio.to_thread(self.local.start, *targets, held=partitions, after_power_cut=after_power_cut)
 
-    async def kill_leader(self, topic: str, partition: int = 0) -> int:
-        """Kill whoever leads the partition; returns who that was."""
+    async def kill_leader(self, topic: str, partition: int = 0, *, expire: bool = False) -> int:
+        """Kill the leader of the partition; return its id.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            expire: end the leader's ZooKeeper session too, so that another leader is elected at once.
+        """
         leader = await self.leader_of(topic, partition)
-        await self.kill(leader)
+        await self.kill(leader, expire=expire)
         return leader
 
     async def controller(self) -> int:

@@ -16,6 +16,7 @@ from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import (
     BrokerSwitches,
     Fault,
@@ -116,10 +117,10 @@ class AsyncFaults(FaultCalls):
             return await switches.step_fetch(TopicPartition(topic, partition), broker, until=Until(until))
 
     async def expire_session(self, broker: int) -> None:
-        """End the broker's ZooKeeper session on the server, at once."""
+        """End the broker's ZooKeeper session on the server, at once; the broker may be up, paused or down."""
         self._sessions_ended = True
         async with Switches.of_cluster(self.local.file) as switches:
-            await switches.expire_session(broker)
+            await expire_session(self.local, switches, broker)
 
     async def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
         """Flush a replica's log to the disk, or all of the broker: a power loss can't take it any more."""

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -24,6 +25,7 @@ from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.guard import Guard
+from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.ports import Reservations, is_free
 from tidegauge_lab.pytest_plugin.aio import AsyncCluster
 from tidegauge_lab.pytest_plugin.conditions import NotSoError
@@ -61,6 +63,7 @@ class Cluster(SyncCluster):
     Args:
         local: the cluster's processes and directory.
         guard: ends its processes where this session does not.
+        resources: what is closed with the cluster, such as the launcher that starts brokers again.
 
     Attributes:
         topics_of_test: topics that the running test has made.
@@ -69,12 +72,15 @@ class Cluster(SyncCluster):
             verbs find them: a test that used the cluster has failed.
     """
 
-    def __init__(self, local: LocalCluster, guard: Guard | None = None) -> None:
+    def __init__(
+        self, local: LocalCluster, guard: Guard | None = None, resources: contextlib.ExitStack | None = None
+    ) -> None:
         self.topics_of_test: list[str] = []
         self.is_used = True
         self.keeps_logs = False
         self._local = local
         self._guard = guard
+        self._resources = resources or contextlib.ExitStack()
         self._aio = AsyncCluster(local, self.topics_of_test)
         self._loop = LoopThread("tidegauge-pytest")
 
@@ -89,14 +95,17 @@ class Cluster(SyncCluster):
         if zookeeper is not None and "/" not in zookeeper:
             zookeeper = f"{zookeeper}/pytest-{uuid4().hex[:12]}"  # several workers may share it
         guard = Guard(directory)
-        try:
-            return cls(_started(directory, options, zookeeper), guard)
-        except TidegaugeError:
-            guard.release()  # what was started has been ended
-            raise
-        except BaseException:
-            guard.take_down()  # Ctrl-C, for example, may have come while that was being ended
-            raise
+        with contextlib.ExitStack() as resources:
+            resources.enter_context(kept(directory))  # tests kill brokers, and each start of one is then a fork
+            try:
+                local = _started(directory, options, zookeeper)
+            except TidegaugeError:
+                guard.release()  # what was started has been ended
+                raise
+            except BaseException:
+                guard.take_down()  # Ctrl-C, for example, may have come while that was being ended
+                raise
+            return cls(local, guard, resources.pop_all())
 
     def begin_test(self) -> None:
         """Note that another test begins, for which the cluster has not been restored (rule 3)."""
@@ -118,6 +127,7 @@ class Cluster(SyncCluster):
     def close(self, *, keep: bool = False) -> None:
         """Take the cluster down and remove its directory, but for what ``keep`` and ``keeps_logs`` leave."""
         self._loop.close()
+        self._resources.close()
         self._local.down(grace_seconds=3.0)
         if self._guard is not None:
             self._guard.release()

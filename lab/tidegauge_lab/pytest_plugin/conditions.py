@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.cli.wait import Condition, Looker
+from tidegauge_client.event_conditions import EventCondition, wait_for_event
 from tidegauge_lab.group_conditions import GroupCondition, look_at_group
 from tidegauge_lab.transaction_conditions import TransactionCondition, look_at_transaction
 
@@ -54,6 +56,18 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
 Found = TypeVar("Found", GroupDescription, TransactionDescription)
 _LEAST_LOOK_MS = 1000.0
 """How long the last look may take: a wait that runs out says what is true, not that there was no time to look."""
+
+
+async def wait_until_event(logs: Path, condition: EventCondition, limit_seconds: float) -> Mapping[str, Any]:
+    """Look into the event logs until they hold the event; return it.
+
+    Raises:
+        NotSoError: they do not.
+    """
+    found, problem = await wait_for_event(logs, condition, limit_seconds)
+    if found is None:
+        raise NotSoError(f"{problem} (waited {limit_seconds:g} s for: {condition.text})")
+    return found
 
 
 async def wait_until_group(

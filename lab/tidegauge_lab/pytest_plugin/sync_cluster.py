@@ -152,6 +152,47 @@ class SyncCluster(SyncClusterBase):
         """
         self._run(self.aio.wait_in_sync(topic, timeout=timeout))
 
+    def wait_event(
+        self,
+        kind: str,
+        topic: str | None = None,
+        partition: int = 0,
+        *,
+        broker: int | None = None,
+        since_ms: int | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> Mapping[str, Any]:
+        """Wait until an event log holds an event; one that happened before counts.
+
+        Args:
+            kind: such as election; docs/events.md has all.
+            topic: of a partition of this topic; None: of any partition, or of none.
+            partition: its number.
+            broker: the event is of this broker.
+            since_ms: it is not older, in ms since 1970.
+            timeout: the limit, in seconds.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        return self._run(self.aio.wait_event(kind, topic, partition, broker=broker, since_ms=since_ms, timeout=timeout))
+
+    def wait_truncated(
+        self, topic: str, partition: int = 0, *, broker: int | None = None, timeout: float = WAIT_SECONDS
+    ) -> Mapping[str, Any]:
+        """Wait until a replica, or this broker's, has truncated its log; a truncation that happened before counts.
+
+        Returns:
+            The event.
+
+        Raises:
+            NotSoError: not in time.
+        """
+        return self._run(self.aio.wait_truncated(topic, partition, broker=broker, timeout=timeout))
+
     def coordinator_of(self, group: str) -> int:
         """Return the broker that coordinates a consumer group now.
 
@@ -243,17 +284,27 @@ class SyncCluster(SyncClusterBase):
             )
         )
 
-    def kill(self, *targets: Target) -> None:
-        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``."""
-        self._run(self.aio.kill(*targets))
+    def kill(self, *targets: Target, expire: bool = False) -> None:
+        """SIGKILL to brokers, by id, or to ``ZOOKEEPER``.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, so that other leaders are elected at once.
+        """
+        self._run(self.aio.kill(*targets, expire=expire))
 
     def stop(self, *targets: Target) -> None:
         """Stop brokers by a controlled shutdown."""
         self._run(self.aio.stop(*targets))
 
-    def pause(self, *targets: Target) -> None:
-        """SIGSTOP: alive and silent."""
-        self._run(self.aio.pause(*targets))
+    def pause(self, *targets: Target, expire: bool = False) -> None:
+        """SIGSTOP: alive and silent.
+
+        Args:
+            targets: broker ids, ``ZOOKEEPER``.
+            expire: end the brokers' ZooKeeper sessions too, as a pause that outlasts them would.
+        """
+        self._run(self.aio.pause(*targets, expire=expire))
 
     def resume(self, *targets: Target) -> None:
         """SIGCONT."""
@@ -269,9 +320,15 @@ class SyncCluster(SyncClusterBase):
         """
         self._run(self.aio.start(*targets, held=held, after_power_cut=after_power_cut))
 
-    def kill_leader(self, topic: str, partition: int = 0) -> int:
-        """Kill whoever leads the partition; returns who that was."""
-        return self._run(self.aio.kill_leader(topic, partition))
+    def kill_leader(self, topic: str, partition: int = 0, *, expire: bool = False) -> int:
+        """Kill the leader of the partition; return its id.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            expire: end the leader's ZooKeeper session too, so that another leader is elected at once.
+        """
+        return self._run(self.aio.kill_leader(topic, partition, expire=expire))
 
     def controller(self) -> int:
         """Return the active controller.
@@ -335,7 +392,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
 
     def expire_session(self, broker: int) -> None:
-        """End the broker's ZooKeeper session on the server, at once."""
+        """End the broker's ZooKeeper session on the server, at once; the broker may be up, paused or down."""
         self._run(self.aio.expire_session(broker))
 
     def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:

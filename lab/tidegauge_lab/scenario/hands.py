@@ -44,6 +44,7 @@ from tidegauge_lab.observation import Observer, metadata_in, newest_states
 from tidegauge_lab.scenario.facts import Facts, replica_of
 from tidegauge_lab.scenario.files_on_disk import logged_records
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import Fault, Step, Switches, Until
 from tidegauge_lab.transaction_conditions import TransactionCondition, look_at_transaction
 
@@ -361,7 +362,7 @@ class Hands:
 
     def expire_session(self, broker_id: int) -> None:
         """End its ZooKeeper session."""
-        self._run(self._switches.expire_session(broker_id))
+        self._run(expire_session(self._cluster, self._switches, broker_id))
 
     def sync(self, broker_id: int, at: TopicPartition) -> int:
         """Flush its replica's log; gives its recovery point."""

@@ -118,7 +118,7 @@ def _(step: steps.StepFetch) -> str:
 
 @_sentence.register
 def _(step: steps.Kill) -> str:
-    return f"Kill {brokers(step.brokers)} (SIGKILL)"
+    return f"Kill {brokers(step.brokers)} (SIGKILL){_and_expire(step)}"
 
 
 @_sentence.register
@@ -128,7 +128,14 @@ def _(step: steps.Stop) -> str:
 
 @_sentence.register
 def _(step: steps.Pause) -> str:
-    return f"Pause {brokers(step.brokers)} (SIGSTOP)"
+    return f"Pause {brokers(step.brokers)} (SIGSTOP){_and_expire(step)}"
+
+
+def _and_expire(step: steps.Kill | steps.Pause) -> str:
+    """Return that the ZooKeeper sessions end too, if they do."""
+    if not step.expire:
+        return ""
+    return ", and end its ZooKeeper session" if len(step.brokers) == 1 else ", and end their ZooKeeper sessions"
 
 
 @_sentence.register

@@ -198,6 +198,8 @@ class Kill(ProcessStep):
     verb = kind.verb
     about = in_a_line(kind.meaning)
 
+    expire: bool = argument(readers.truth, in_a_line(kind.parameter("expire").meaning), default=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(ProcessStep):
@@ -215,6 +217,8 @@ class Pause(ProcessStep):
     kind = actions.PAUSE
     verb = kind.verb
     about = in_a_line(kind.meaning)
+
+    expire: bool = argument(readers.truth, in_a_line(kind.parameter("expire").meaning), default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,23 @@
-"""Which events of a timeline are wanted, and how a moment is written on the command line. Pure.
+"""Which events of a timeline are wanted. Pure.
 
 Rules:
     1. Several values of one filter widen it, several filters narrow it.
-    2. Events of no partition (a broker's start and end, its session, the controller, faults) pass the filters for
-       topics and partitions: they are the causes. ``kinds`` leaves them out where they are not wanted.
+    2. Events of no partition that may be causes (a broker's start and end, its session, the controller, faults, a
+       restore) pass the filters for topics and partitions; ``kinds`` leaves them out. A transaction passes with its
+       partitions, a setting with its topic. A group's rebalances are no cause of what happens to a partition, and pass
+       only if ``kinds`` names them: a story of one topic would be buried under those of all groups.
     3. An event is a broker's when the broker wrote it, or when the lab did it to that broker.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
-Event = Mapping[str, Any]
+from tidegauge.event_log import broker_of
 
-_AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
+Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +54,28 @@ class Choice:
     def _wants_partition(self, event: Event) -> bool:
         topic, partition = event.get("topic"), event.get("partition")
         if topic is None:
-            return True
+            return not (self.topics or self.partitions) or self._wants_of_no_partition(event)
         in_topics = not self.topics or topic in self.topics
         in_partitions = not self.partitions or not self.partitions.isdisjoint({(topic, partition), (None, partition)})
         return in_topics and in_partitions
 
+    def _wants_of_no_partition(self, event: Event) -> bool:
+        """Whether an event of no partition passes the filters for topics and partitions (rule 2)."""
+        match event.get("kind"):
+            case "group":
+                return "group" in self.kinds
+            case "transaction":
+                places = (str(name).rpartition("-") for name in event.get("partitions", ()))
+                return "transaction" in self.kinds or any(
+                    self._wants_partition({"topic": topic, "partition": int(number)})
+                    for topic, _, number in places
+                    if number.isdecimal()
+                )
+            case "min_insync_replicas":
+                return self._wants_topic(str(event.get("resource")))
+        return True
 
-def broker_of(event: Event) -> int | None:
-    """Return the broker that wrote an event, or to which the lab did something."""
-    source = str(event.get("source", ""))
-    if source.startswith("broker-") and source[7:].isdecimal():
-        return int(source[7:])
-    broker = event.get("broker")
-    return broker if isinstance(broker, int) else None
-
-
-def parse_moment(text: str, now: datetime) -> int:
-    """Parse a moment to milliseconds since 1970.
-
-    ``30s`` (also ms, m, h, d) is so long ago; ``12:30`` or ``12:30:15.250`` is today; an ISO date and time may bear a
-    zone; a bare number is ms since 1970. Without a zone it is ``now``'s.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    if text.isdecimal():
-        return int(text)
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        moment = now - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
-    else:
-        hour, _, rest = text.partition(":")
-        is_today = _CLOCK.fullmatch(text) is not None
-        try:
-            moment = datetime.fromisoformat(f"{now.date()}T{int(hour):02d}:{rest}" if is_today else text)
-        except ValueError:
-            raise ValueError(
-                f"{text!r} is no moment; write 30s (ago), 12:30:15 (today), 2026-11-20T12:30:15, or ms since 1970"
-            ) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=now.tzinfo)
-    return round(moment.timestamp() * 1000)
+    def _wants_topic(self, topic: str) -> bool:
+        of_partitions = {name for name, _ in self.partitions}
+        in_partitions = not of_partitions or topic in of_partitions or None in of_partitions
+        return (not self.topics or topic in self.topics) and in_partitions

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from tidegauge.event_log import is_harm
 from tidegauge_lab.timeline.choice import Choice, Event
 from tidegauge_lab.timeline.folding import folded
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, Lane, Step, steps
@@ -46,10 +47,13 @@ _COLOURS = {
     "session": "#57606a",
     "broker": "#57606a",
     "fault": "#cf222e",
+    "refusal": "#cf222e",
+    "restore": "#cf222e",
     "group": "#1b7c83",
     "transaction": "#1b7c83",
     "coordinator": "#1b7c83",
 }
+_REPAIR_COLOUR = "#57606a"
 _LEGEND = (
     ("log_end_offset", "LEO"),
     ("high_watermark", "HW"),
@@ -204,7 +208,7 @@ class _Picture:
             yield from self._row(step, words, y)
 
     def _row(self, step: Step, words: str, y: float) -> Iterator[str]:
-        colour = _COLOURS.get(str(step.event.get("kind")), "#24292f")
+        colour = _colour_of(step)
         if step.lane is None or step.lane not in self._x:
             yield (
                 f'<line x1="{LEFT_PX}" y1="{y:.1f}" x2="{self._width - 12:.1f}" y2="{y:.1f}" stroke="{colour}" '
@@ -230,6 +234,14 @@ class _Picture:
             yield f'<circle cx="{x + 4:.1f}" cy="{y - 4}" r="4" fill="{_COLOURS[kind]}"/>'
             yield f'<text class="t" x="{x + 13:.1f}" y="{y}">{words}</text>'
             x += 13 + len(words) * 7 + 18
+
+
+def _colour_of(step: Step) -> str:
+    """Return the colour of an event; a repair has not that of the fault that it ends."""
+    kind = str(step.event.get("kind"))
+    if kind == "fault" and not is_harm(step.event):
+        return _REPAIR_COLOUR
+    return _COLOURS.get(kind, "#24292f")
 
 
 def _lanes(drawn: Sequence[Step]) -> list[Lane]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tidegauge_lab.timeline.choice import Event, broker_of
+from tidegauge.event_log import broker_of
+from tidegauge_lab.timeline.choice import Event
 
 CLIENTS: Final = "clients"
 CONTROLLER: Final = "controller"

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidegauge.event_log import broker_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge_lab.timeline.choice import Event, broker_of
+from tidegauge_lab.timeline.choice import Event
 from tidegauge_lab.timeline.replica_moment import PartitionMoment, ReplicaMoment
 from tidegauge_lab.timeline.words import NO_LEADER
 
@@ -248,6 +249,19 @@ class ClusterMoment:
             broker.faults[event["fault"]] = str(event["text"])
         return self._of_broker(broker_id)
 
+    def _on_restore(self, event: Event) -> set[Entry]:
+        """Forget all that the data of before held: the brokers find other data when they start."""
+        del event
+        touched = self._all_brokers() | {("partitions", name) for name in self._partitions}
+        touched |= {("groups", name) for name in self._groups}
+        touched |= {("transactions", name) for name in self._transactions}
+        self._partitions, self._groups, self._transactions = {}, {}, {}
+        self._deleted.clear()
+        for broker in self._brokers.values():
+            broker.state = "down"
+        self._controller = self._controller_epoch = None
+        return touched | {("", "controller"), ("", "controllerEpoch")}
+
     # Events of partitions
 
     def _on_election(self, event: Event) -> set[Entry]:
@@ -367,6 +381,7 @@ _HANDLERS: Mapping[str, Callable[[ClusterMoment, Event], set[Entry]]] = {
     "session": ClusterMoment._on_session,  # noqa: SLF001 - of this class
     "controller": ClusterMoment._on_controller,  # noqa: SLF001 - of this class
     "fault": ClusterMoment._on_fault,  # noqa: SLF001 - of this class
+    "restore": ClusterMoment._on_restore,  # noqa: SLF001 - of this class
     "election": ClusterMoment._on_election,  # noqa: SLF001 - of this class
     "reassignment": ClusterMoment._on_reassignment,  # noqa: SLF001 - of this class
     "role": ClusterMoment._on_role,  # noqa: SLF001 - of this class

@@ -67,7 +67,9 @@ def _merged(event: Event) -> list[str]:
 
 
 def whole_sentence(event: Event) -> str:
-    """Return what happened where lines may be long: of a rebalance also its members and its reason."""
+    """Return what happened where lines may be long: also a rebalance's members and reason, a refusal's topic ids."""
+    if event.get("kind") == "refusal" and "own_topic_id" in event:
+        return f"{sentence(event)}: topic id {event.get('topic_id')}, this replica's is {event['own_topic_id']}"
     if not group_of(event) or event.get("new") != "PreparingRebalance":
         return sentence(event)
     reason = f": {event['reason']}" if event.get("reason") else ""
@@ -165,6 +167,13 @@ def _fault(event: Event) -> str:
     return f"{event['action']} {str(event.get('process', event.get('broker'))).replace('-', ' ')}"
 
 
+def _refusal(event: Event) -> str:
+    """Return which request was refused, and with which error; a broker's own request is refused by the controller."""
+    if event["request"] == "AlterPartition":
+        return f"AlterPartition refused: {event['error']}"
+    return f"refuses {event['request']}: {event['error']}"
+
+
 def _moved(name: str) -> Callable[[Event], str]:
     return lambda event: f"{name} {event['old']} -> {event['new']}"
 
@@ -194,6 +203,10 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "coordinator": _coordinator,
     "group": _group,
     "transaction": _transaction,
+    "refusal": _refusal,
     "fault": _fault,
+    "restore": lambda event: f"restores snapshot {event['snapshot']}",
 }
-_SELF_EXPLAINING = frozenset({"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas"})
+_SELF_EXPLAINING = frozenset(
+    {"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas", "refusal", "restore"}
+)

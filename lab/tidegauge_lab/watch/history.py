@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegauge.event_log import is_harm
 from tidegauge_lab.timeline.choice import Event
 from tidegauge_lab.timeline.moment import ClusterMoment
 from tidegauge_lab.timeline.patches import Patch, changes, patched
@@ -115,12 +116,12 @@ def history_of(events: Iterable[Event], *, since_ms: int | None = None, until_ms
 
 
 def mark_of(event: Event) -> str:
-    """Return what the time line marks: a new leader or controller, what was done to a process, a truncation."""
+    """Return what the time line marks: a new leader or controller, a kill or another fault, a truncation."""
     kind = event.get("kind")
     if kind == "controller" and event.get("state") == "elected":
         return "election"
     if kind == "election" and event.get("strategy") not in _NO_ELECTION and event.get("cause") != "TopicDeletion":
         return "election"
-    if kind in {"fault", "truncation"}:
-        return str(kind)
-    return ""
+    if kind == "truncation":
+        return "truncation"
+    return "fault" if is_harm(event) else ""

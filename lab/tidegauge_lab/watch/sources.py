@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.event_log import broker_of
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
@@ -21,7 +22,6 @@ from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
-from tidegauge_lab.timeline.choice import broker_of
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.sessions import Sessions

@@ -6,7 +6,7 @@ What is left out, or replaced:
 
 - counts for metrics and reports, texts for logs, the time of the last event, which the next one replaces, and the
   tables of what is done with which event;
-- numbers of appends, markers and timers: their order counts;
+- numbers of appends, markers and timers: their order counts; requests without a response, which a checker knows;
 - timers that were cancelled, and how far off a timer is that lies beyond all explored time;
 - the order of a set, and that of what a checker remembers.
 """
@@ -29,7 +29,6 @@ from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.runtime import Runtime
 from tidegauge_broker.coordinator.timers import Timers
-from tidegauge_broker.coordinator.transaction.initializing import Initializing
 from tidegauge_broker.coordinator.transaction.markers import Markers
 from tidegauge_proof.exhaustive.frozen import DIGEST_BYTES
 from tidegauge_proof.simulator.coordinator_world import Appending, CoordinatorWorld, Process
@@ -43,10 +42,12 @@ FAR_MS = 1 << 39
 """Timers later than this never run in an exploration."""
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Driven: frozenset({"_events", "_requests"}),
-    Runtime: frozenset({"cause", "effects", "now_ms", "counters", "_last_append_id", "_outcomes"}),
+    Runtime: frozenset(
+        {"cause", "effects", "now_ms", "counters", "owner", "abandon", "fail"}
+        | {"_last_append_id", "_outcomes", "_last_awaited_id", "_awaited", "_requests"}
+    ),
     Group: frozenset({"reason"}),
     Markers: frozenset({"_last_id", "_in_flight", "_lookups"}),
-    Initializing: frozenset({"_last_allocation_id"}),
     CoordinatorWorld: frozenset({"inputs", "_uuids", "_calls"}),
     GroupChecker: frozenset({"died_with", "commits", "generations", "loads", "_looked_ms", "_overdue_ms", "_begun"}),
     TransactionChecker: frozenset({"died_with", "loads", "acknowledged", "markers"}),
@@ -235,6 +236,8 @@ def _runtime(walk: _Walk, one: Runtime) -> None:
     outcomes = one._outcomes  # noqa: SLF001 - a state is all that the object holds
     walk.rank(one, outcomes)
     walk.all_of("outcomes", (outcomes[number] for number in sorted(outcomes)))
+    awaited = one._awaited  # noqa: SLF001 - a state is all that the object holds
+    walk.all_of("awaited", (awaited[number] for number in sorted(awaited)))
     walk.fields(one)
 
 

@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegauge.record_batch import read_header
-from tidegauge_broker.coordinator.effects import Append, Effect, ReadLog, Respond
+from tidegauge_broker.coordinator.effects import Append, Defect, Effect, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import VerificationGuard
+from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 from tidegauge_proof.simulator.world import World
 
+_MAX_TURNS = 20
+"""Maximum number of turns of the timers while no time passes: a phase that is over at once begins the next one."""
 _READ_BYTES = 600
 """What a step of a load reads: a few batches."""
 
@@ -255,23 +258,37 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 assert isinstance(arrived, Arrived)
                 self._checker.responded(process, arrived, effect.result)
                 self.responses.append(Response(arrived.call, effect.result, process))
+            elif isinstance(effect, Defect):
+                # A broker takes one group out of service and goes on; a proof must not.
+                raise effect.problem
             elif isinstance(effect, ReadLog):
                 process.load, process.read_to = effect, 0
             else:
                 self.carry_out_other(process, effect)
 
     def step_timers(self) -> bool:
-        """Run the timers of the coordinators whose processes run; return whether any was due."""
+        """Run the timers of the coordinators whose processes run; return whether any was due.
+
+        What is due at once runs in a turn of its own, as in a broker, which must come to rest while no time passes.
+        """
         is_due = False
         for broker_id, process in list(self.processes.items()):
             deadline_ms = process.coordinator.next_deadline_ms()
             if self.world.is_up(broker_id) and deadline_ms is not None and deadline_ms <= self.world.now_ms:
                 is_due = True
-                self.inputs += 1
-                self.has_changed = True
-                self._carry_out(process, process.coordinator.step(self.world.now_ms))
+                self._run_timers(process)
         self.run()
         return is_due
+
+    def _run_timers(self, process: Process[CoordinatorT]) -> None:
+        self.has_changed = True
+        for _ in range(_MAX_TURNS):
+            self.inputs += 1
+            self._carry_out(process, process.coordinator.step(self.world.now_ms))
+            deadline_ms = process.coordinator.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > self.world.now_ms:
+                return
+        raise Violation("Rest", f"the timers of broker {process.broker.broker_id} do not come to rest")
 
     def loading(self) -> list[Process[CoordinatorT]]:
         """Return the processes that run and have a load in progress."""

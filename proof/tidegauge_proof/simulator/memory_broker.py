@@ -282,8 +282,9 @@ class MemoryBroker:
     def note(self, note: Note) -> None:
         """Keep a state change, if they are kept, as the event log has it (docs/events.md), but for the time."""
         if self.events is not None:
-            topic, partition = note.topic_partition
-            where = {"source": f"broker-{self.broker_id}", "topic": topic, "partition": partition}
+            at = note.topic_partition
+            where: dict[str, object] = {} if at is None else {"topic": at.topic, "partition": at.partition}
+            where["source"] = f"broker-{self.broker_id}"
             self.events.append({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
     def say(self, line: LogLine) -> None:

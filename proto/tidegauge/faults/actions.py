@@ -98,11 +98,15 @@ def _invalid(sentence: str) -> TidegaugeError:
 
 
 _PARTITION = Parameter("partition", "partition", "The partition", is_required=True, placeholder="T-P")
+_EXPIRE = Parameter(
+    "expire", "flag", "End the broker's ZooKeeper session too, so that other leaders are elected at once", default=False
+)
 
 KILL = ActionKind(
     name="kill",
     room="process",
     meaning="Kill a process at once (SIGKILL), as a crash would; data on disk stays, and the ZooKeeper session expires",
+    parameters=(_EXPIRE,),
     done="killed",
     already="down",
     button="Kill",
@@ -119,6 +123,7 @@ PAUSE = ActionKind(
     name="pause",
     room="process",
     meaning="Freeze a process (SIGSTOP), as a long garbage collection would",
+    parameters=(_EXPIRE,),
     done="paused",
     already="paused",
     button="Pause",
@@ -212,7 +217,7 @@ CLEAR_FAULTS = ActionKind(
 EXPIRE_SESSION = ActionKind(
     name="expire_session",
     room="broker",
-    meaning="End a broker's ZooKeeper session on the server, at once",
+    meaning="End a broker's ZooKeeper session on the server, at once, also that of a broker that is down or paused",
     done="expired",
     button="Expire session",
     step="expire_zk_session",

@@ -56,7 +56,7 @@ _IDENTITY_AND_NETWORK = (
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     whole("socket.send.buffer.bytes", 102_400, "bytes", "Send buffer of a socket.", has_effect=False),
     whole("socket.receive.buffer.bytes", 102_400, "bytes", "Receive buffer of a socket.", has_effect=False),
-    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
+    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed; -1: never.", -1),
     whole("queued.max.requests", 500, "", "Maximum requests in flight on one connection; more wait in the client.", 1),
     long(
         "queued.max.response.bytes",
@@ -258,6 +258,7 @@ _OWN = (
         "File that names the step at which the controller kills its process (not in Kafka).",
     ),
     text("lab.rules.file", None, "File with the rules for requests that hold from the start (not in Kafka)."),
+    text("lab.session.file", None, "File in which the broker notes its ZooKeeper session (not in Kafka)."),
     names("lab.held", (), "Partitions T-P whose follower here is held from the start (not in Kafka)."),
     flag(
         "request.log.enable",

@@ -200,6 +200,9 @@ class DescribeReplicasRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: builtins.int
+    WITH_ZNODES_FIELD_NUMBER: builtins.int
+    with_znodes: builtins.bool
+    """Whether the broker also reads the topics' znodes."""
     @property
     def topics(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Topics wanted; empty: all."""
@@ -208,8 +211,9 @@ class DescribeReplicasRequest(google.protobuf.message.Message):
         self,
         *,
         topics: collections.abc.Iterable[builtins.str] | None = ...,
+        with_znodes: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["topics", b"topics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["topics", b"topics", "with_znodes", b"with_znodes"]) -> None: ...
 
 global___DescribeReplicasRequest = DescribeReplicasRequest
 
@@ -219,23 +223,97 @@ class DescribeReplicasResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class ZnodeTopicIdsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     BROKER_ID_FIELD_NUMBER: builtins.int
     REPLICAS_FIELD_NUMBER: builtins.int
+    REFUSALS_FIELD_NUMBER: builtins.int
+    ZNODE_TOPIC_IDS_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The responding broker."""
     @property
     def replicas(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ReplicaDescription]:
         """Its replicas, by topic and partition."""
 
+    @property
+    def refusals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RefusedRequest]:
+        """The last refused request about each partition, until one succeeds."""
+
+    @property
+    def znode_topic_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The ids in /brokers/topics/T by topic, empty if a znode has none; without topics whose znode can't be read."""
+
     def __init__(
         self,
         *,
         broker_id: builtins.int = ...,
         replicas: collections.abc.Iterable[global___ReplicaDescription] | None = ...,
+        refusals: collections.abc.Iterable[global___RefusedRequest] | None = ...,
+        znode_topic_ids: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "replicas", b"replicas"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "refusals", b"refusals", "replicas", b"replicas", "znode_topic_ids", b"znode_topic_ids"]) -> None: ...
 
 global___DescribeReplicasResponse = DescribeReplicasResponse
+
+@typing.final
+class RefusedRequest(google.protobuf.message.Message):
+    """A request between the controller and a broker that was refused."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    REQUEST_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    OWN_TOPIC_ID_FIELD_NUMBER: builtins.int
+    AGO_MS_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition index."""
+    request: builtins.str
+    """"LeaderAndIsr", which the broker refused, or "AlterPartition", which the controller refused."""
+    error: tidegauge.v1.common_pb2.ErrorCode.ValueType
+    """Why."""
+    leader_epoch: builtins.int
+    """The leader epoch of the request."""
+    topic_id: builtins.str
+    """The topic id of the request; empty if it has none."""
+    own_topic_id: builtins.str
+    """The topic id of the replica, as partition.metadata has it; empty if the broker did not compare it."""
+    ago_ms: builtins.int
+    """Time since the refusal."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        request: builtins.str = ...,
+        error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
+        leader_epoch: builtins.int = ...,
+        topic_id: builtins.str = ...,
+        own_topic_id: builtins.str = ...,
+        ago_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ago_ms", b"ago_ms", "error", b"error", "leader_epoch", b"leader_epoch", "own_topic_id", b"own_topic_id", "partition", b"partition", "request", b"request", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+
+global___RefusedRequest = RefusedRequest
 
 @typing.final
 class ReplicaDescription(google.protobuf.message.Message):
@@ -260,6 +338,7 @@ class ReplicaDescription(google.protobuf.message.Message):
     LEADER_EPOCH_START_OFFSET_FIELD_NUMBER: builtins.int
     LOG_DIR_FIELD_NUMBER: builtins.int
     LAST_STABLE_OFFSET_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
     topic: builtins.str
     """Topic name."""
     partition: builtins.int
@@ -286,6 +365,8 @@ class ReplicaDescription(google.protobuf.message.Message):
     """The log directory that holds the replica, one of log.dirs; empty while it is offline."""
     last_stable_offset: builtins.int
     """First offset that may still be aborted (exclusive end for readers of committed data), at most the high watermark."""
+    topic_id: builtins.str
+    """The topic id of the replica, as its partition.metadata has it; empty if it has none."""
     @property
     def epochs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EpochEntry]:
         """The epoch cache, oldest first."""
@@ -322,9 +403,10 @@ class ReplicaDescription(google.protobuf.message.Message):
         leader_epoch_start_offset: builtins.int | None = ...,
         log_dir: builtins.str = ...,
         last_stable_offset: builtins.int | None = ...,
+        topic_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_last_stable_offset", b"_last_stable_offset", "_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_last_stable_offset", b"_last_stable_offset", "_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "epochs", b"epochs", "high_watermark", b"high_watermark", "isr", b"isr", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id", "log_dir", b"log_dir", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "maximal_isr", b"maximal_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "remote_replicas", b"remote_replicas", "role", b"role", "size_bytes", b"size_bytes", "topic", b"topic"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_last_stable_offset", b"_last_stable_offset", "_leader_epoch", b"_leader_epoch", "_leader_epoch_start_offset", b"_leader_epoch_start_offset", "_leader_id", b"_leader_id", "epochs", b"epochs", "high_watermark", b"high_watermark", "isr", b"isr", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "leader_epoch_start_offset", b"leader_epoch_start_offset", "leader_id", b"leader_id", "log_dir", b"log_dir", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "maximal_isr", b"maximal_isr", "partition", b"partition", "partition_epoch", b"partition_epoch", "remote_replicas", b"remote_replicas", "role", b"role", "size_bytes", b"size_bytes", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_last_stable_offset", b"_last_stable_offset"]) -> typing.Literal["last_stable_offset"] | None: ...
     @typing.overload

@@ -215,3 +215,94 @@ def test_a_leader_that_was_replaced_acknowledges_nothing_any_more() -> None:
     assert Kind.ACKNOWLEDGED_BELOW_MIN_ISR not in acknowledged(1500, 1600, events=zombie), "not a higher epoch"
     gone = (*SHRUNK, event("broker", time_ms=1200, state="starting"))
     assert acknowledged(1500, 1600, events=gone) == {}, "nobody is known to have led"
+
+
+# Restores
+
+
+def restore(time_ms: int = 0, taken_ms: int = 0) -> dict[str, Any]:
+    return {"kind": "restore", "source": "lab", "time_ms": time_ms, "taken_ms": taken_ms, "snapshot": "s"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((leads(3),), (leads(1),)),
+        ((leads(1),), (leads(1, source=2),)),
+        ((leads(0), high_watermark(0, 9)), (leads(0), high_watermark(2, 3))),
+        ((entry(0, 0), entry(2, 5)), (entry(1, 7),)),
+        ((leads(1, topic_id="old"), follows(1, source=1)), (leads(0, source=1, topic_id="older"),)),
+    ],
+)
+def test_what_lies_before_a_restore_is_not_judged_with_what_comes_after(
+    before: tuple[Any, ...], after: tuple[Any, ...]
+) -> None:
+    assert of(*before, restore(), *after) == {}
+
+
+def test_what_was_wrong_before_a_restore_stays_wrong() -> None:
+    assert of(leads(3), follows(2), restore(), leads(1)) == {Kind.EPOCH_BACK: 1}
+    assert of(leads(3), restore(), leads(2), follows(1)) == {Kind.EPOCH_BACK: 1}
+
+
+def test_a_restore_ends_every_leadership() -> None:
+    """Else the ISR of a leader that a restore took away would convict, or acquit, what is acknowledged after it."""
+    events = (isr(0), leads(1), restore(time_ms=10), isr(0, 1, time_ms=20), leads(0, time_ms=20))
+    acknowledged = sent(0, invoked_us=12_000_000, completed_us=12_000_100)
+    assert found(report([acknowledged], log(kept(0)), events=events)) == {}
+
+
+# A clean election below the high watermark of an earlier epoch (KAFKA-14139)
+
+
+def elected(epoch: int, leader: int = 0, strategy: str = "offline") -> dict[str, Any]:
+    return event("election", source=9, strategy=strategy, leader=leader, leader_epoch=epoch, isr=[leader])
+
+
+COMMITTED = (elected(1), leads(1, log_end_offset=0), high_watermark(0, 15))
+
+
+@pytest.mark.parametrize(
+    ("later", "times"),
+    [
+        ((elected(2, -1), elected(3), STARTING, leads(3, log_end_offset=0)), 1),
+        ((elected(2, 1), leads(2, source=1, log_end_offset=14)), 1),
+        ((elected(2, 1), leads(2, source=1, log_end_offset=15)), 0),
+        # A new leader's high watermark merely lags behind (KIP-101).
+        ((elected(2, 1), leads(2, source=1, log_end_offset=20), high_watermark(3, 15, source=1)), 0),
+        ((elected(2, 1, "unclean"), leads(2, source=1, log_end_offset=3)), 0),
+        ((elected(2, 1, "unclean"), elected(3), leads(3, log_end_offset=3)), 0),
+        # What a leader of an unclean election commits counts again.
+        (
+            (
+                elected(2, 1, "unclean"),
+                leads(2, source=1, log_end_offset=3),
+                high_watermark(0, 3, source=1),
+                elected(3),
+                leads(3, log_end_offset=2),
+            ),
+            1,
+        ),
+        # Who was elected in epoch 2 is in no event log: it may have been unclean.
+        ((elected(3), leads(3, log_end_offset=0)), 0),
+        ((leads(2, log_end_offset=0),), 0),
+        ((elected(2), leads(2)), 0),
+        ((restore(), elected(2), leads(2, log_end_offset=0)), 0),
+        ((elected(0, strategy="initial"), leads(0, log_end_offset=0)), 0),
+        ((elected(2), leads(2, topic_id="another", log_end_offset=0)), 0),
+    ],
+)
+def test_a_cleanly_elected_leader_has_all_that_was_committed(later: tuple[Any, ...], times: int) -> None:
+    first = (COMMITTED[0], leads(1, topic_id="one", log_end_offset=0), COMMITTED[2])
+    assert of(*first, *later) == ({Kind.LEADER_BELOW_HIGH_WATERMARK: times} if times else {})
+
+
+def test_a_loss_by_a_clean_election_is_told_with_both_ends() -> None:
+    result = report(None, events=(*COMMITTED, elected(2), leads(2, time_ms=7, log_end_offset=4)))
+    (example,) = result.tallies[Kind.LEADER_BELOW_HIGH_WATERMARK].examples
+    assert example.offset == 4
+    assert example.message == (
+        "broker-0, elected cleanly, began epoch 2 with a log that ends at 4, below the high watermark 15 of broker-0 "
+        "in epoch 1, at 7 ms"
+    )
+    assert not result.is_balanced

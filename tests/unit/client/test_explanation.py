@@ -10,7 +10,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.cli.explain import WIDTH, facts_of, lines
 from tidegauge_client.explanation import explain
-from tidegauge_client.explanation_facts import Facts, Led, Remote
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, TopicIds
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
@@ -27,11 +27,15 @@ from tidegauge_client.explanation_rules import (
     RULE_MIN_ISR,
     RULE_OFFSETS,
     RULE_PENDING,
+    RULE_PROCESS,
     RULE_READ,
     RULE_REASSIGNMENT,
+    RULE_REFUSED,
     RULE_SESSION,
     RULE_SETTINGS,
+    RULE_TOPIC_ID,
     RULE_UNCLEAN,
+    RULE_VERDICT,
     RULE_ZOOKEEPER,
 )
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
@@ -355,3 +359,72 @@ def test_what_brings_a_leader_back_is_not_the_start_of_a_broker_that_runs(live: 
     """A member of the ISR that is registered and can't lead has its log offline: a start of it is no help."""
     facts = replace(DEAD, live=frozenset(live), offline=frozenset(live - {0}))
     assert [one.change for one in explain(facts) if "no member of the ISR" in one.text] == [change]
+
+
+# Refused requests, topic ids, processes that ended
+
+VERDICT = RefusedRequest(1, "AlterPartition", "UNKNOWN_TOPIC_ID", 3, 70_000)
+REFUSED = RefusedRequest(1, "LeaderAndIsr", "INCONSISTENT_TOPIC_ID", 4, 2_000, "new", "old")
+
+
+def said_of(facts: Facts) -> list[tuple[str, str, str]]:
+    return [(one.about, one.text, one.rule) for one in explain(facts)]
+
+
+def test_a_removal_that_the_controller_refused_is_not_overdue() -> None:
+    """A leader to which the controller said UNKNOWN_TOPIC_ID waits for a LeaderAndIsr: nothing is written late."""
+    facts = held(Remote(10, 90_000))
+    assert any("overdue, and not written yet" in text for _, text, _ in said_of(facts)), "while no verdict has come"
+    refused = said_of(replace(facts, refusals=(VERDICT,)))
+    assert not any("overdue" in text for _, text, _ in refused)
+    assert (
+        "high-watermark",
+        "Broker 2 has fetched up to 10; it was caught up 90.0 s ago: the controller refused a change of the ISR with "
+        "UNKNOWN_TOPIC_ID, 70.0 s ago.",
+        RULE_VERDICT,
+    ) in refused
+    assert any(about == "refusal" and "UNKNOWN_TOPIC_ID, 70.0 s ago" in text for about, text, _ in refused)
+
+
+def test_a_replica_that_the_controller_refused_to_add_is_not_waited_for() -> None:
+    joining = replace(SHRUNK, maximal_isr=(1, 2, 0))
+    facts = replace(outside(Remote(10, 5), joining), refusals=(VERDICT,))
+    assert any("refused to add it with UNKNOWN_TOPIC_ID" in text for _, text, _ in said_of(facts))
+
+
+def test_a_leader_that_refused_its_election_says_so_with_both_topic_ids() -> None:
+    facts = replace(WELL, led=None, leader_epoch=4, refusals=(REFUSED,))
+    found = said_of(facts)
+    assert not any("has not reached it" in text for _, text, _ in found)
+    assert found[0][1].endswith("it refused the controller's LeaderAndIsr with INCONSISTENT_TOPIC_ID.")
+    assert found[1] == (
+        "refusal",
+        "Broker 1 refused the controller's LeaderAndIsr of leader epoch 4 with INCONSISTENT_TOPIC_ID, 2.0 s ago: it "
+        "goes on as before. The request has the topic id new, the replica's partition.metadata old.",
+        RULE_REFUSED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "listed"),
+    [
+        (TopicIds("a", "a", {0: "a", 1: "a"}), ""),
+        (TopicIds("a", None, {0: "a", 1: ""}), ""),
+        (TopicIds("", "", {0: "a"}), ""),  # a cluster without topic ids
+        (TopicIds("a", "", {0: "a"}), "a in the brokers' metadata, none in the topic's znode, a in"),
+        (TopicIds("b", "b", {0: "a", 2: "a"}), "b in the topic's znode, a in partition.metadata of brokers 0, 2"),
+        (
+            TopicIds("b", "b", {0: "a", 2: "b"}),
+            "a in partition.metadata of broker 0, b in partition.metadata of broker 2",
+        ),
+    ],
+)
+def test_the_ids_of_metadata_znode_and_replicas_are_compared(ids: TopicIds, listed: str) -> None:
+    texts = [text for _, text, rule in said_of(replace(WELL, topic_ids=ids)) if rule == RULE_TOPIC_ID]
+    assert len(texts) == bool(listed)
+    assert listed in "".join(texts)
+
+
+def test_a_process_that_ended_is_told_with_its_end() -> None:
+    facts = replace(WELL, ends={2: "Broker 2 was killed by the lab (SIGKILL) at 12:00:00"})
+    assert ("process", "Broker 2 was killed by the lab (SIGKILL) at 12:00:00.", RULE_PROCESS) in said_of(facts)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import patch, read_header
-from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
+from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 
 
@@ -35,6 +35,8 @@ class Driven:
         self.holds = False
         self.loads = True
         self.append_error = ErrorCode.NONE
+        self.defects: list[Exception] = []
+        self.has_defects = False
         self._tokens = 0
 
     # Driving
@@ -77,6 +79,10 @@ class Driven:
                 self.notes.append(effect)
             elif isinstance(effect, LogLine):
                 self.lines.append(effect)
+            elif isinstance(effect, Defect):
+                self.defects.append(effect.problem)
+                if not self.has_defects:
+                    raise effect.problem
             else:
                 self.carry_out_own(effect)
 

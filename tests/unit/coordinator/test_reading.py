@@ -1,6 +1,6 @@
-"""Requests that only read leave a coordinator as it was, so that one of them may fail without the broker's halt.
+"""Requests that only read leave a coordinator as it was, so that one of them may fail and its group is served on.
 
-docs/adr/0023-a-defect-in-a-coordinator-halts.md is the rule.
+docs/adr/0023-a-defect-costs-its-group.md is the rule.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def test_kafkas_log_is_loaded():
     """The transactional commit of 9, logged after that of 7, counts since its marker is a COMMIT."""
     loader = Loader(1)
     loader.replay(LOGS[1].read_bytes())
-    groups = {group.group_id: group for group in loader.groups(0)}
+    groups = {group.group_id: group for group in loader.loaded(0).groups}
     assert sorted(groups) == ["pend", "sg57308", "tg66156"]
     assert (groups["sg57308"].state, groups["sg57308"].generation) == (GroupState.EMPTY, 3)
     offsets = {name: group.offsets.get(T0) for name, group in groups.items()}

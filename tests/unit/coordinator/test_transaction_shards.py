@@ -184,12 +184,14 @@ def test_a_log_that_cannot_be_read_to_its_end_is_not_served_and_nothing_is_writt
     assert sorted(view.transactional_id for view in successor.coordinator.transaction_views()) == ["a", "b"]
 
 
-def test_keys_of_newer_versions_are_skipped_and_a_record_without_key_ends_the_load():
+def test_keys_that_are_newer_or_cannot_be_read_are_skipped():
+    """KIP-915 for the former; the latter belong to no transactional id."""
     harness = TransactionHarness(log=[batch_of([Record(b"\x00\x05x", b"y")], 1)])
     assert harness.coordinator.shard_states() == {0: ShardState.ACTIVE}
     assert any("Unknown message key with version 5" in line.text for line in harness.lines)
     keyless = TransactionHarness(log=[encode_batch([NewRecord(b"y", timestamp_ms=1)])])
-    assert any("has no key" in line.text for line in keyless.lines)
+    assert keyless.coordinator.shard_states() == {0: ShardState.ACTIVE}
+    assert any("Ignoring 1 records of __transaction_state-0 whose keys" in line.text for line in keyless.lines)
 
 
 def test_kafka_9307_a_new_election_replaces_what_an_old_one_left():

@@ -273,6 +273,7 @@ class Broker:
     def _check_note(self, note: Note) -> None:
         """After every line of the event log its reader sees HW <= LEO, also in the midst of a step."""
         if note.kind in {"log_end_offset", "truncation", "high_watermark"}:
+            assert note.topic_partition is not None
             shown = self._noted.setdefault(note.topic_partition, {})
             shown["HW" if note.kind == "high_watermark" else "LEO"] = int(str(note.fields["new"]))
             assert shown.get("HW", 0) <= shown.get("LEO", shown.get("HW", 0)), f"I1 in the event log: {note}"

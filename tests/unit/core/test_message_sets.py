@@ -115,8 +115,9 @@ def test_the_topics_codec_is_that_of_the_stored_batch() -> None:
 def test_a_batch_that_grows_beyond_the_limit_is_refused() -> None:
     """UnifiedLog.append looks at the size again where it may have changed."""
     plain = make_batch("x" * 2000)
-    packed = recompress(plain, read_header(plain), Codec(GZIP))
-    assert packed is not None
+    recompressed = recompress(plain, read_header(plain), Codec(GZIP))
+    assert recompressed is not None
+    packed = recompressed.batch()
     cluster = alone(codec=Codec(0), max_message_bytes=500)
     assert len(packed) < 500
     assert send(cluster, packed, is_message_set=False).error is ErrorCode.MESSAGE_TOO_LARGE

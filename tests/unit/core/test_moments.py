@@ -50,7 +50,8 @@ class FoldedBroker(Broker):
     def note(self, note: Note) -> None:
         super().note(note)
         at = note.topic_partition
-        where = {"source": f"broker-{self.broker_id}", "topic": at.topic, "partition": at.partition}
+        where: dict[str, Any] = {} if at is None else {"topic": at.topic, "partition": at.partition}
+        where["source"] = f"broker-{self.broker_id}"
         self._history.add({**where, "kind": note.kind, "cause": note.cause, **note.fields})
 
 

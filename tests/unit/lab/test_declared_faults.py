@@ -154,7 +154,7 @@ def test_an_unknown_parameter_or_fault_is_refused_by_name():
         ISOLATE.wanted({"from": "brokers", "delay": 5})
     with pytest.raises(TidegaugeError, match="there is no fault 'isolated'; the faults are isolate"):
         kind_of("isolated")
-    with pytest.raises(TidegaugeError, match=r"kill has no parameter 'hard'$"):
+    with pytest.raises(TidegaugeError, match=r"kill has no parameter 'hard'; its parameters are expire$"):
         KILL.wanted(1, {"hard": True})
     with pytest.raises(TidegaugeError, match=r"there is no fault or action 'slay'; there is isolate, .*, kill"):
         read_request("slay", 1, {})

@@ -224,6 +224,25 @@ def test_marks_are_for_new_leaders_controllers_faults_and_truncations():
     assert [mark_of(one) for one in plain] == [""] * 4
 
 
+def test_only_kills_and_faults_are_marked_as_faults_not_what_repairs_or_steps():
+    """The page's legend says "kill or fault"; a start, a step or a release is neither."""
+    repairs = ["start", "resume", "release-fetch", "step-fetch", "sync", "clear-fault"]
+    assert [mark_of(lab(one, 1)) for one in repairs] == [""] * 6
+    harm = ["kill", "stop", "pause", "power-cut", "hold-fetch", "isolate", "inject-disk", "expire-session"]
+    assert [mark_of(lab(one, 1)) for one in harm] == ["fault"] * 8
+
+
+def test_a_restore_forgets_what_the_data_of_before_held():
+    restore = event("lab", "restore", snapshot="s", taken_ms=5)
+    view = view_after(*HEALTHY, restore)
+    assert (view["partitions"], view["groups"], view["controller"]) == ({}, {}, None)
+    assert {broker["state"] for broker in view["brokers"].values()} == {"down"}
+    history = History()
+    for one in [*HEALTHY, restore]:
+        history.add(one)
+    assert history.view == view, "the patches lead there as well"
+
+
 def test_a_history_between_two_times_has_what_was_before_in_its_base():
     events = [one | {"time_ms": 1_000 * number} for number, one in enumerate(HEALTHY)]
     part = history_of(events, since_ms=5_000, until_ms=7_000)

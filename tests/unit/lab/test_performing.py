@@ -17,7 +17,14 @@ from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import Fault, Step
 
 AT = TopicPartition("orders", 0)
-VALUES = {"partition": "orders-0", "held": ["orders-0"], "after_power_cut": True, "until": "request", "holds": True}
+VALUES = {
+    "partition": "orders-0",
+    "held": ["orders-0"],
+    "after_power_cut": True,
+    "until": "request",
+    "holds": True,
+    "expire": True,
+}
 
 
 class FakeCluster:
@@ -29,10 +36,17 @@ class FakeCluster:
         self.changed = changed
         self.asked = []
 
+    def state_of(self, target):
+        return ProcessState.UP
+
     def __getattr__(self, name):
         def method(*targets, **values):
             self.asked.append((name, targets, values))
-            return [Outcome(f"broker-{target}", target, self.changed, 7, ProcessState.UP) for target in targets]
+            ended = 0x1F if values.get("expire") else None
+            return [
+                Outcome(f"broker-{target}", target, self.changed, 7, ProcessState.UP, session_id=ended)
+                for target in targets
+            ]
 
         return method
 
@@ -113,6 +127,11 @@ async def test_a_list_of_partitions_reaches_a_start_as_partitions(perform):
     done, asked = await perform("start", 2, held=["orders-0"], after_power_cut=True)
     assert asked == [("start", (2,), {"held": [AT], "after_power_cut": True})]
     assert done == (True, "Broker 2 started")
+
+
+async def test_a_session_that_was_ended_with_the_process_is_said(perform):
+    done, _ = await perform("kill", changed=False, expire=True)
+    assert done == (True, "Broker 1 is down already, and its ZooKeeper session 0x1f has been ended")
 
 
 @pytest.mark.parametrize(

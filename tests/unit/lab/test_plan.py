@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.listeners import parse_listeners
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, read_properties
 from tidegauge_broker.server.verb import identity_of
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local.broker_settings import (
     DECIDED_BY_UP,
     PROFILES,
+    advertised_of,
     check_settings,
+    listeners_of,
     server_properties,
     session_timeout_ms,
     ways_among_brokers,
@@ -44,6 +47,28 @@ def test_a_new_cluster_has_three_brokers_a_zookeeper_and_the_fast_profile() -> N
     assert file.kafka_bootstrap_servers == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
     assert (file.zookeeper_address, file.zookeeper_managed, file.profile) == ("127.0.0.1:12181", True, "fast")
     assert sorted(ports_of(file)) == [9092, 9093, 9094, 12181, 19092, 19093, 19094]
+
+
+@pytest.mark.parametrize(
+    ("host", "bound", "advertised"),
+    [
+        ("::1", "[::1]", "[::1]"),
+        ("::", "[::]", "[::1]"),
+        ("0.0.0.0", "0.0.0.0", "127.0.0.1"),  # noqa: S104 - never bound
+        ("10.0.0.7", "10.0.0.7", "10.0.0.7"),
+    ],
+)
+def test_brokers_advertise_an_address_at_which_they_listen_for_kafka_clients(
+    host: str, bound: str, advertised: str
+) -> None:
+    """The listeners can be parsed, and a client that is sent to one reaches it; after a later ``up``, too."""
+    for file in (made(kafka_host=host), next_plan(HOME, made(), Wanted(kafka_host=host), free=all_free).file):
+        broker = file.brokers[0]
+        listeners = listeners_of(broker, {}, file.kafka_host)
+        assert parse_listeners(",".join(listeners), "listeners")[0].address == f"{bound}:9092"
+        assert advertised_of(broker, {}, file.kafka_host)[0] == f"PLAINTEXT://{advertised}:9092"
+        assert broker.kafka_listener == f"{advertised}:9092"
+    assert next_plan(HOME, file, Wanted(), free=all_free).file.brokers[0].kafka_listener == f"{advertised}:9092"
 
 
 def test_other_ports_than_the_usual_ones_are_said() -> None:
@@ -219,6 +244,7 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
         "log.dirs": "/cluster/broker-1/data",
         "event.log.file": "/cluster/logs/broker-1.events.jsonl",
         "lab.rules.file": "/cluster/control/rules.json",
+        "lab.session.file": "/cluster/broker-1/session.json",
         "auto.create.topics.enable": "false",
         "replica.lag.time.max.ms": "9000",
         "lab.enable": "false",

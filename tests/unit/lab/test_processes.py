@@ -109,7 +109,11 @@ def test_the_error_of_a_full_disk_names_the_pid_file(tmp_path: Path, monkeypatch
     """A write names no file, and a verb would say that its output can't be written (``tidegauge.cli.refusal``)."""
     monkeypatch.setattr(os, "kill", lambda *_: None)
     process = LabProcess("broker-1", tmp_path, tmp_path / "broker-1.log")
-    process.pid_file.with_suffix(".tmp").symlink_to("/dev/full")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full:
         process.note(4711)
     assert full.value.filename == str(process.pid_file)

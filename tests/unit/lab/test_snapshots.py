@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import read_events
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
-from tidegauge_lab.local import snapshots
+from tidegauge_lab.local import layout, snapshots
 
 
 def cluster_in(directory: Path, text: str) -> ClusterFile:
@@ -64,7 +68,8 @@ def test_a_restore_that_fails_leaves_the_data_as_they_were(tmp_path: Path, monke
         assert sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*")) == there, "nothing is left beside"
     snapshots.put_back(tmp_path, file, "one")
     assert (tmp_path / "zookeeper/data/t-0/00.log").read_text() == "first zookeeper/data"
-    assert sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*")) == there
+    noted = Path("logs/lab.events.jsonl")
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/*")) == sorted([*there, noted])
 
 
 def test_a_copy_that_was_broken_off_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -106,3 +111,50 @@ def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
         snapshots.require(tmp_path, more, "one")
     with pytest.raises(TidegaugeError, match="its data can't be copied"):
         snapshots.require_own_zookeeper(replace(file, zookeeper_managed=False))
+
+
+def test_a_restore_is_an_event_with_the_time_of_its_snapshot(tmp_path: Path) -> None:
+    """Rule 5: what lies before it can then be told from what comes after. Taken without a time: the file's counts."""
+    file = cluster_in(tmp_path, "first")
+    before_ms = time.time_ns() // 1_000_000
+    snapshots.take(tmp_path, file, "one")
+    after_ms = time.time_ns() // 1_000_000
+    snapshots.put_back(tmp_path, file, "one")
+    about = tmp_path / "snapshots/one/snapshot.json"
+    noted = json.loads(about.read_text())
+    about.write_text(json.dumps({"brokers": noted["brokers"]}))
+    os.utime(about, (5, 5))
+    snapshots.put_back(tmp_path, file, "one")
+    events = list(read_events(tmp_path / "logs/lab.events.jsonl"))
+    assert [(event["kind"], event["source"], event["snapshot"]) for event in events] == [("restore", "lab", "one")] * 2
+    assert before_ms <= events[0]["taken_ms"] <= after_ms <= events[0]["time_ms"]
+    assert events[1]["taken_ms"] == 5000
+
+
+def test_a_restore_that_was_interrupted_is_noted_when_it_is_finished(tmp_path: Path) -> None:
+    file = cluster_in(tmp_path, "first")
+    snapshots.take(tmp_path, file, "one")
+
+    def stop(path: Path, *_: object, **__: object) -> None:
+        raise OSError(5, "I/O error", str(path))
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(snapshots, "_remove", stop)
+        with pytest.raises(TidegaugeError):
+            snapshots.put_back(tmp_path, file, "one")
+    assert list(read_events(tmp_path / "logs/lab.events.jsonl")) == [], "the data are not in place"
+    assert "finished" in snapshots.settle(tmp_path)
+    assert [event["kind"] for event in read_events(tmp_path / "logs/lab.events.jsonl")] == ["restore"]
+
+
+def test_what_zookeeper_stored_is_for_the_owner_alone(tmp_path: Path):
+    """The keys of SCRAM users are in it; a cluster and snapshots that were made open are closed."""
+    file = cluster_in(tmp_path, "first")
+    for path in (tmp_path, tmp_path / "zookeeper"):
+        path.chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    snapshots.take(tmp_path, file, "one")
+    (tmp_path / "snapshots").chmod(0o755)
+    layout.make_directories(tmp_path, file)
+    closed = ("zookeeper", "snapshots", "snapshots/one")
+    assert [oct((tmp_path / path).stat().st_mode & 0o777) for path in closed] == ["0o700"] * 3

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.event_log import KINDS
+from tidegauge.moments import parse_moment
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.timeline import timeline as timeline_verb
-from tidegauge_lab.timeline.choice import Choice, parse_moment
+from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.lanes import CLIENTS, CONTROLLER, steps
 from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
 from tidegauge_lab.timeline.words import line
@@ -206,6 +207,15 @@ CASES = [
         ),
         "broker-1 payments PrepareCommit, producer epoch 2 (EndTxn)",
     ),
+    (
+        event("refusal", **AT, cause="LeaderAndIsr", request="LeaderAndIsr", error="INCONSISTENT_TOPIC_ID"),
+        "broker-1 orders-0 refuses LeaderAndIsr: INCONSISTENT_TOPIC_ID",
+    ),
+    (
+        event("refusal", **AT, cause="AlterPartition", request="AlterPartition", error="UNKNOWN_TOPIC_ID"),
+        "broker-1 orders-0 AlterPartition refused: UNKNOWN_TOPIC_ID",
+    ),
+    ({"kind": "restore", "source": "lab", "time_ms": 0, "snapshot": "s1"}, "lab      -        restores snapshot s1"),
     (KILLED, "lab      -        kill broker 2"),
 ]
 
@@ -331,3 +341,31 @@ def test_what_no_event_names_is_refused(
     assert words in refused.stderr
     assert not (tmp_path / "picture.svg").exists()
     assert CliRunner().invoke(timeline_verb, [*known, *more, *where]).exit_code == 0
+
+
+# Which events are the story of a topic
+
+GROUP = event("group", cause="JoinGroup", group="billing", old="Stable", new="PreparingRebalance", generation=3)
+OF_ORDERS = event("transaction", cause="EndTxn", transactional_id="a", new="Ongoing", partitions=["orders-0", "x-y-1"])
+OF_OTHERS = event("transaction", cause="EndTxn", transactional_id="b", new="Ongoing", partitions=["others-0"])
+SETTING = event("min_insync_replicas", cause="Config", resource="orders", old=1, new=2)
+RESTORE = event("restore", "lab", cause="Lab", snapshot="s1", taken_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("choice", "passes"),
+    [
+        (Choice(), [GROUP, OF_ORDERS, OF_OTHERS, SETTING, RESTORE]),
+        (Choice(topics=frozenset({"orders"})), [OF_ORDERS, SETTING, RESTORE]),
+        (Choice(partitions=frozenset({("orders", 0)})), [OF_ORDERS, SETTING, RESTORE]),
+        (Choice(partitions=frozenset({("orders", 1)})), [SETTING, RESTORE]),
+        (Choice(partitions=frozenset({("x-y", 1)})), [OF_ORDERS, RESTORE]),
+        (Choice(partitions=frozenset({(None, 0)})), [OF_ORDERS, OF_OTHERS, SETTING, RESTORE]),
+        (Choice(topics=frozenset({"others"})), [OF_OTHERS, RESTORE]),
+        (Choice(topics=frozenset({"orders"}), kinds=frozenset({"group"})), [GROUP]),
+        (Choice(topics=frozenset({"orders"}), kinds=frozenset({"transaction"})), [OF_ORDERS, OF_OTHERS]),
+    ],
+)
+def test_a_story_of_one_topic_is_not_buried_under_all_groups(choice: Choice, passes: list[dict[str, Any]]) -> None:
+    events = [GROUP, OF_ORDERS, OF_OTHERS, SETTING, RESTORE]
+    assert [one for one in events if choice.wants(one)] == passes

@@ -131,7 +131,12 @@ class Twin:
         return replace(self, removable=self.removable | removed | left_out)
 
     def sure_end(self, offset: int) -> int:
-        """Return where what must be there ends, at or below an offset: rule 7 excuses the last batches."""
+        """Return where what must be there ends, at or below an offset: rule 7 excuses the last batches.
+
+        A compacted log whose last batch was truncated behind a gap ends before the gap when it is loaded.
+        """
+        if self.is_compacted and self.batches:
+            offset = min(offset, self.batches[-1].end_offset)
         end = 0
         for batch in self.batches:
             if batch.end_offset <= offset and not self.excused.issuperset(batch.rows or [batch]):

@@ -360,7 +360,11 @@ class World:
         _OF_A_REPLICA[name](self, at, twin, log, other)
 
     def append(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
-        """A batch without a producer, of an idempotent one, or of a transactional one."""
+        """A batch without a producer, of an idempotent one, or of a transactional one.
+
+        That of a compacted topic may come from a leader that has no batches just before it any more: it leaves a gap.
+        """
+        base = twin.end + (1 + other % 3 if twin.is_compacted and other % 13 == 0 else 0)
         producer_id = (-1, -1, 5, 11, 12)[other % 5]
         known = twin.producers(twin.end).get(producer_id)
         sequence = -1 if producer_id < 0 else known.last_sequence + 1 if known else 0
@@ -372,9 +376,9 @@ class World:
         data = build_keyed_batch(
             *pairs, time_ms=self.now_ms, producer_id=producer_id, sequence=sequence, transactional=producer_id > 10
         )
-        rows = tuple((twin.end + index, *pair) for index, pair in enumerate(pairs))
+        rows = tuple((base + index, *pair) for index, pair in enumerate(pairs))
         last_sequence = -1 if producer_id < 0 else sequence + len(pairs) - 1
-        self._append(at, twin, log, data, rows, producer_id, last_sequence, "")
+        self._append(at, twin, log, data, rows, producer_id, last_sequence, "", base)
 
     def end_transaction(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         open_ones = [key for key, one in twin.producers(twin.end).items() if one.transaction_start is not None]
@@ -387,17 +391,18 @@ class World:
 
     def _append(
         self, at: TopicPartition, twin: Twin, log: PartitionLog, data: bytes, rows: Any, producer_id: int,
-        last_sequence: int, outcome: str,
+        last_sequence: int, outcome: str, base: int = -1,
     ) -> None:  # fmt: skip
-        header = read_header(data)._replace(base_offset=twin.end, leader_epoch=twin.epoch)
-        stored = twin.end.to_bytes(8, "big") + data[8:12] + twin.epoch.to_bytes(4, "big") + data[16:]
+        base = max(base, twin.end)
+        header = read_header(data)._replace(base_offset=base, leader_epoch=twin.epoch)
+        stored = base.to_bytes(8, "big") + data[8:12] + twin.epoch.to_bytes(4, "big") + data[16:]
         is_transactional = producer_id > 10
         epoch = 0 if producer_id >= 0 else -1
-        batch = Batch(twin.end, stored, rows, twin.epoch, producer_id, epoch, last_sequence, is_transactional, outcome)
+        batch = Batch(base, stored, rows, twin.epoch, producer_id, epoch, last_sequence, is_transactional, outcome)
         with self.changing(at, twin.appended(batch)):
             if not log.epochs or log.epochs[-1].epoch < twin.epoch:
-                kept = [entry for entry in log.epochs if entry.start_offset < twin.end]
-                log.write_epochs([*kept, EpochEntry(twin.epoch, twin.end)], sync=True)
+                kept = [entry for entry in log.epochs if entry.start_offset < base]
+                log.write_epochs([*kept, EpochEntry(twin.epoch, base)], sync=True)
             log.append_as_leader(data, header)
 
     def roll(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:

@@ -173,3 +173,13 @@ def test_numbers_that_are_not_known_are_unknown() -> None:
     assert by_number(Operation, 3) is READ
     assert by_number(Operation, 99) is Operation.UNKNOWN
     assert str(Pattern(ResourceType.TRANSACTIONAL_ID, "t")) == "TransactionalId:LITERAL:t"
+
+
+@pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1", "0::1"])
+def test_an_ipv6_host_is_the_same_however_an_entry_writes_it(written: str) -> None:
+    """Callers have Java's form (InetAddress.getHostAddress); a denial that was stored in another one holds too."""
+    made = authorizer({"orders": [entry(READ), entry(READ, DENY, host=written)]})
+    assert not made.allows(ALICE, "0:0:0:0:0:0:0:1", READ, TOPIC, "orders")
+    assert made.allows(ALICE, "0:0:0:0:0:0:0:2", READ, TOPIC, "orders")
+    only = authorizer({"orders": [entry(READ, host=written)]})
+    assert only.allows_somewhere(ALICE, "0:0:0:0:0:0:0:1", READ, TOPIC)

@@ -50,6 +50,9 @@ class Listener:
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return self.keys.get((mechanism, user))
 
+    def iterations(self, mechanism: str) -> list[int]:
+        return [keys.iterations for (one, _), keys in self.keys.items() if one == mechanism]
+
     def max_reauth_ms(self, mechanism: str) -> int:
         return self.reauth_ms
 
@@ -149,6 +152,25 @@ def test_scram_users_are_those_of_the_znodes_and_an_unknown_one_costs_as_much() 
     begun = one.begin(basic("nobody", "wrong"), None, NOW_MS)
     assert isinstance(begun, list), "the hash is computed for who is not there too"
     assert not one.is_right(begun[0])
+
+
+def test_a_placeholder_costs_what_known_users_cost_and_stays_the_same() -> None:
+    """By the time of a refusal nobody learns which users there are; nor by asking for a name again."""
+    listener = Listener(SCRAM)
+    listener.keys = {(SCRAM, f"user-{count}"): keys_of("x")._replace(iterations=count) for count in (8192, 16384)}
+    one = CallAuthenticator(listener, b"secret")
+
+    def placeholder(name: str) -> ScramCredential:
+        begun = one.begin(basic(name, "wrong"), SCRAM, NOW_MS)
+        assert isinstance(begun, list)
+        return begun[0].keys
+
+    names = [f"nobody-{number}" for number in range(40)]
+    assert {placeholder(name).iterations for name in names} == {8192, 16384}
+    assert [placeholder(name) for name in names] == [placeholder(name) for name in names]
+    assert len({placeholder(name).salt for name in names}) == len(names)
+    listener.keys = {}
+    assert placeholder("nobody").iterations == 4096, "there is none whose cost it could have"
 
 
 def test_a_proved_password_is_known_until_the_keys_change_or_the_mechanism_goes() -> None:

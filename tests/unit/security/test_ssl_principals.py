@@ -73,6 +73,21 @@ def test_bytes_that_are_no_name_are_refused(data: bytes) -> None:
         assert isinstance(name_of(data), str)
 
 
+@pytest.mark.parametrize(
+    ("rules", "subject"),
+    [
+        ("RULE:(?i)^CN=kafka,.*$/kafka/", "CN=\u212aafka,O=x"),
+        (r"RULE:^CN=(\w+)$/$1/", "CN=\u043a\u0430fka"),
+        (r"RULE:^CN=admin(\d)$/admin/", "CN=admin\u0661"),
+        ("RULE:^CN=(.*)$/$1/", "CN=kafka\u2028"),
+    ],
+)
+def test_a_name_that_only_looks_like_anothers_gives_no_principal(rules: str, subject: str) -> None:
+    """Java's classes and (?i) are about ASCII; Python's would make KELVIN SIGN + "afka" the principal User:kafka."""
+    with pytest.raises(NoMatchingRule):
+        SslPrincipalMapper(rules).principal(subject)
+
+
 DOCUMENTED = ", ".join(  # noqa: FLY002 - a rule a line
     [
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L",

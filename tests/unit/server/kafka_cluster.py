@@ -129,6 +129,7 @@ class _Listener:
         self.handlers = dict(HANDLERS)
         self.handlers[API_VERSIONS] = handler_for(list(HANDLERS))
         self.turns = Turns()
+        self.responses: Any = None
         self._service = service
         self._now_ms = now_ms
         self._sessions = FetchSessionCache(100, iter(range(1, 1000)).__next__)

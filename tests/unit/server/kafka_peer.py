@@ -82,6 +82,7 @@ class Listener:
         self.handlers: dict[int, Callable[..., Any]] = {}
         self.room = True
         self.turns = Turns()
+        self.responses: Any = None
         self.gone: list[KafkaConnection] = []
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:

@@ -49,10 +49,15 @@ async def test_connections_are_counted_by_listener_and_others_are_not(listening:
     await connections.close()
 
 
+def idle_ms_of(text: str) -> int:
+    return Limits.of(parse_broker_settings({"connections.max.idle.ms": text})[0]).idle_ms
+
+
 def test_limits_have_kafkas_names_and_defaults() -> None:
     values, _ = parse_broker_settings({})
     assert Limits.of(values) == (104_857_600, INT_MAX, INT_MAX, 600_000, 500)
     assert "grpc.max_allowed_incoming_connections" not in dict(grpc_options(Limits.of(values)))
+    assert [idle_ms_of(text) for text in ("-1", "0", "1", "2000")] == [INT_MAX, 1, 1, 2000], "-1 is Kafka's never"
     values, _ = parse_broker_settings({"max.connections": "7", "connections.max.idle.ms": str(2**40)})
     options = dict(grpc_options(Limits.of(values)))
     assert options["grpc.max_allowed_incoming_connections"] == 7

@@ -22,6 +22,7 @@ from tidegauge.groups import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
+from tidegauge_broker.coordinator.committing import Committing
 from tidegauge_broker.replica.messages import ProduceRequest, ProduceResult
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
@@ -124,19 +125,38 @@ class Broken:
         return None
 
 
-async def test_a_defect_in_a_read_fails_that_request_and_in_anything_else_halts(world: Any) -> None:
-    """What only reads has changed nothing; what may have changed something leaves a state that can't be trusted."""
+async def test_a_defect_in_what_all_groups_share_halts(world: Any) -> None:
+    """docs/adr/0023: what belongs to no group cannot be taken out of service."""
     runner, _ = world
     await elected(runner)
-    sound, runner.coordinator = runner.coordinator, Broken()
-    with pytest.raises(RuntimeError, match="a defect"):
-        await fetched(runner)
-    with pytest.raises(AssertionError, match="the broker would halt"):
-        runner.request(commit())
+    runner.coordinator = Broken()
     with pytest.raises(AssertionError, match="the broker would halt"):
         runner.partitions_deleted([ORDERS])
-    runner.coordinator = sound
-    assert (await fetched(runner)).error is ErrorCode.NONE, "the coordinator goes on"
+
+
+async def test_a_defect_in_a_groups_decision_fails_its_requests_and_is_logged(
+    world: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/adr/0023: the group is out of service, with a traceback in the log; others are served, the broker lives."""
+    runner, replicas = world
+    await elected(runner)
+    commits = Committing.commit
+
+    def broken(self: Committing, group: Any, request: OffsetCommit, token: object) -> None:
+        commits(self, group, request, token)
+        if request.group_id == "g":
+            raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Committing, "commit", broken)
+    assert (await runner.request(commit())).partitions == {ORDERS: ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert replicas.appends == [], "nothing of the decision is carried out"
+    assert (await fetched(runner)).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    (defect,) = [record for record in caplog.records if record.exc_info]
+    assert "A decision about 'g' failed" in defect.getMessage()
+    assert "Group 'g' (__consumer_offsets-0) is out of service" in caplog.text
+    other = runner.request(OffsetCommit("h", (OffsetToCommit(ORDERS, 5),)))
+    replicas.commit()
+    assert (await other).partitions == {ORDERS: ErrorCode.NONE}
 
 
 async def test_only_the_leader_of_the_partition_coordinates(world: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tidegauge.call_credentials import AUTHORIZATION
 from tidegauge_broker.security.sasl.plain import PlainExchange
+from tidegauge_broker.security.sasl.scram import ScramCredential
 from tidegauge_broker.server.wire.grpc.authentication import by_credential
 from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, caller_of, host_of
 
@@ -52,8 +53,11 @@ class Sasl:
         assert mechanism == "PLAIN"
         return PlainExchange({"alice": "alice-secret"})
 
-    def credential(self, mechanism: str, user: str) -> None:
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return None
+
+    def iterations(self, mechanism: str) -> list[int]:
+        return []
 
     def max_reauth_ms(self, mechanism: str) -> int:
         return self.reauth_ms
@@ -151,8 +155,8 @@ async def test_a_stream_without_a_limit_ends_by_itself() -> None:
     ("peer", "host"),
     [
         ("ipv4:10.0.0.1:5000", "10.0.0.1"),
-        ("ipv6:%5B::1%5D:5000", "::1"),
-        ("ipv6:[fe80::1]:5000", "fe80::1"),
+        ("ipv6:%5B::1%5D:5000", "0:0:0:0:0:0:0:1"),
+        ("ipv6:[fe80::1]:5000", "fe80:0:0:0:0:0:0:1"),
         ("unix:/tmp/x", "?"),
     ],
 )

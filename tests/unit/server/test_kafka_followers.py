@@ -28,13 +28,14 @@ def service(replica_topic_id: str | None = None, topic_name: str | None = "t") -
         results = [(core.FetchResult(one.topic_partition, high_watermark=5), b"") for one in request.partitions]
         return SimpleNamespace(partitions=results, pending=SimpleNamespace(release=lambda: None))
 
+    async def as_it_is(_: Any, records: bytes, *__: Any, **___: Any) -> Any:
+        return SimpleNamespace(error=ErrorCode.NONE, converted_count=0, records=records)
+
     return FakeService(
         fetch=fetch,
         topic_name=lambda _: topic_name,
         replica_topic_id=lambda _: replica_topic_id,
-        for_old_client=lambda _, records, *__, **___: SimpleNamespace(
-            error=ErrorCode.NONE, converted_count=0, records=records
-        ),
+        for_old_client=as_it_is,
     )
 
 

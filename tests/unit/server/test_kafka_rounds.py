@@ -100,7 +100,6 @@ class Leader:
             begin_follower_fetch=begin_follower_fetch,
             responses=SimpleNamespace(for_follower=lambda _: SimpleNamespace(release=lambda: None)),
             topic_name=lambda _: self.name,
-            topic_ids_version=0,
             replica_topic_id=lambda _: self.own_topic_id,
             for_old_client=None,
         )
@@ -109,7 +108,6 @@ class Leader:
     def rename(self, name: str | None) -> None:
         """Learn another name of the topic; None: it is unknown from now on."""
         self.name = name
-        self._service.topic_ids_version += 1
 
     def fetch(self, epoch: int, offsets: dict[int, int], forgotten: tuple[int, ...] = ()) -> list[core.FetchPartition]:
         """Handle a follower's fetch; return what the core is asked."""
@@ -142,16 +140,29 @@ def test_a_partition_that_was_forgotten_is_asked_for_again() -> None:
     assert [(one.topic_partition.partition, one.fetch_offset) for one in leader.fetch(2, {1: 2})] == [(0, 3), (1, 2)]
 
 
-def test_a_topic_that_this_broker_knows_by_another_name_or_none_is_not_asked_for_by_the_old_one() -> None:
-    """The metadata of the broker may change between two fetches that name the same ids."""
+def test_a_partition_keeps_the_name_that_it_entered_its_session_with() -> None:
+    """CachedPartition: the metadata may change between two fetches that name the same ids (KIP-516, KAFKA-14190)."""
     leader = Leader()
     leader.fetch(0, {0: 3})
+    for name in ("renamed", None, "t"):
+        leader.rename(name)
+        asked = leader.fetch(len(leader.asked), {0: 4})
+        assert [one.topic_partition for one in asked] == [TopicPartition("t", 0)]
     leader.rename("renamed")
-    assert [one.topic_partition for one in leader.fetch(1, {})] == [TopicPartition("renamed", 0)]
+    assert [str(one.topic_partition) for one in leader.fetch(4, {1: 0})] == ["t-0", "renamed-1"]
+    assert [str(one.topic_partition) for one in leader.fetch(5, {}, (0,))] == ["renamed-1"]
+    assert [str(one.topic_partition) for one in leader.fetch(6, {0: 4})] == ["renamed-1", "renamed-0"]
+
+
+def test_a_partition_whose_id_was_unknown_gets_its_name_as_soon_as_that_is_known() -> None:
+    """CachedPartition.maybeResolveUnknownName."""
+    leader = Leader()
     leader.rename(None)
-    assert leader.fetch(2, {}) == []
+    assert leader.fetch(0, {0: 3}) == []
     leader.rename("t")
-    assert [one.topic_partition for one in leader.fetch(3, {})] == [TopicPartition("t", 0)]
+    assert [one.topic_partition for one in leader.fetch(1, {})] == [TopicPartition("t", 0)]
+    leader.rename(None)
+    assert [one.topic_partition for one in leader.fetch(2, {})] == [TopicPartition("t", 0)]
 
 
 def test_a_replica_of_another_topic_with_the_name_is_not_asked_for() -> None:

@@ -36,6 +36,10 @@ class Replicas:
     def __init__(self, *, is_parked: bool) -> None:
         self._is_parked = is_parked
 
+    def preparations(self, request: ProduceRequest) -> list[Any]:
+        del request
+        return []
+
     def produce(self, request: ProduceRequest) -> asyncio.Future[list[ProduceResult]]:
         future: asyncio.Future[list[ProduceResult]] = asyncio.get_running_loop().create_future()
         future.set_result(

@@ -29,7 +29,7 @@ def reader(result: FetchResult, records: bytes, rules: TopicRules | None = None)
     async def read(*_: Any) -> Any:
         return SimpleNamespace(partitions=[(result, records)], pending=None)
 
-    def convert(_: TopicPartition, found: bytes, *arguments: Any, **options: Any) -> ReadRecords:
+    async def convert(_: TopicPartition, found: bytes, *arguments: Any, **options: Any) -> ReadRecords:
         return for_old_client(rules or TopicRules(), found, *arguments, **options)
 
     return FakeService(fetch=read, for_old_client=convert)
@@ -95,9 +95,12 @@ async def test_what_is_a_message_set_says_so_to_the_core(version: int, records: 
     assert (part.error_code, part.base_offset) == (0, 5)
 
 
-def test_converted_records_are_counted_by_topic() -> None:
+async def test_converted_records_are_counted_by_topic() -> None:
     """Kafka's FetchMessageConversionsPerSec."""
+
+    async def convert(*_: Any, **__: Any) -> ReadRecords:
+        return ReadRecords(converted_count=3)
+
     meters = Meters()
-    convert = MeteredRequests(meters).around("for_old_client", lambda *_, **__: ReadRecords(converted_count=3))
-    convert(AT, b"", 1, 0, reads_zstd=False)
+    await MeteredRequests(meters).around("for_old_client", convert)(AT, b"", 1, 0, reads_zstd=False)
     assert meters.topic(AT.topic)["fetchmessageconversions"] == 3

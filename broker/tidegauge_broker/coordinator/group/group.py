@@ -23,6 +23,7 @@ from tidegauge_broker.coordinator.offsets import Offsets
 from tidegauge_broker.coordinator.timers import Timer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+LARGEST_GENERATION = 2**31 - 1
 
 
 class Group:
@@ -84,18 +85,21 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def begin_next_generation(self, now_ms: int) -> None:
-        """End the join phase: the generation rises, also when no member is left (GroupMetadata.initNextGeneration)."""
-        self.generation += 1
+        """End the join phase: the generation rises, also when no member is left (GroupMetadata.initNextGeneration).
+
+        After the largest the generation is 1 again. Kafka's becomes negative, and members can commit no more.
+        """
+        self.generation = self.generation % LARGEST_GENERATION + 1
         self.protocol_name = self.selected_protocol() if self.members else None
         self.topics = self._subscribed_topics()
         self.change_state(COMPLETING if self.members else EMPTY, now_ms)
         self.awaiting_sync.clear()
 
     def restore(self, protocol_type: str, protocol_name: str | None, leader: str | None) -> None:
-        """Take what a loaded record says beside the members, which must have been added."""
+        """Take what a loaded record says beside the members, which must have been added; the first leads by default."""
         self.protocol_type = protocol_type or None
         self.protocol_name = protocol_name
-        self.leader = leader
+        self.leader = next(iter(self.members), None) if leader is None else leader
         self.topics = self._subscribed_topics()
 
     # Members

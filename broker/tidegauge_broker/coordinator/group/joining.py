@@ -112,6 +112,7 @@ class Joining:
         elif state is STABLE and not changed and group.leader != member.member_id:
             self._runtime.respond(token, self._phases.joined(group, member))
         else:
+            self._runtime.forget_request(member.join_token)
             update(member, request, token)
             what = "Leader" if state is STABLE and group.leader == member.member_id else "Updating metadata for member"
             verb = " re-joining group" if what == "Leader" else ""

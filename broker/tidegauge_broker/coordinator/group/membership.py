@@ -46,6 +46,7 @@ class Membership:
             self._runtime.respond(token, result)
             self._phases.restart_session(group, member)
             return
+        self._runtime.forget_request(member.sync_token)
         member.sync_token = token
         self._phases.note_sync(group, member)
         if group.leader == member.member_id:

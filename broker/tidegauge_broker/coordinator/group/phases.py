@@ -27,6 +27,12 @@ from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member's JoinGroup may stay parked (GroupCoordinator.NewMemberJoinTimeoutMs)."""
+MIN_REPEATED_PHASE_MS = 100
+"""How long a join phase lasts at least that follows one in which no member has joined.
+
+With a rebalance timeout of 0 it would be over as soon as it begins, as long as the group has static members. Kafka
+keeps a thread of its purgatory busy with that (GroupCoordinator.onCompleteJoin).
+"""
 
 
 class Phases:
@@ -90,8 +96,15 @@ class Phases:
         self._set_phase(group, delay_ms, "InitialRebalanceDelay", end)
         group.in_initial_delay = True
 
-    def _start_join_phase(self, group: Group) -> None:
-        self._set_phase(group, group.rebalance_timeout_ms, "RebalanceTimeout", lambda: self._complete_join(group))
+    def _start_join_phase(self, group: Group, min_ms: int = 0) -> None:
+        """Wait until all members have joined, or for the longest of their rebalance timeouts, and ``min_ms`` at least.
+
+        After a phase in which no member joined, ``min_ms`` is positive, and the next such phase is not logged again.
+        """
+        timeout_ms, is_repeated = max(group.rebalance_timeout_ms, min_ms), min_ms > 0
+        self._set_phase(
+            group, timeout_ms, "RebalanceTimeout", lambda: self._complete_join(group, is_repeated=is_repeated)
+        )
         group.in_initial_delay = False
         self.try_complete_join(group)
 
@@ -101,8 +114,8 @@ class Phases:
             self._runtime.timers.cancel(group.phase)
             self._complete_join(group)
 
-    def _complete_join(self, group: Group) -> None:
-        """End the join phase with those who have joined (GroupCoordinator.onCompleteJoin)."""
+    def _complete_join(self, group: Group, *, is_repeated: bool = False) -> None:
+        """End the join phase with the members that have joined, or open it again if none has (onCompleteJoin)."""
         group.phase = None
         late = [member for member in group.members.values() if member.join_token is None and not member.is_static]
         if late:
@@ -111,10 +124,11 @@ class Phases:
         for member in late:
             self.forget(group, member.member_id)
         if not group.elect_rejoined_leader() and group.members:
-            self._runtime.log(
-                f"Group {group.group_id} could not complete rebalance because no members rejoined", "error"
-            )
-            self._start_join_phase(group)
+            if not is_repeated:
+                self._runtime.log(
+                    f"Group {group.group_id} could not complete rebalance because no members rejoined", "error"
+                )
+            self._start_join_phase(group, MIN_REPEATED_PHASE_MS)
             return
         old = group.state
         group.begin_next_generation(self._runtime.now_ms)
@@ -151,7 +165,7 @@ class Phases:
             member.is_new = False
             group.awaiting_sync.add(member.member_id)
         timeout_ms = group.rebalance_timeout_ms
-        group.sync_phase = self._runtime.timers.start(
+        group.sync_phase = self._runtime.start_timer(
             self._runtime.now_ms + timeout_ms, "SyncTimeout", lambda: self._expire_sync_phase(group)
         )
 
@@ -243,6 +257,7 @@ class Phases:
         self._runtime.timers.cancel(group.pending_members.pop(member_id, None))
         member = group.remove(member_id)
         if member is not None:
+            self._runtime.forget_request(member.sync_token)
             self._runtime.timers.cancel(member.session)
             member.session = None
 
@@ -257,7 +272,7 @@ class Phases:
             self.forget(group, member_id)
             self.try_complete_join(group)
 
-        group.pending_members[member_id] = self._runtime.timers.start(
+        group.pending_members[member_id] = self._runtime.start_timer(
             self._runtime.now_ms + timeout_ms, "PendingMemberExpiration", expire
         )
 
@@ -272,7 +287,9 @@ class Phases:
         if member.session is not None and member.session.action is not None:
             timers.postpone(member.session, deadline_ms)
         else:
-            member.session = timers.start(deadline_ms, "SessionExpiration", lambda: self._expire(group, member))
+            member.session = self._runtime.start_timer(
+                deadline_ms, "SessionExpiration", lambda: self._expire(group, member)
+            )
 
     def _expire(self, group: Group, member: Member) -> None:
         member.session = None
@@ -282,7 +299,7 @@ class Phases:
         self.remove(group, member, f"removing member {member.member_id} on heartbeat expiration")
 
     def _set_phase(self, group: Group, delay_ms: int, cause: str, end: Callable[[], None]) -> None:
-        group.phase = self._runtime.timers.start(self._runtime.now_ms + delay_ms, cause, end)
+        group.phase = self._runtime.start_timer(self._runtime.now_ms + delay_ms, cause, end)
 
     def resume(self, group: Group) -> None:
         """Start the timers of a loaded group; a group that is larger than group.max.size rebalances to shrink."""

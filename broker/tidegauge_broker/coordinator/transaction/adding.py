@@ -22,7 +22,7 @@ from tidegauge.transactions import (
 from tidegauge_broker.coordinator.runtime import TransactionRuntime
 from tidegauge_broker.coordinator.transaction.states import DECIDED, ONGOING
 from tidegauge_broker.coordinator.transaction.storing import Owned, Store
-from tidegauge_broker.coordinator.transaction.transaction import Transaction
+from tidegauge_broker.coordinator.transaction.transaction import MAX_EPOCH, Transaction
 
 
 class Adding:
@@ -101,7 +101,12 @@ def _verification_error(owned: Owned | ErrorCode, request: AddPartitionsToTxn) -
 
 
 def _producer_error(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
-    """Return why a request is not of the present producer of an id; checked before anything about the state."""
+    """Return why a request is not of the present producer of an id; checked before anything about the state.
+
+    The highest epoch is that of an abort, and no producer has been given it. Kafka lets a client that guesses it open a
+    transaction, which no coordinator can abort (prepareFenceProducerEpoch throws IllegalStateException).
+    """
     if producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.PRODUCER_FENCED if producer_epoch != transaction.producer_epoch else ErrorCode.NONE
+    is_fenced = producer_epoch != transaction.producer_epoch or producer_epoch == MAX_EPOCH
+    return ErrorCode.PRODUCER_FENCED if is_fenced else ErrorCode.NONE

@@ -8,19 +8,26 @@ Source: TransactionCoordinator and TransactionStateManager of Kafka 3.9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.groups import partition_of
 from tidegauge.transactions import (
     TRANSACTION_TOPIC,
     AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
     AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
     DescribeTransaction,
     DescribeTransactionResult,
     EndTxn,
+    EndTxnResult,
     InitProducerId,
+    InitProducerIdResult,
     ListTransactions,
     ListTransactionsResult,
+    TransactionResult,
 )
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
@@ -32,8 +39,11 @@ from tidegauge_broker.coordinator.events import (
     TransactionRequestArrived,
 )
 from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.owner import Owner
+from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.coordinator.runtime import TransactionRuntime
 from tidegauge_broker.coordinator.settings import TransactionSettings
+from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.coordinator.transaction.adding import Adding
 from tidegauge_broker.coordinator.transaction.describing import counted, described, listed, viewed
 from tidegauge_broker.coordinator.transaction.ending import Ending
@@ -62,6 +72,7 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         self._initializing = Initializing(self._runtime, self._store, self._ending)
         self._adding = Adding(self._runtime, self._store)
         self._expiring = Expiring(self._runtime)
+        runtime.abandon, runtime.fail = self._abandon, _failed_unexpectedly
         self._events |= {
             TransactionRequestArrived: self._on_request,
             ProducerIdAllocated: self._initializing.allocated,
@@ -136,8 +147,23 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
     # Requests
 
     def _on_request(self, event: TransactionRequestArrived) -> None:
-        self._runtime.cause = type(event.request).__name__
-        self._requests[type(event.request)](event.request, event.token)
+        request, token = event.request, event.token
+        self._runtime.cause = type(request).__name__
+        decide = partial(self._requests[type(request)], request, token)
+        if only_reads(request):
+            self._runtime.read(token, request, decide)
+            return
+        assert not isinstance(request, ListTransactions)
+        transactional_id = "" if is_too_long(request.transactional_id) else request.transactional_id or ""
+        owner = Owner(partition_of(transactional_id, self._runtime.settings.partitions), transactional_id)
+        self._runtime.open(token, owner, request)
+        self._runtime.attempt(owner, decide)
+
+    def _abandon(self, owner: Owner, cause: str) -> None:
+        shard = self._led.shards.get(owner.partition)
+        if shard is not None and owner.key:
+            self._markers.drop(shard, owner.key)
+            shard.take_out_of_service(owner.key, cause)
 
     def _describe(self, request: DescribeTransaction, token: object) -> None:
         if self._is_active:
@@ -154,3 +180,18 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         else:
             result = listed((owned.transaction for owned in self._owned()), request, self._runtime.now_ms)
         self._runtime.respond(token, result)
+
+
+_FAILURES: dict[type, Callable[[Any, ErrorCode], TransactionResult]] = {
+    InitProducerId: lambda _, error: InitProducerIdResult(error),
+    AddPartitionsToTxn: lambda request, error: AddPartitionsToTxnResult(dict.fromkeys(request.partitions, error)),
+    AddOffsetsToTxn: lambda _, error: AddOffsetsToTxnResult(error),
+    EndTxn: lambda _, error: EndTxnResult(error),
+    DescribeTransaction: lambda request, error: DescribeTransactionResult(request.transactional_id, error),
+    ListTransactions: lambda _, error: ListTransactionsResult(error),
+}
+
+
+def _failed_unexpectedly(request: Any) -> TransactionResult:
+    """Return the response to a request whose decision, or whose transactional id, failed unexpectedly."""
+    return _FAILURES[type(request)](request, ErrorCode.UNKNOWN_SERVER_ERROR)

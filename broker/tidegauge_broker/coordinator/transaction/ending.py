@@ -8,6 +8,7 @@ Source: TransactionCoordinator (endTransaction, abortTimedOutTransactions).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.transaction_marker import Outcome
@@ -75,7 +76,7 @@ class Ending:
         """Abort those of the transactions that are open for longer than their timeout."""
         for owned in transactions:
             if owned.transaction.has_timed_out(self._runtime.now_ms):
-                self._abort_timed_out(owned)
+                self._runtime.attempt(owned.owner, partial(self._abort_timed_out, owned))
 
     def _abort_timed_out(self, owned: Owned) -> None:
         transactional_id = owned.transaction.transactional_id

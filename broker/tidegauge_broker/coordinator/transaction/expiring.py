@@ -6,6 +6,7 @@ Source: TransactionStateManager (removeExpiredTransactionalIds, writeTombstonesF
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import HEADER_BYTES
@@ -43,21 +44,12 @@ class Expiring:
 
     def _remove(self, shard: TransactionShard, expired: Sequence[Transaction]) -> None:
         for transaction in expired:
-            transaction.prepare_expiration()
+            self._runtime.attempt(shard.owner(transaction.transactional_id), transaction.prepare_expiration)
 
         def outcome(error: ErrorCode, _base_offset: int) -> None:
-            for transaction in expired:
-                if not Owned(shard, transaction).is_valid:
-                    continue
-                if error is ErrorCode.NONE:
-                    self._forget(shard, transaction)
-                else:
-                    transaction.pending_state = None
-                    self._runtime.log(
-                        f"Failed to remove expired transactionalId: {transaction.transactional_id} from cache. "
-                        f"Tombstone append error code: {error.name}",
-                        "warning",
-                    )
+            for owned in [Owned(shard, transaction) for transaction in expired]:
+                if owned.is_valid:
+                    self._runtime.attempt(owned.owner, partial(self._removed, owned, error))
 
         tombstones = [Record(transaction_key(transaction.transactional_id), None) for transaction in expired]
         self._runtime.append(
@@ -66,6 +58,18 @@ class Expiring:
             outcome,
             acks=ALL_REPLICAS,
             timeout_ms=self._runtime.settings.request_timeout_ms,
+        )
+
+    def _removed(self, owned: Owned, error: ErrorCode) -> None:
+        """Take the outcome of an id's tombstone."""
+        if error is ErrorCode.NONE:
+            self._forget(owned.shard, owned.transaction)
+            return
+        owned.transaction.pending_state = None
+        self._runtime.log(
+            f"Failed to remove expired transactionalId: {owned.transaction.transactional_id} from cache. "
+            f"Tombstone append error code: {error.name}",
+            "warning",
         )
 
     def _forget(self, shard: TransactionShard, transaction: Transaction) -> None:

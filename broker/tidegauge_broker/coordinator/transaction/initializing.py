@@ -5,8 +5,6 @@ Source: TransactionCoordinator (handleInitProducerId, prepareInitProducerIdTrans
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tidegauge.errors import ErrorCode
 from tidegauge.transactions import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, InitProducerId, InitProducerIdResult
 from tidegauge_broker.coordinator.effects import AllocateProducerId
@@ -17,8 +15,6 @@ from tidegauge_broker.coordinator.transaction.states import DECIDED, ONGOING
 from tidegauge_broker.coordinator.transaction.storing import Owned, Store
 from tidegauge_broker.coordinator.transaction.transaction import EXHAUSTED_EPOCH, Change, Transaction
 
-Allocated = Callable[[int], None]
-
 
 class Initializing:
     """Handles InitProducerId. Where a producer id is needed the request starts again when there is one."""
@@ -27,8 +23,6 @@ class Initializing:
         self._runtime = runtime
         self._store = store
         self._ending = ending
-        self._allocations: dict[int, tuple[object, Allocated]] = {}
-        self._last_allocation_id = 0
 
     def handle(self, request: InitProducerId, token: object) -> None:
         """Handle a request."""
@@ -36,14 +30,7 @@ class Initializing:
 
     def allocated(self, event: ProducerIdAllocated) -> None:
         """Go on with the request that needed a producer id."""
-        token, go_on = self._allocations.pop(event.allocation_id, (None, None))
-        if go_on is None:
-            return
-        self._runtime.cause = "InitProducerId"
-        if event.error is ErrorCode.NONE:
-            go_on(event.producer_id)
-        else:
-            self._refuse(token, event.error)
+        self._runtime.arrived(event.allocation_id, "InitProducerId", event.error, event.producer_id)
 
     def _handle(self, request: InitProducerId, token: object, producer_id: int | None) -> None:
         """Handle a request.
@@ -123,12 +110,13 @@ class Initializing:
         self._store.store(owned, change, stored)
 
     def _allocate(self, request: InitProducerId, token: object) -> None:
-        self._last_allocation_id += 1
-        self._allocations[self._last_allocation_id] = (
-            token,
-            lambda producer_id: self._handle(request, token, producer_id),
-        )
-        self._runtime.effects.append(AllocateProducerId(self._last_allocation_id))
+        def allocated(error: ErrorCode, producer_id: int) -> None:
+            if error is ErrorCode.NONE:
+                self._handle(request, token, producer_id)
+            else:
+                self._refuse(token, error)
+
+        self._runtime.effects.append(AllocateProducerId(self._runtime.awaited(allocated)))
 
     def _refuse(self, token: object, error: ErrorCode) -> None:
         self._runtime.respond(token, InitProducerIdResult(error))

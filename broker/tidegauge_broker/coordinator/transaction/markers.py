@@ -14,7 +14,8 @@ Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
@@ -137,40 +138,25 @@ class Markers:
         else:
             self._write_completion_if_due(completion)
 
-    def drop(self, shard: TransactionShard) -> None:
-        """Forget what was to be written for a partition that this broker coordinates no longer."""
+    def drop(self, shard: TransactionShard, transactional_id: str | None = None) -> None:
+        """Forget what was to be written for a partition, or one id of it, that is coordinated here no longer."""
+
+        def stays(completion: Completion) -> bool:
+            is_meant = transactional_id in {None, completion.transactional_id}
+            return completion.owned.shard is not shard or not is_meant
 
         def others(entries: list[_Entry]) -> list[_Entry]:
-            return [entry for entry in entries if entry.completion.owned.shard is not shard]
+            return [entry for entry in entries if stays(entry.completion)]
 
-        self._completions = {
-            transactional_id: completion
-            for transactional_id, completion in self._completions.items()
-            if completion.owned.shard is not shard
-        }
+        self._completions = {name: completion for name, completion in self._completions.items() if stays(completion)}
         self._queues = {broker_id: others(queue) for broker_id, queue in self._queues.items()}
         self._leaderless, self._failed = others(self._leaderless), others(self._failed)
-        self._unwritten = [completion for completion in self._unwritten if completion.owned.shard is not shard]
+        self._unwritten = [completion for completion in self._unwritten if stays(completion)]
 
     def leaders_found(self, event: LeadersFound) -> None:
         """Queue markers for the leaders of their partitions; those of deleted partitions count as written."""
-        for completion, partitions in self._lookups.pop(event.lookup_id, ()):
-            if not completion.owned.is_valid:
-                continue
-            by_broker: dict[int, list[TopicPartition]] = {}
-            for topic_partition in partitions:
-                leader = event.leaders.get(topic_partition)
-                if leader is None:
-                    self._runtime.log(
-                        f"Couldn't find leader endpoint for partition {topic_partition} while trying to send "
-                        f"transaction markers for {completion.transactional_id}; it is likely deleted already and "
-                        "hence can be skipped"
-                    )
-                    completion.owned.transaction.remove_partition(topic_partition)
-                else:
-                    by_broker.setdefault(leader, []).append(topic_partition)
-            self._queue(completion, by_broker)
-            self._write_completion_if_due(completion)
+        for entry in self._lookups.pop(event.lookup_id, ()):
+            self._attempt(entry, partial(self._take_leaders, entry, event.leaders))
         self._send()
 
     def markers_written(self, event: MarkersWritten) -> None:
@@ -183,12 +169,35 @@ class Markers:
             for completion, partitions in entries:
                 self._repeat(completion, partitions)
         else:
-            for completion, partitions in entries:
-                errors = event.errors.get(completion.marker.producer_id, {})
-                self._take_results(completion, partitions, errors)
+            for entry in entries:
+                errors = event.errors.get(entry.completion.marker.producer_id, {})
+                self._attempt(entry, partial(self._take_results, *entry, errors))
         self._send()
 
     # Steps
+
+    def _attempt(self, entry: _Entry, decide: Callable[[], None]) -> None:
+        """Run a decision about the transaction of an entry, unless its leadership has ended."""
+        owned = entry.completion.owned
+        if owned.is_valid:
+            self._runtime.attempt(owned.owner, decide)
+
+    def _take_leaders(self, entry: _Entry, leaders: Mapping[TopicPartition, int]) -> None:
+        completion = entry.completion
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for topic_partition in entry.partitions:
+            leader = leaders.get(topic_partition)
+            if leader is None:
+                self._runtime.log(
+                    f"Couldn't find leader endpoint for partition {topic_partition} while trying to send "
+                    f"transaction markers for {completion.transactional_id}; it is likely deleted already and "
+                    "hence can be skipped"
+                )
+                completion.owned.transaction.remove_partition(topic_partition)
+            else:
+                by_broker.setdefault(leader, []).append(topic_partition)
+        self._queue(completion, by_broker)
+        self._write_completion_if_due(completion)
 
     def _look_up(self, entries: list[_Entry]) -> None:
         self._last_id += 1
@@ -218,8 +227,6 @@ class Markers:
     def _take_results(
         self, completion: Completion, partitions: tuple[TopicPartition, ...], errors: Mapping[TopicPartition, ErrorCode]
     ) -> None:
-        if not completion.owned.is_valid:
-            return
         again: list[TopicPartition] = []
         is_overtaken = False
         for topic_partition in partitions:
@@ -269,6 +276,7 @@ class Markers:
 
     def _start_retry_timer(self) -> None:
         if self._retry is None:
+            # The timer is that of all markers, whosever decision starts it.
             at_ms = self._runtime.now_ms + RETRY_BACKOFF_MS
             self._retry = self._runtime.timers.start(at_ms, "MarkerRetry", self._retry_all)
 
@@ -277,7 +285,8 @@ class Markers:
         self._retry = None
         unwritten, self._unwritten = self._unwritten, []
         for completion in unwritten:
-            self._write_completion(completion)
+            if completion.owned.is_valid:
+                self._runtime.attempt(completion.owned.owner, partial(self._write_completion, completion))
         entries = self._leaderless + self._failed
         self._leaderless, self._failed = [], []
         if entries:

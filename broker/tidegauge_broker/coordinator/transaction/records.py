@@ -11,10 +11,11 @@ from __future__ import annotations
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.coordinator.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.record_codec import Record, UnknownKey, batch_of, decoded, encoded, version_of
 from tidegauge_broker.coordinator.transaction.scala_sets import by_topic
-from tidegauge_broker.coordinator.transaction.states import EMPTY, STATE_OF_STATUS, STATUS
-from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
+from tidegauge_broker.coordinator.transaction.states import EMPTY, ONGOING, STATE_OF_STATUS, STATUS, WRITTEN
+from tidegauge_broker.coordinator.transaction.transaction import MAX_EPOCH, Change, Transaction
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
@@ -66,7 +67,8 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
     """Return a transactional id as its record says.
 
     Raises:
-        TidegaugeError: CORRUPT_MESSAGE, the bytes are no value of a version that Kafka 3.9 reads, or of no known state.
+        TidegaugeError: CORRUPT_MESSAGE, the bytes are no value of a version that Kafka 3.9 reads, or one that no
+            coordinator can have written.
     """
     version = version_of(value)
     if version not in VALUE_VERSIONS:
@@ -77,6 +79,9 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
         raise TidegaugeError(
             ErrorCode.CORRUPT_MESSAGE, f"a transaction's value has the unknown status {read.transaction_status}"
         )
+    cause = _incoherence(read, state)
+    if cause is not None:
+        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"a transaction's value makes no sense: {cause}")
     transaction = Transaction(
         transactional_id, read.producer_id, read.transaction_timeout_ms, read.transaction_last_update_timestamp_ms
     )
@@ -88,3 +93,21 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
             for partition in topic.partition_ids:
                 transaction.partitions[TopicPartition(topic.topic, partition)] = None
     return transaction
+
+
+def _incoherence(read: TransactionLogValue, state: TransactionState) -> str | None:
+    """Return why no coordinator can have written a value, as a clause; None if one can.
+
+    Kafka takes it as it is (TransactionLog.readTxnRecordValue); a later request fails with IllegalStateException.
+    """
+    if state not in WRITTEN:
+        return f"the state {state.value} is never written"
+    if read.producer_id < 0:
+        return f"its producer id is negative, {read.producer_id}"
+    if read.producer_epoch < 0:
+        return f"its producer epoch is negative, {read.producer_epoch}"
+    if state is ONGOING and read.producer_epoch == MAX_EPOCH:
+        return f"its epoch {MAX_EPOCH} is that of an abort, and the transaction is open"
+    if read.transaction_timeout_ms <= 0:
+        return f"its timeout is {read.transaction_timeout_ms} ms"
+    return None

@@ -66,7 +66,13 @@ class Resuming:
             return
         smallest = min(decided, key=lambda transaction: len(transaction.partitions))
         decision = smallest.as_loaded()
-        completions = [self._markers.prepare(Owned(shard, transaction)) for transaction in decided]
+        completions: list[Completion] = []
+
+        def prepare(owned: Owned) -> None:
+            completions.append(self._markers.prepare(owned))
+
+        for owned in [Owned(shard, transaction) for transaction in decided]:
+            self._runtime.attempt(owned.owner, partial(prepare, owned))
         self._confirm(_Loaded(shard, smallest.transactional_id, decision, completions), ErrorCode.NONE)
 
     def _confirm(self, loaded: _Loaded, last_error: ErrorCode) -> None:
@@ -79,7 +85,8 @@ class Resuming:
             if error is ErrorCode.NONE:
                 loaded.shard.is_committed = True
                 for completion in loaded.completions:
-                    self._markers.begin(completion)
+                    if completion.owned.is_valid:
+                        self._runtime.attempt(completion.owned.owner, partial(self._markers.begin, completion))
             else:
                 self._repeat(loaded, error, last_error)
 
@@ -101,4 +108,4 @@ class Resuming:
                 "info" if error in _PASSING else "error",
             )
         at_ms = self._runtime.now_ms + RETRY_BACKOFF_MS
-        self._runtime.timers.start(at_ms, "DecisionRetry", partial(self._confirm, loaded, error))
+        self._runtime.start_timer(at_ms, "DecisionRetry", partial(self._confirm, loaded, error))

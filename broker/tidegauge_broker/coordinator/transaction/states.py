@@ -57,6 +57,8 @@ EXPIRABLE = frozenset(row.old for row in TRANSITIONS if row.new is DEAD)
 """The states in which a transactional id may expire (isExpirationAllowed)."""
 DECIDED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 """The transaction's outcome is committed, and its markers are being written."""
+WRITTEN = frozenset(TransactionState) - {DEAD, PREPARE_EPOCH_FENCE}
+"""The states that records have; the other two exist in memory alone."""
 COMPLETE = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
 PREPARED = {Outcome.COMMIT: PREPARE_COMMIT, Outcome.ABORT: PREPARE_ABORT}
 COMPLETED = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}

@@ -14,6 +14,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import partition_of
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.led_partitions import LedPartitions, ShardState
+from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.runtime import ALL_REPLICAS, TransactionRuntime
 from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.coordinator.transaction.records import transaction_batch
@@ -32,6 +33,11 @@ class Owned:
     def __init__(self, shard: TransactionShard, transaction: Transaction) -> None:
         self.shard = shard
         self.transaction = transaction
+
+    @property
+    def owner(self) -> Owner:
+        """The name of the id for the timers, outcomes and requests that belong to it."""
+        return self.shard.owner(self.transaction.transactional_id)
 
     @property
     def is_valid(self) -> bool:
@@ -54,7 +60,9 @@ class Store:
         shard = self._led.shards.get(partition_of(transactional_id, self._runtime.settings.partitions))
         if shard is None or shard.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
-        return shard if shard.state is ShardState.ACTIVE else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if shard.state is not ShardState.ACTIVE:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.UNKNOWN_SERVER_ERROR if transactional_id in shard.refused else shard
 
     def find(self, transactional_id: str | None) -> Owned | ErrorCode:
         """Return a transactional id for a request of its producer, or why the request fails."""

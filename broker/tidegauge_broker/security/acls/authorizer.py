@@ -5,7 +5,8 @@ Rules (Kafka's AclAuthorizer):
     2. The lists of a resource are that of its own name, that of ``*``, and those of all prefixes of its name. Without a
        single entry there, ``allow.everyone.if.no.acl.found`` decides.
     3. An entry is about a request if it has the principal or ``User:*``, the host or ``*``, the operation or ALL. One
-       that denies overrules all that allow; without one that allows, it is not allowed.
+       that denies overrules all that allow; without one that allows, it is not allowed. An IPv6 host is compared in
+       Java's form, however the entry writes it (Kafka compares texts, so that ``::1`` there is nobody's host).
     4. Who may READ, WRITE, DELETE or ALTER may DESCRIBE; who may ALTER_CONFIGS may DESCRIBE_CONFIGS. A denial has no
        such consequence.
 """
@@ -27,6 +28,7 @@ from tidegauge.cluster_metadata.access_lists import (
     Permission,
     ResourceType,
 )
+from tidegauge.host_addresses import java_host
 from tidegauge.principal import Principal, principal_of
 
 _IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = {
@@ -126,7 +128,7 @@ class AclAuthorizer:
 
         Args:
             principal: who.
-            host: its address.
+            host: its address in Java's form.
             operation: a definite one.
             kind: of the resource.
             name: of the resource.
@@ -199,7 +201,7 @@ def _has(
     return any(
         entry.permission is permission
         and entry.principal in {who, ANYONE}
-        and entry.host in {host, WILDCARD}
+        and java_host(entry.host) in {host, WILDCARD}
         and (entry.operation in operations or entry.operation is Operation.ALL)
         for entry in entries
     )

@@ -6,8 +6,9 @@ Rules:
     2. The user of a call that names no mechanism is looked for in all that are enabled; PLAIN, which is cheap, first.
     3. A password that SCRAM's keys have proved is remembered under a keyed hash of the credential, until the keys of
        the user change: the costly hash is computed once, and the password is kept nowhere.
-    4. An unknown user of SCRAM costs as much time as a known one, and what a refusal says never tells whether the user
-       exists.
+    4. A refusal does not show whether the user exists, by its text or by its time: the password of an unknown user of
+       SCRAM is compared with a placeholder of its own, always the same one for a name, with the iterations that a known
+       user has.
     5. A session is a call. It lasts until the token expires or for ``connections.max.reauth.ms``, whichever is shorter.
 """
 
@@ -49,6 +50,10 @@ class ListenerMechanisms(Protocol):
         """Return a user's SCRAM credential; None where there is none."""
         ...
 
+    def iterations(self, mechanism: str) -> Sequence[int]:
+        """Return the iterations of each known user of a SCRAM mechanism, in any order."""
+        ...
+
     def max_reauth_ms(self, mechanism: str) -> int:
         """Return ``connections.max.reauth.ms`` of a mechanism; 0: sessions have no limit of their own."""
         ...
@@ -80,7 +85,7 @@ class ToProve(NamedTuple):
     mechanism: str
     user: str
     password: str
-    keys: ScramCredential | None
+    keys: ScramCredential
 
     def __repr__(self) -> str:
         """Return a text without the password."""
@@ -99,13 +104,12 @@ class CallAuthenticator:
         self._mechanisms = mechanisms
         self._secret = secret
         self._proved: OrderedDict[bytes, _Proved] = OrderedDict()
-        self._placeholder = ScramCredential(hmac.digest(secret, b"salt", "sha256"), b"", b"", MIN_ITERATIONS)
 
     def known(self, value: str | None, mechanism: str | None, now_ms: int) -> CallSession | None:
         """Return the session of a call whose password was right before; None: it is to be authenticated (rule 3)."""
         if value is None or not self._proved:
             return None
-        proved = self._proved.get(self._key(value, mechanism))
+        proved = self._proved.get(self.key(value, mechanism))
         if proved is None or proved.mechanism not in self._mechanisms.enabled:
             return None
         if self._mechanisms.credential(proved.mechanism, proved.user) != proved.keys:
@@ -137,6 +141,8 @@ class CallAuthenticator:
         for one in self._meant(credential, mechanism):
             if one in HASHES and isinstance(credential, Basic):
                 keys = self._mechanisms.credential(one, credential.user)
+                if keys is None or keys.iterations < MIN_ITERATIONS:
+                    keys = self._placeholder(one, credential.user)
                 to_prove.append(ToProve(one, credential.user, credential.password, keys))
                 continue
             try:
@@ -150,14 +156,12 @@ class CallAuthenticator:
         return to_prove
 
     def is_right(self, one: ToProve) -> bool:
-        """Return whether a password is right; it takes milliseconds, also where there is no such user (rule 4)."""
-        keys = self._placeholder if one.keys is None or one.keys.iterations < MIN_ITERATIONS else one.keys
-        return has_password(keys, one.mechanism, one.password)
+        """Return whether a password is right, which takes milliseconds; blocks."""
+        return has_password(one.keys, one.mechanism, one.password)
 
     def proved(self, value: str, mechanism: str | None, one: ToProve, now_ms: int) -> CallSession:
         """Remember a password that is right, and return the session."""
-        assert one.keys is not None
-        self._proved[self._key(value, mechanism)] = _Proved(one.mechanism, one.user, one.keys)
+        self._proved[self.key(value, mechanism)] = _Proved(one.mechanism, one.user, one.keys)
         if len(self._proved) > MAX_REMEMBERED:
             self._proved.popitem(last=False)
         return self._session(one.mechanism, one.user, None, now_ms)
@@ -201,7 +205,15 @@ class CallAuthenticator:
             limits.append(now_ms + limit_ms)
         return CallSession(Principal(USER, user), min(limits) if limits else None)
 
-    def _key(self, value: str, mechanism: str | None) -> bytes:
+    def _placeholder(self, mechanism: str, user: str) -> ScramCredential:
+        """Return keys that no password has, for an unknown user; rule 4."""
+        choice = hmac.digest(self._secret, f"{mechanism}\0{user}".encode(errors="surrogatepass"), hashlib.sha256)
+        counts = sorted(one for one in self._mechanisms.iterations(mechanism) if one >= MIN_ITERATIONS)
+        iterations = counts[int.from_bytes(choice[:8]) % len(counts)] if counts else MIN_ITERATIONS
+        return ScramCredential(choice[8:], b"", b"", iterations)
+
+    def key(self, value: str, mechanism: str | None) -> bytes:
+        """Return the keyed hash under which a credential is known (rule 3)."""
         return hmac.digest(self._secret, f"{mechanism}\0{value}".encode(), hashlib.sha256)
 
 

@@ -8,7 +8,7 @@ implementation.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # its package imports what knows the ports
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Returns the settings that are to stand in place of those that there are; raises TidegaugeError to refuse them."""
+StoredTopicIds = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+"""Returns the ids of topics as they are stored."""
 Dial = Callable[[Callable[[], socket.socket]], socket.socket]
 """Opens a connection to the store by calling its argument, and returns the socket that is to be used."""
 
@@ -112,6 +114,10 @@ class CredentialStore(Protocol):
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism as it is known here; None where there is none."""
+        ...
+
+    def iterations(self, mechanism: str) -> list[int]:
+        """Return the iterations of each user that has a credential for a mechanism."""
         ...
 
     async def read_all(self) -> None:
@@ -319,6 +325,10 @@ class Cluster(Protocol):
         """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
         ...
 
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Return the stored ids of topics, empty if one has none; without those that cannot be read."""
+        ...
+
     def report_failed_replicas(self) -> None:
         """Notify the controller that replicas of this broker are offline, again and again until it is notified."""
         ...
@@ -330,3 +340,6 @@ class Cluster(Protocol):
     def session(self) -> Session:
         """Return the session of this broker, for the lab, which ends it at the servers."""
         ...
+
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call a listener with the session of this broker: now, and whenever there is another one."""

@@ -9,6 +9,7 @@ import asyncio
 import socket
 
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, IP
+from tidegauge.host_addresses import java_host
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.cluster.ports import ClientQuotaStore
 
@@ -55,4 +56,4 @@ async def _addresses(name: str) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return [str(address[0]) for *_, address in found]
+    return [java_host(str(address[0])) for *_, address in found]

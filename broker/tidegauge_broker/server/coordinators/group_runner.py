@@ -63,7 +63,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         replicas: append to and read __consumer_offsets.
         events: the event log.
         now_ms: a clock that never goes back.
-        halt: called with a defect of the coordinator; must end the process at once.
+        halt: called with a defect in what all share; must end the process at once.
 
     Attributes:
         verify: asks the transaction coordinator; set before the first request.

@@ -8,9 +8,10 @@ Invariants:
 - Every request gets at most one response; the request of a connection that has closed is forgotten by the caller alone
   (Kafka 3.9 has no notion of it: the coordinator keeps a group's member until the session ends).
 - A partition whose log cannot be read to its end is not served, and no other partition notices.
-- A defect in the coordinator leaves a state that its partitions share and that cannot be trusted: the broker halts, as
-  for a defect of the replication core. One in a request that only reads fails that request, with UNKNOWN_SERVER_ERROR.
-  An effect that fails unexpectedly concerns its recipient alone (docs/adr/0023-a-defect-in-a-coordinator-halts.md).
+- A defect in the decision about a group or a transactional id costs that one, which is out of service until the next
+  load; the coordinator takes care of it. What reaches this module is a defect in what all share, leaderships and loads:
+  the broker halts, as for a defect of the replication core. An effect that fails unexpectedly concerns its recipient
+  alone (docs/adr/0023-a-defect-costs-its-group.md).
 
 Source: GroupCoordinator, GroupMetadataManager, TransactionStateManager.
 """
@@ -27,20 +28,17 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
-from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, ReadLog, Respond
+from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, ReadLog, Respond
 from tidegauge_broker.coordinator.events import (
     Appended,
     Elected,
     Event,
     LoadCompleted,
     RecordsRead,
-    RequestArrived,
     Resigned,
     ShutDown,
     TransactionEvent,
-    TransactionRequestArrived,
 )
-from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_broker.server.deadline_timer import DeadlineTimer
@@ -97,7 +95,7 @@ class CoordinatorRunner(Generic[Run]):
         replicas: append to and read the topic.
         events: the event log.
         now_ms: a clock that never goes back.
-        halt: called with a defect of the coordinator; must end the process at once.
+        halt: called with a defect in what all share; must end the process at once.
 
     Attributes:
         coordinator: for reading its views and counters only.
@@ -137,6 +135,7 @@ class CoordinatorRunner(Generic[Run]):
             Respond: self._respond,
             Note: self._note,
             LogLine: self._say,
+            Defect: self._report,
         }
 
     @property
@@ -194,11 +193,6 @@ class CoordinatorRunner(Generic[Run]):
         try:
             return decide(self._now_ms())
         except Exception as problem:
-            if isinstance(event, RequestArrived | TransactionRequestArrived) and only_reads(event.request):
-                future = cast("asyncio.Future[Any]", event.token)
-                if not future.done():
-                    future.set_exception(problem)
-                return []
             self._halt(problem)
             raise
 
@@ -236,6 +230,10 @@ class CoordinatorRunner(Generic[Run]):
     @staticmethod
     def _say(effect: LogLine) -> None:
         LOG.log(_LEVELS[effect.level], "%s", effect.text)
+
+    @staticmethod
+    def _report(effect: Defect) -> None:
+        LOG.error("%s", effect.text, exc_info=effect.problem)
 
     def _append(self, effect: Append) -> None:
         guard = cast("VerificationGuard | None", effect.guard)

@@ -80,7 +80,7 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         around: the rest of the broker.
         events: the event log.
         now_ms: a clock that never goes back.
-        halt: called with a defect of the coordinator; must end the process at once.
+        halt: called with a defect in what all share; must end the process at once.
     """
 
     def __init__(

@@ -29,6 +29,7 @@ from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
+from tidegauge_broker.server.lab.session_note import keep_noted
 from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
@@ -81,7 +82,9 @@ class Lab(Seams):
         return self._gate
 
     def assembled(self, parts: Parts) -> None:
-        """Hold what is held from the start."""
+        """Hold what is held from the start, and note the ZooKeeper session for the lab."""
+        if (session_file := self._settings["lab.session.file"]) is not None:
+            keep_noted(parts.cluster, Path(session_file))
         self._holds = Holds(parts.fetchers, parts.links, describing(parts), held_from_start(self._settings))
         self._servicer = LabServicer(
             parts, self._holds, self._faults, self._rules, ReplicationServicer(parts.service, "")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.rules import read_rule
+from tidegauge.files import read_json
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.lab import tally
@@ -39,14 +42,23 @@ def rules_from_start(settings: Values) -> list[SetRule]:
     if path is None:
         return []
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [
-            SetRule(one["id"], read_rule(one["rule"]), Path(one["tally"]), json.dumps(one["rule"])) for one in entries
-        ]
+        return [_rule_from_start(Path(path).parent, one) for one in read_json(Path(path))]
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError, KeyError, TidegaugeError) as problem:
+    except (ValueError, TypeError, KeyError, OSError, TidegaugeError) as problem:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{path} holds no rules: {problem}") from None
+
+
+def _rule_from_start(directory: Path, entry: Mapping[str, Any]) -> SetRule:
+    """Return a rule of the file in this directory.
+
+    Raises:
+        ValueError: its numbers would be written to a file that is not below this directory.
+    """
+    path = Path(entry["tally"])
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise ValueError(f"a rule counts in {path}, which is not below {directory}")
+    return SetRule(str(entry["id"]), read_rule(entry["rule"]), path, json.dumps(entry["rule"]))
 
 
 def to_request(entry: Arrived) -> lab_pb2.ArrivedRequest:

@@ -20,13 +20,20 @@ _HOST_TIMEOUT_SECONDS = 10.0
 _DEFAULT_PORT = 2181
 
 
-def end_session(hosts: str, session_id: int, password: bytes) -> None:
+_CONNECT_RESPONSE = struct.Struct(">iiiq")
+"""Its length, protocol version, timeout, and session id: 0 if the server knows no such session, or another password."""
+
+
+def end_session(hosts: str, session_id: int, password: bytes) -> bool:
     """End a session; return when the server has done so. Blocks.
 
     Args:
         hosts: ``host:port,...``; the first that responds is used.
         session_id: of the session.
         password: that the server gave with it.
+
+    Returns:
+        Whether the server knew the session; one that has expired has ended already.
 
     Raises:
         TidegaugeError: NETWORK_EXCEPTION, no host responded.
@@ -37,11 +44,11 @@ def end_session(hosts: str, session_id: int, password: bytes) -> None:
         with suppress(OSError), socket.create_connection(address, timeout=_HOST_TIMEOUT_SECONDS) as connection:
             connection.sendall(_frame(_connect(session_id, password)) + _frame(_close()))
             # The responses to both arrive, then the server closes the connection: then the session is closed.
-            responded = False
-            while connection.recv(4096):
-                responded = True
-            if responded:
-                return
+            response = bytearray()
+            while block := connection.recv(4096):
+                response += block
+            if len(response) >= _CONNECT_RESPONSE.size:
+                return bool(_CONNECT_RESPONSE.unpack_from(response)[3])
     raise TidegaugeError(
         ErrorCode.NETWORK_EXCEPTION, f"ZooKeeper at {hosts} does not respond; the session was not ended"
     )

@@ -41,8 +41,6 @@ class MetadataCache:
         self._names: dict[str, str] = {}
         self._deleted: dict[str, None] = {}
         self._changed = asyncio.Event()
-        self.ids_version = 0
-        """Rises with each change of a topic's id."""
 
     def update(self, request: UpdateMetadataRequest) -> set[str]:
         """Take over what the controller sends; return the topics that were deleted."""
@@ -72,7 +70,6 @@ class MetadataCache:
 
     def _set_id(self, topic: str, topic_id: str) -> None:
         """Remember a topic's id, which is another one when the topic was created again; empty: it has none."""
-        self.ids_version += 1
         before = self._ids.pop(topic, None)
         if before is not None and self._names.get(before) == topic:
             del self._names[before]

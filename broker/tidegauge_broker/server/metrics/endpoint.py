@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.listeners import Listener
 from tidegauge_broker.server.metrics.exposition import CONTENT_TYPE
 
@@ -66,7 +67,8 @@ class MetricsEndpoint:
         except OSError as problem:
             raise TidegaugeError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"{host}:{port} can't be bound for metrics: {problem.strerror}; free the port or change {SETTING}",
+                f"{address_of(host, port)} can't be bound for metrics: {problem.strerror}; free the port or change "
+                f"{SETTING}",
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
         LOG.info("Metrics at http://%s:%d/metrics", host, self.port)

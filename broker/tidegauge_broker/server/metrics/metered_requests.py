@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -131,11 +131,11 @@ class MeteredRequests:
             self._meters.topic(result.topic_partition.topic)["bytesout"] -= len(records)
         call(response)
 
-    def _for_old_client(
-        self, call: Callable[..., ReadRecords], at: TopicPartition, *arguments: Any, **options: Any
+    async def _for_old_client(
+        self, call: Callable[..., Awaitable[ReadRecords]], at: TopicPartition, *arguments: Any, **options: Any
     ) -> ReadRecords:
         """Count the records that were converted."""
-        read = call(at, *arguments, **options)
+        read = await call(at, *arguments, **options)
         self._meters.topic(at.topic)["fetchmessageconversions"] += read.converted_count
         return read
 

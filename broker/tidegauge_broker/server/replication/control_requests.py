@@ -88,9 +88,11 @@ class ControlRequests:
         self._turn = asyncio.Lock()
         self.tasks: set[asyncio.Task[Any]] = set()
 
-    def check_controller_epoch(self, header: ControlHeader) -> ErrorCode:
-        """Fence a control request, and adopt a newer controller epoch. UpdateMetadata is fenced here too."""
-        return self._requests.check_controller_epoch(header)
+    def fence(self, request: str, header: ControlHeader) -> ErrorCode:
+        """Fence a control request that is no step of the core, and report its refusal."""
+        error, effects = self._steps.decided(lambda: self._requests.fence(request, header))
+        self._steps.execute(effects)
+        return error
 
     async def leader_and_isr(
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]

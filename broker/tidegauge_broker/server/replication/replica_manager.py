@@ -56,6 +56,7 @@ from tidegauge_broker.replica.messages import (
     TimeLookup,
     Wait,
 )
+from tidegauge_broker.replica.preparation import Preparation
 from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.control_requests import ControlRequests
@@ -147,6 +148,10 @@ class ReplicaManager:
             self._wakes_fetches = True
             loop.call_soon(self._wake_fetches)
         return token
+
+    def preparations(self, request: ProduceRequest) -> list[Preparation]:
+        """Return what must be prepared beside the event loop before a request is appended (``preparation``)."""
+        return self.core.preparations(request, self._now_ms())
 
     def _append(self, request: ProduceRequest, token: object, now_ms: int) -> Sequence[Effect]:
         return self.core.produce(request, token, now_ms, wake_later=True)

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 
 from tidegauge.cluster_metadata import Assignment, MalformedMetadata, MetadataUnavailable
 from tidegauge.control import (
@@ -44,6 +44,8 @@ from tidegauge_broker.replica.messages import (
     ReplicaView,
 )
 from tidegauge_broker.replica.producer_state import ProducerEntry
+from tidegauge_broker.replica.refusals import Refusal
+from tidegauge_broker.server.cluster.ports import StoredTopicIds
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
@@ -60,10 +62,12 @@ from tidegauge_broker.server.service.cluster_view import (
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.middleware import Middleware, Responded, to_all, wrap
-from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client
+from tidegauge_broker.server.service.old_formats import ReadRecords, for_old_client, is_light
 from tidegauge_broker.server.service.open_produces import OpenProduces
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
+from tidegauge_broker.server.service.produce_preparation import ProducePreparation
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
+from tidegauge_broker.server.service.records_pool import RecordsPool
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.port import Controller
@@ -166,7 +170,9 @@ class BrokerService:
         gate: Gate | None = None,
         middleware: Sequence[Middleware] = (),
         responded: Sequence[Responded] = (),
+        stored_topic_ids: StoredTopicIds | None = None,
     ) -> None:
+        self.stored_topic_ids = stored_topic_ids
         self.gate = gate
         self.responded = to_all(responded)
         self.cluster_id = cluster_id
@@ -180,7 +186,8 @@ class BrokerService:
         self._create_topic = create_topic
         self.groups = groups
         self.transactions = transactions
-        self.verification = verification
+        self.records_pool = RecordsPool()
+        self.verification = ProducePreparation(verification, replicas.preparations, self.records_pool)
         self.responses = PendingResponses(
             cache(lambda: settings.integer("queued.max.response.bytes")),  # each fetch asks for both several times
             cache(lambda: settings.integer("fetch.max.bytes")),  # neither is dynamic
@@ -244,14 +251,17 @@ class BrokerService:
         """Give up a response that its client does not get: it exceeds a quota."""
         response.pending.release()
 
-    def for_old_client(
+    async def for_old_client(
         self, at: TopicPartition, records: bytes, magic: int | None, from_offset: int, *, reads_zstd: bool
     ) -> ReadRecords:
         """Return records that were fetched as an old client reads them; see ``old_formats``."""
         partition = self._replicas.core.partition(at)
         if partition is None:
             return ReadRecords(records=records)
-        return for_old_client(partition.rules, records, magic, from_offset, reads_zstd=reads_zstd)
+        convert = partial(for_old_client, partition.rules, records, magic, from_offset, reads_zstd=reads_zstd)
+        if is_light(records, magic):
+            return convert()
+        return await self.records_pool.run(lambda pause: convert(pause=pause))
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
         """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.
@@ -314,6 +324,16 @@ class BrokerService:
         views = self._replicas.core.describe(now_ms, topics or None)
         logs = logs_on_disk(self._replicas.logs, [view.topic_partition for view in views])
         return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
+
+    def refusals(self, now_ms: int, topics: Collection[str]) -> list[tuple[Refusal, int]]:
+        """Return the last refused request about each partition, and how long ago in ms; no topics: of all."""
+        refused = self._replicas.core.hosted.refusals.of(topics or None)
+        return [(self._with_own_id(one), max(0, now_ms - at)) for one, at in refused]
+
+    def _with_own_id(self, refusal: Refusal) -> Refusal:
+        """Return a refusal with the topic id of the log, also if the replica is not hosted because of it."""
+        log = None if refusal.own_topic_id else self._replicas.logs.get(refusal.topic_partition)
+        return refusal if log is None else replace(refusal, own_topic_id=log.topic_id)
 
     def describe_log_directories(self) -> list[LogDirectoryView]:
         """Return this broker's log directories, with the replicas in each."""
@@ -385,11 +405,6 @@ class BrokerService:
     def topic_name(self, topic_id: str) -> str | None:
         """Return the name of the topic with this id; None where this broker knows none."""
         return self._metadata.topic_name(topic_id)
-
-    @property
-    def topic_ids_version(self) -> int:
-        """Return a number that rises whenever ``topic_name`` may give something else."""
-        return self._metadata.ids_version
 
     def replica_topic_id(self, topic_partition: TopicPartition) -> str:
         """Return the id of the topic that this broker's replica belongs to; empty where it hosts none."""
@@ -519,7 +534,7 @@ class BrokerService:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Fill the metadata cache."""
-        error = self._replicas.control.check_controller_epoch(request.header)
+        error = self._replicas.control.fence("UpdateMetadata", request.header)
         if error is ErrorCode.NONE:
             self._metadata.update(request)
             self.transactions.metadata_updated()

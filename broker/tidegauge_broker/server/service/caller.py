@@ -15,7 +15,7 @@ class Caller:
         connection: names the connection; unique among the connections that are open on this broker.
         listener: name of the listener that accepted it.
         broker_id: the broker that sends; None for a client.
-        host: the client's address, without its port.
+        host: the client's address in Java's form (``java_host``), without its port.
         principal: for whom it acts.
     """
 

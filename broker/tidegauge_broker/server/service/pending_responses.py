@@ -130,9 +130,10 @@ class PendingResponses:
                 self._queue.pop(turn, None)
         return PendingResponse(self, connection)
 
-    def room_at_once(self, connection: str) -> PendingResponse | None:
-        """Return what ``room`` does for a fetch, if it need not wait; else None."""
-        return PendingResponse(self, connection) if self._passes(connection, RECORDS_SHARE) else None
+    def room_at_once(self, connection: str, *, for_records: bool = True) -> PendingResponse | None:
+        """Return what ``room`` does, if it need not wait; else None."""
+        share = RECORDS_SHARE if for_records else 1.0
+        return PendingResponse(self, connection) if self._passes(connection, share) else None
 
     def _passes(self, connection: str, share: float) -> bool:
         gathered_bytes = self._gathering_bytes.get(connection, 0)

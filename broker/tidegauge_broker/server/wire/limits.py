@@ -4,7 +4,8 @@ Rules (Kafka's SocketServer and ConnectionQuotas; docs/security.md says what dif
     1. ``max.connections``, of the broker and of each listener: ``connection_slots``. gRPC, which accepts for itself,
        closes what is above it on a listener of its own as soon as it is accepted.
     2. ``max.connections.per.ip``: the newest connections of an address are closed.
-    3. ``connections.max.idle.ms``: a connection without requests is closed after that time.
+    3. ``connections.max.idle.ms``: a connection without requests is closed after that time; below 0 it never is
+       (``Selector``, ``idleExpiryManager``).
     4. ``queued.max.requests``: maximum number of requests in flight on one connection.
     5. ``socket.request.max.bytes``: a larger request is refused before it is read to its end.
 """
@@ -17,7 +18,11 @@ from tidegauge.settings import INT_MAX, Values
 
 
 class Limits(NamedTuple):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        idle_ms: rule 3; ``INT_MAX``: never.
+    """
 
     request_bytes: int
     connections: int = INT_MAX
@@ -28,10 +33,11 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, settings: Values) -> Self:
         """Return a broker's limits by its settings."""
+        idle_ms = settings.integer("connections.max.idle.ms")
         return cls(
             settings.integer("socket.request.max.bytes"),
             settings.integer("max.connections"),
             settings.integer("max.connections.per.ip"),
-            min(settings.integer("connections.max.idle.ms"), INT_MAX),
+            INT_MAX if idle_ms < 0 else min(max(idle_ms, 1), INT_MAX),
             settings.integer("queued.max.requests"),
         )

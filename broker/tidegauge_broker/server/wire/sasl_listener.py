@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegauge.cluster_metadata.credentials import ScramCredential
@@ -37,18 +37,26 @@ class SaslListener:
         name: the listener's.
         settings: the broker's.
         credential: returns the SCRAM credential of a mechanism and a user.
+        iterations: returns those of each user of a SCRAM mechanism.
 
     Attributes:
         delay_ms: ``connection.failed.authentication.delay.ms``.
         max_receive_bytes: ``sasl.server.max.receive.size``.
     """
 
-    def __init__(self, name: str, settings: Values, credential: Callable[[str, str], ScramCredential | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Values,
+        credential: Callable[[str, str], ScramCredential | None],
+        iterations: Callable[[str], Sequence[int]] = lambda _: (),
+    ) -> None:
         self.delay_ms = settings.integer("connection.failed.authentication.delay.ms")
         self.max_receive_bytes = settings.integer("sasl.server.max.receive.size")
         self._name = name
         self._settings = settings
         self._credential = credential
+        self._iterations = iterations
         self._check()
 
     @property
@@ -69,6 +77,10 @@ class SaslListener:
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's SCRAM credential as it is known now; None where there is none."""
         return self._credential(mechanism, user)
+
+    def iterations(self, mechanism: str) -> Sequence[int]:
+        """Return the iterations of each user of a SCRAM mechanism as they are known now."""
+        return self._iterations(mechanism)
 
     def max_reauth_ms(self, mechanism: str) -> int:
         """Return the longest session of a mechanism in ms; 0: without a limit."""

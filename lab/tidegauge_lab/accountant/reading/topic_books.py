@@ -9,10 +9,14 @@ Rules:
     4. A partition whose leader can't read its own log is left out and named; the others, and the replicas, are read.
     5. What a history or a reader says of another topic of the same name, deleted or of another cluster, is left out and
        named; what does not say of which topic it is counts, and that is said.
+    6. What was acknowledged or read after a snapshot was taken and before it was restored is left out and named
+       (``accountant.time_lines``).
+    7. Topic ids that differ are read twice: a topic may just be created again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -27,14 +31,17 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import causal_key, read_events
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
+from tidegauge_client.cli.explain import topic_ids_of
 from tidegauge_client.cli.formatting import content_of
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.consumer import Consumer
-from tidegauge_client.history import SentRecord, read_history
-from tidegauge_client.metadata import TopicIdentity
+from tidegauge_client.explanation_facts import TopicIds
+from tidegauge_client.history import NO_TIME, SentRecord, read_history
+from tidegauge_client.metadata import TopicIdentity, TopicInfo
 from tidegauge_lab.accountant.audit import Report, audit
-from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, ReadRecord
-from tidegauge_lab.accountant.reading.topic_replicas import read_replicas, settled_leaders
+from tidegauge_lab.accountant.books import MEANINGS, Books, CommittedLog, KeptRecord, Kind, ReadRecord
+from tidegauge_lab.accountant.reading.topic_replicas import LOOK_AGAIN_SECONDS, read_replicas, settled_leaders
+from tidegauge_lab.accountant.time_lines import TimeLines
 from tidegauge_lab.local import layout
 
 POLL_MS = 200.0
@@ -89,6 +96,29 @@ class Reading:
 
 
 async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> Reading:
+    """Read everything; if that fails and the topic's ids differ, the error names them.
+
+    Raises:
+        TidegaugeError: as ``_read_books``.
+    """
+    try:
+        return await _read_books(bootstrap, topic, sources)
+    except TidegaugeError as problem:
+        async with Admin(bootstrap, request_timeout_ms=sources.timeout_ms) as admin:
+            try:
+                (info,) = await admin.describe_topics([topic])
+                ids = await _topic_ids(admin, info)
+            except TidegaugeError:
+                raise problem from None
+        different = next((one.listed for one in ids.values() if one.differ), "")
+        if not different:
+            raise
+        raise TidegaugeError(
+            problem.code, f"{problem.message}. {MEANINGS[Kind.TOPIC_ID_DIFFERS].capitalize()}: {different}"
+        ) from None
+
+
+async def _read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> Reading:
     """Read everything.
 
     Raises:
@@ -96,11 +126,14 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
             can't be read.
     """
     not_read: list[str] = []
+    events = None if sources.event_logs is None else _events(sources.event_logs, topic)
+    time_lines = TimeLines.of(events or ())
     async with Admin(bootstrap, request_timeout_ms=sources.timeout_ms) as admin:
         (info,) = await admin.describe_topics([topic])
         identity = (await admin.metadata([topic])).identity_of(topic)
         sent = _sent(sources.histories, topic, identity, not_read)
-        reads = _consumed_reads(sources.reads, topic, identity, not_read)
+        sent = None if sent is None else time_lines.living(sent, not_read)
+        reads = _consumed_reads(sources.reads, topic, identity, time_lines, not_read)
         settings = {config.name: config.value for config in await admin.describe_topic_config(topic)}
         ends = await admin.list_offsets({part.topic_partition: LATEST for part in info.partitions.values()})
         leaders = (await settled_leaders(admin, topic)).by_partition
@@ -114,6 +147,7 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         is_compacted = "compact" in settings.get("cleanup.policy", "")
         replicas = await read_replicas(admin, info, sources.log_directories, is_compacted=is_compacted)
         not_read += replicas.not_read
+        topic_ids = await _topic_ids(admin, info)
     once_compacted = {log.partition for log in replicas.logs if log.has_sparse_batches}
     logs = {
         tp.partition: CommittedLog(
@@ -133,11 +167,25 @@ async def read_books(bootstrap: Sequence[str], topic: str, sources: Sources) -> 
         logs=logs,
         replicas=replicas.logs,
         reads=reads,
-        events=None if sources.event_logs is None else _events(sources.event_logs, topic),
+        events=events,
         is_complete=sources.is_complete,
-        previews=replicas.previews,
+        first_differences=replicas.first_differences,
+        topic_ids=topic_ids,
     )
     return Reading(books, not_read)
+
+
+async def _topic_ids(admin: Admin, info: TopicInfo) -> dict[int, TopicIds]:
+    """Return the topic's id wherever it is kept, by partition; what differs is read again (rule 7)."""
+    found: dict[int, TopicIds] = {}
+    for _ in range(2):
+        cluster = await admin.metadata([info.name])
+        reports = await admin.replica_reports_of(list(cluster.brokers.values()), [info.name], with_znodes=True)
+        found = {part: topic_ids_of(TopicPartition(info.name, part), cluster, reports) for part in info.partitions}
+        if not any(ids.differ for ids in found.values()):
+            break
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    return found
 
 
 # What producers and consumers say
@@ -177,15 +225,15 @@ def _of_another(count: int, what: str, topic: str, identity: TopicIdentity) -> s
 
 
 def _consumed_reads(
-    files: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
+    files: Sequence[Path], topic: str, identity: TopicIdentity, time_lines: TimeLines, not_read: list[str]
 ) -> list[ReadRecord] | None:
-    """Return what consumers read of this topic; what does not count goes to ``not_read`` (rule 5)."""
+    """Return what consumers read of this topic; what does not count goes to ``not_read`` (rules 5 and 6)."""
     if not files:
         return None
     of_others: Counter[TopicIdentity] = Counter()
     reads = [read for path in files for read in read_consumed(path, topic, identity, of_others)]
     not_read += [_of_another(count, "records that were read", topic, one) for one, count in of_others.items()]
-    return reads
+    return time_lines.living_reads(reads, not_read)
 
 
 # The committed log
@@ -290,5 +338,9 @@ def _consumed(
                 of_others[TopicIdentity(topic_id)] += 1
                 continue
             yield ReadRecord(
-                int(line["partition"]), int(line["offset"]), content_of(line["key"]), content_of(line["value"])
+                int(line["partition"]),
+                int(line["offset"]),
+                content_of(line["key"]),
+                content_of(line["value"]),
+                int(line.get("timestamp", NO_TIME)),
             )

@@ -30,8 +30,9 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.metadata import BrokerInfo, TopicInfo
 from tidegauge_client.records import Record, decode_batch, decode_batches
-from tidegauge_lab.accountant.books import ReplicaLog, Stretch, show
+from tidegauge_lab.accountant.books import FirstDifference, Place, ReplicaLog
 from tidegauge_lab.accountant.reading.batches import BatchNotes
+from tidegauge_lab.accountant.reading.differing_records import first_difference
 from tidegauge_lab.accountant.reading.replica_files import batches_of, read_replica_files, segments_of
 from tidegauge_lab.accountant.replicas import compare
 
@@ -105,13 +106,13 @@ class Replicas:
     Attributes:
         not_read: what was not, and why.
         from_disk: of which brokers the files were read, and where they lie.
-        previews: what stands where replicas begin to differ.
+        first_differences: the first record that differs, at each place where replicas begin to differ.
     """
 
     logs: list[ReplicaLog] = field(default_factory=list)
     not_read: list[str] = field(default_factory=list)
     from_disk: dict[int, Path] = field(default_factory=dict)
-    previews: dict[Stretch, str] = field(default_factory=dict)
+    first_differences: dict[Place, FirstDifference] = field(default_factory=dict)
 
 
 class _Truncated(Exception):
@@ -228,26 +229,35 @@ class _Reading:
     # For people
 
     async def preview(self) -> None:
-        """Return the records at which replicas begin to differ."""
+        """Read the first record that differs at each place where replicas begin to differ."""
         for replicas in _by_partition(self.found.logs):
             for one, other, (offset, ours, theirs) in compare(replicas):
-                for log, mark in ((one, ours), (other, theirs)):
-                    stretch = (log.partition, log.broker, -1 if mark is None else mark.base_offset)
-                    if mark is None or stretch in self.found.previews or len(self.found.previews) >= MOST_PREVIEWS:
-                        continue
-                    record = await self._record(log, max(offset, mark.base_offset))
-                    if record is not None:
-                        self.found.previews[stretch] = f"{show(record.value)} of epoch {record.leader_epoch}"
+                if len(self.found.first_differences) >= MOST_PREVIEWS:
+                    return
+                end = max(mark.next_offset for mark in (ours, theirs) if mark is not None)
+                records = [await self._records(log, offset, end) for log in (one, other)]
+                found = None if None in records else first_difference(records[0] or (), records[1] or ())
+                if found is not None:
+                    self.found.first_differences[one.partition, one.broker, other.broker, offset] = found
 
-    async def _record(self, log: ReplicaLog, offset: int) -> Record | None:
+    async def _records(self, log: ReplicaLog, offset: int, end: int) -> list[Record] | None:
+        """Return the records of a stretch; None if they can't be read: the finding stands without them."""
         at = TopicPartition(self.info.name, log.partition)
         try:
             if log.is_from_disk:
-                return _record_on_disk(self.directories[log.broker] / str(at), offset)
-            response = await _part(self.channels, self.brokers[log.broker], at, offset, 1)
-            return next(decode_batches(response.records, offset), None)
+                return _records_on_disk(self.directories[log.broker] / str(at), offset, end)
+            found: list[Record] = []
+            position = offset
+            while position < end:
+                response = await _part(self.channels, self.brokers[log.broker], at, position, 1)
+                headers = list(iterate_headers(response.records))
+                if not headers:
+                    break
+                found += [one for one in decode_batches(response.records, offset) if one.offset < end]
+                position = headers[-1].next_offset
         except (TidegaugeError, OSError):
-            return None  # the finding stands without it
+            return None
+        return found
 
     # One replica, by its broker
 
@@ -323,11 +333,17 @@ def _note(response: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNot
     return True
 
 
-def _record_on_disk(directory: Path, offset: int) -> Record | None:
+def _records_on_disk(directory: Path, offset: int, end: int) -> list[Record] | None:
+    """Return the records of a stretch from a replica's files; None if a batch of them is damaged."""
+    found: list[Record] = []
     for batch, header, is_valid in batches_of(segments_of(directory)):
+        if header.base_offset >= end:
+            break
         if header.next_offset > offset:
-            return next(decode_batch(batch, header, offset), None) if is_valid else None
-    return None
+            if not is_valid:
+                return None
+            found += [one for one in decode_batch(batch, header, offset) if one.offset < end]
+    return found
 
 
 async def _part(

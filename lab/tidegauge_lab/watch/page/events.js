@@ -12,7 +12,7 @@ function wantsEvent(event) {
 }
 
 function eventLine(event) {
-  return make("li", {}, make("time", {}, precise(event.time)), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind}` }, event.text));
+  return make("li", {}, make("time", {}, precise(event.time)), make("span", { class: "source" }, event.source), make("span", {}, event.partition), make("span", { class: `text ${event.kind === "fault" ? event.mark : event.kind}` }, event.text));
 }
 
 function addEvents(added) {

@@ -57,18 +57,18 @@ def _pass(
         0,
         now_ms,
         {entry.producer_id: entry.producer_epoch for entry in entries if not entry.batches},
+        end_offset,
     )
     kept: list[Batch] = []
     kept_index: list[AbortedTransaction] = []
-    for place, (header, data) in enumerate(batches):
-        is_last = place == len(batches) - 1
+    for header, data in batches:
         if header.is_control:
             may_go, entry = writing.end(header, read_marker(data, header))
             kept_index += [] if entry is None else [entry]
-            rest = retention.filter_marker(data, header, may_go=may_go, is_last=is_last)
+            rest = retention.filter_marker(data, header, may_go=may_go)
         else:
             is_aborted = writing.is_aborted(header)
-            rest = retention.filter_batch(data, header, is_last=is_last, is_aborted=is_aborted)
+            rest = retention.filter_batch(data, header, is_aborted=is_aborted)
         if rest:
             kept.append((read_header(rest), rest))
     return kept, kept_index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegauge.groups import GroupRequest, OffsetFetch
+from tidegauge.groups import GroupRequest, LeaveGroup, LeavingMember, OffsetFetch
 from tidegauge.partition import TopicPartition
 from tidegauge_proof.simulator.coordinator_world import Response
 from tidegauge_proof.simulator.dice import Dice
@@ -24,6 +24,11 @@ class Clients:
         ]
         self.positions = 0
         self._calls = 0
+
+    def begin_oddly(self) -> None:
+        """Have each process of a member choose timeouts of its own, some of them zero, negative or the largest."""
+        for member in self.members:
+            member.begin_oddly()
 
     def call(self, member: Member | None, request: GroupRequest) -> Call:
         """Return a call of its own number."""
@@ -53,6 +58,17 @@ def member_leaves(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | No
     """Have a dynamic member leave; it will join again."""
     member = dice.choose(clients.members)
     return _send(clients, cluster, member, member.leave())
+
+
+def static_member_is_removed(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
+    """Remove a static member by its instance id alone, as Admin.removeMembersFromConsumerGroup does."""
+    static = [member for member in clients.members if member.instance_id is not None]
+    if not static:
+        return None
+    request = LeaveGroup(GROUP, (LeavingMember("", dice.choose(static).instance_id),))
+    broker_id = _found(cluster, dice)
+    cluster.send(clients.call(None, request), broker_id)
+    return f"{request.members[0].group_instance_id} is removed at {broker_id}"
 
 
 def member_rejoins(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
@@ -185,3 +201,9 @@ GROUP_ACTIONS: tuple[tuple[GroupAction, float], ...] = (
     (member_restarts, 0.2),
     (member_leaves, 0.3),
 )
+ODD_ACTIONS: tuple[tuple[GroupAction, float], ...] = (
+    *(one for one in GROUP_ACTIONS if one[0] is not member_restarts),
+    (member_restarts, 2),
+    (static_member_is_removed, 1),
+)
+"""Of members with odd timeouts, which change with each of their processes."""

@@ -101,6 +101,8 @@ class GroupChecker:
         """Since when the group has its state, and what was overdue then."""
         self.died_with: set[str] = set()
         """What coordinators were in the middle of when their processes died."""
+        self.has_odd_timeouts = False
+        """Whether a rebalance may last longer, and members come again with other timeouts."""
         self.commits = 0
         self.generations = 0
         self.loads = 0
@@ -328,6 +330,8 @@ class GroupChecker:
 
         Time in which a timer was due and had not run does not count: the dice decide when timers run.
         """
+        if self.has_odd_timeouts:
+            return
         overdue_ms = self._overdue_ms.get(process, 0)
         if self._begun.get(process, (-1, 0))[0] != view.state_since_ms:
             self._begun[process] = (view.state_since_ms, overdue_ms)

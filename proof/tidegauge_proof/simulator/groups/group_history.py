@@ -14,7 +14,7 @@ from tidegauge.groups import GroupState
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, Clients, deliver
+from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, ODD_ACTIONS, Clients, deliver
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, SESSION_MS
@@ -25,6 +25,7 @@ _CLUSTER_SHARE = 0.4
 """The part of the steps that happen to the cluster."""
 _REST_ROUNDS = 120
 _REST_MS = 1000
+_ODD = 7
 
 
 class GroupHistory(History):
@@ -47,6 +48,11 @@ def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHist
         return _run(seed, steps, tells=tells)
 
 
+def is_odd(seed: int) -> bool:
+    """Return whether the members of a seed have odd timeouts: one seed in eight."""
+    return seed % 8 == _ODD
+
+
 def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     history = GroupHistory(seed)
     dice = Dice(seed)
@@ -56,7 +62,11 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
     checker = GroupChecker(stage.partition)
     cluster = GroupWorld(world, checker)
     clients = Clients(2 + seed % 3, seed % 2 + seed % 3 // 2, min(world.brokers))
-    acts = acted(stage, dice, clients, cluster, GROUP_ACTIONS, _CLUSTER_SHARE)
+    checker.has_odd_timeouts = is_odd(seed)
+    if is_odd(seed):
+        clients.begin_oddly()
+    actions = ODD_ACTIONS if is_odd(seed) else GROUP_ACTIONS
+    acts = acted(stage, dice, clients, cluster, actions, _CLUSTER_SHARE)
     history.play(steps, partial(next, acts), partial(_heal, world, cluster, clients), tells=tells)
     history.commits, history.generations, history.loads = checker.commits, checker.generations, checker.loads
     history.died_with = checker.died_with
@@ -71,6 +81,9 @@ def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
     cluster.run()
     for member in clients.members:
         member.in_flight.clear()
+        if member.is_odd:
+            member.behave()
+            member.restart()
     calm = 0
     for _ in range(_REST_ROUNDS):
         _deliver_all(world, cluster)

@@ -36,6 +36,12 @@ TOPIC = "t"
 PARTITIONS = 4
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000
+LARGEST_MS = 2**31 - 1
+LARGEST_SESSION_MS = 1_800_000
+"""group.max.session.timeout.ms; for static members, which come again under their instance id."""
+ODD_SESSIONS_MS = (6_000, 10_000, 12_000, 20_000)
+"""Multiples of one another: several sessions, and phases, end in one turn of the timers."""
+ODD_REBALANCES_MS = (0, 0, -1, 1, 6_000, REBALANCE_MS, LARGEST_MS, -LARGEST_MS - 1)
 _SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 _LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
@@ -66,6 +72,7 @@ class Member:
         instance_id: of a static member.
         broker: whom it takes for the coordinator.
         is_fenced: another process has taken its instance id over; it ends.
+        is_odd: each of its processes has timeouts of its own, some of them zero, negative or the largest.
     """
 
     def __init__(self, name: str, instance_id: str | None, broker: int) -> None:
@@ -73,6 +80,8 @@ class Member:
         self.instance_id = instance_id
         self.broker = broker
         self.process = 0
+        self.is_odd = False
+        self.session_ms, self.rebalance_ms = SESSION_MS, REBALANCE_MS
         self.is_fenced = False
         self.member_id = ""
         self.generation = -1
@@ -84,9 +93,28 @@ class Member:
     def restart(self) -> None:
         """Begin a new process, which knows nothing of the old one but the configured instance id."""
         self.process += 1
+        self._choose_timeouts()
         self.is_fenced = self.is_stable = False
         self.member_id, self.generation, self.joined, self.assignment = "", -1, None, b""
         self.in_flight = {}
+
+    def begin_oddly(self) -> None:
+        """Have this and all later processes choose odd timeouts, by their number and name alone."""
+        self.is_odd = True
+        self._choose_timeouts()
+
+    def behave(self) -> None:
+        """Have later processes choose timeouts with which a group comes to rest."""
+        self.is_odd = False
+
+    def _choose_timeouts(self) -> None:
+        self.session_ms, self.rebalance_ms = SESSION_MS, REBALANCE_MS
+        if self.is_odd:
+            turn = 3 * int(self.name[1:]) + self.process
+            self.session_ms = ODD_SESSIONS_MS[turn % len(ODD_SESSIONS_MS)]
+            self.rebalance_ms = ODD_REBALANCES_MS[turn * 5 % len(ODD_REBALANCES_MS)]
+            if self.instance_id is not None and turn % 5 == 0:
+                self.session_ms = LARGEST_SESSION_MS
 
     # Requests
 
@@ -99,8 +127,8 @@ class Member:
             return "phase", JoinGroup(
                 GROUP,
                 self.member_id,
-                SESSION_MS,
-                REBALANCE_MS,
+                self.session_ms,
+                self.rebalance_ms,
                 "consumer",
                 (Protocol("range", _SUBSCRIPTION),),
                 self.instance_id,

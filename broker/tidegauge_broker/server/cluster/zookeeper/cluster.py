@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership, new_uuid
 from tidegauge.partition import TopicPartition
@@ -11,7 +11,7 @@ from tidegauge.settings import Values
 from tidegauge.znodes import BrokerNode, MalformedZnode, PartitionStateNode, state_path
 from tidegauge_broker.server.cluster.ports import Dial, Member, Session
 from tidegauge_broker.server.cluster.zookeeper.control_plane import open_link_by
-from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions
+from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted_partitions, topic_ids
 from tidegauge_broker.server.cluster.zookeeper.log_dir_events import LogDirEvents
 from tidegauge_broker.server.cluster.zookeeper.registration import Registration, prepare_cluster
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
@@ -123,6 +123,10 @@ class ZooKeeperCluster:
         """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
         return await deleted_partitions(self._zookeeper, partitions)
 
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Return the ids in the topics' znodes, empty if one has none; without those that cannot be read."""
+        return await topic_ids(self._zookeeper, topics)
+
     def report_failed_replicas(self) -> None:
         """Write a notification for the controller, again and again until ZooKeeper has taken it."""
         self._log_dir_events.report()
@@ -134,3 +138,14 @@ class ZooKeeperCluster:
     def session(self) -> Session:
         """Return the session's id and password, with which any client may end it."""
         return Session(self._zookeeper.hosts, *self._zookeeper.credentials)
+
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call a listener with the session of this broker: now, and whenever there is another one."""
+
+        def changed(state: SessionState) -> None:
+            session = self.session()
+            if state is SessionState.CONNECTED and session.session_id:
+                listener(session)
+
+        self._zookeeper.on_session(changed)
+        changed(self._zookeeper.state)

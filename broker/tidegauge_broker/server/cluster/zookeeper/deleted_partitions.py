@@ -1,4 +1,4 @@
-"""Which partitions are deleted, as ZooKeeper says it.
+"""Which partitions are deleted, and which ids topics have, as ZooKeeper says it.
 
 A broker's metadata does not tell: after a start, or after an election of the controller, it lacks partitions that exist
 until the controller has sent them, those without leader longest.
@@ -20,6 +20,18 @@ class TopicReader(Protocol):
     async def get(self, path: str) -> tuple[bytes, object]:
         """Return what a znode holds, and its stat."""
         ...
+
+
+async def topic_ids(zookeeper: TopicReader, topics: Collection[str]) -> dict[str, str]:
+    """Return the ids of topics in ``/brokers/topics/T``, empty if a znode has none; without what can't be read."""
+    found: dict[str, str] = {}
+    for topic in topics:
+        try:
+            data, _ = await zookeeper.get(topic_path(topic))
+            found[topic] = TopicNode.decode(topic, data).topic_id or ""
+        except (ZooKeeperError, MalformedZnode):
+            continue
+    return found
 
 
 async def deleted_partitions(

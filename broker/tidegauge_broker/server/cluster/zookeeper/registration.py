@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
 from tidegauge.znodes import (
     BROKER_IDS,
     CLUSTER_ID,
@@ -283,8 +284,8 @@ class Registration:
         except TimeoutError:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"Broker id {self._node.broker_id} is taken: a broker at {other.host}:{other.port} is registered "
-                "under it; every broker needs a broker.id of its own",
+                f"Broker id {self._node.broker_id} is taken: a broker at {address_of(other.host, other.port)} is "
+                "registered under it; every broker needs a broker.id of its own",
             ) from None
         finally:
             watch.cancel()

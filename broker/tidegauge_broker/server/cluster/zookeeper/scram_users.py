@@ -47,6 +47,10 @@ class ScramUsers:
         """Return a user's credential for a mechanism as it is known here; None where there is none (rule 3)."""
         return self._known.get(user, {}).get(mechanism)
 
+    def iterations(self, mechanism: str) -> list[int]:
+        """Return the iterations of each user that has a credential for a mechanism."""
+        return [found[mechanism].iterations for found in self._known.values() if mechanism in found]
+
     async def read_all(self) -> None:
         """Read all users again.
 

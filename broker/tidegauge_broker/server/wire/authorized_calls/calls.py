@@ -42,6 +42,7 @@ from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import settled
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
+from tidegauge_controller.admin import NAMED_TWICE, NOT_CONTROLLER
 
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
 LAB = "tidegauge.v1.LabService"
@@ -52,6 +53,8 @@ _SENTENCES = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.INVALID_REQUEST: NAMED_TWICE,
+    ErrorCode.NOT_CONTROLLER: NOT_CONTROLLER,
     ErrorCode.OPERATION_NOT_ATTEMPTED: "The operation was not attempted: another topic of the request is refused.",
 }
 
@@ -116,9 +119,9 @@ def _errors_by_name(message: Any) -> list[tuple[str, ErrorCode]]:
         for item in value if isinstance(value, list) else ():
             if not dataclasses.is_dataclass(item):
                 continue
-            name = getattr(item, "name", None) or getattr(item, "topic", None)
-            inside = errors_in(item) if isinstance(name, str) else set()
-            found += [(str(name), ErrorCode.of(min(inside)))] if inside else _errors_by_name(item)
+            names = [name for name in (getattr(item, "name", None), getattr(item, "topic", None)) if name is not None]
+            inside = errors_in(item) if names else set()
+            found += [(str(names[0]), ErrorCode.of(min(inside)))] if inside else _errors_by_name(item)
     return found
 
 

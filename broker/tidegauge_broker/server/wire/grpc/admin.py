@@ -1,7 +1,11 @@
-"""The methods of ``admin_service.proto``: what administrators send."""
+"""The methods of ``admin_service.proto``: what administrators send.
+
+A topic that a request names more than once has INVALID_REQUEST, as in ``KafkaApis``; the others are handled.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import grpc.aio
@@ -13,7 +17,7 @@ from tidegauge.v1 import admin_service_pb2_grpc, common_pb2, reassignments_pb2, 
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.broker_service import ConfigResourceType, ElectionType
 from tidegauge_controller import wire
-from tidegauge_controller.admin import NewPartitions, NewTopic, TopicOutcome
+from tidegauge_controller.admin import NAMED_TWICE, NewPartitions, NewTopic, TopicOutcome, repeated_names
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # An unset field means preferred, and a broker. An unknown number is passed to the service.
@@ -36,6 +40,7 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     ) -> topics_pb2.CreateTopicsResponse:
         """Create topics."""
         del context
+        repeated = repeated_names(topic.name for topic in request.topics)
         topics = [
             NewTopic(
                 topic.name,
@@ -45,17 +50,20 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
                 dict(topic.configs),
             )
             for topic in request.topics
+            if topic.name not in repeated
         ]
         outcomes = await self._service.create_topics(topics, request.timeout_ms)
-        return topics_pb2.CreateTopicsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
+        return topics_pb2.CreateTopicsResponse(topics=_to_topic_results(outcomes, repeated))
 
     async def DeleteTopics(
         self, request: topics_pb2.DeleteTopicsRequest, context: Context
     ) -> topics_pb2.DeleteTopicsResponse:
         """Delete topics."""
         del context
-        outcomes = await self._service.delete_topics(list(request.names), request.timeout_ms)
-        return topics_pb2.DeleteTopicsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
+        repeated = repeated_names(request.names)
+        names = [name for name in request.names if name not in repeated]
+        outcomes = await self._service.delete_topics(names, request.timeout_ms)
+        return topics_pb2.DeleteTopicsResponse(topics=_to_topic_results(outcomes, repeated))
 
     async def ElectLeaders(
         self, request: topics_pb2.ElectLeadersRequest, context: Context
@@ -129,12 +137,14 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     ) -> topics_pb2.CreatePartitionsResponse:
         """Add partitions."""
         del context
+        repeated = repeated_names(topic.name for topic in request.topics)
         topics = [
             NewPartitions(topic.name, topic.total_count, [tuple(replicas.broker_ids) for replicas in topic.assignment])
             for topic in request.topics
+            if topic.name not in repeated
         ]
         outcomes = await self._service.create_partitions(topics, request.timeout_ms)
-        return topics_pb2.CreatePartitionsResponse(topics=[_to_topic_result(outcome) for outcome in outcomes])
+        return topics_pb2.CreatePartitionsResponse(topics=_to_topic_results(outcomes, repeated))
 
     async def AlterConfigs(
         self, request: topics_pb2.AlterConfigsRequest, context: Context
@@ -182,6 +192,11 @@ def _to_config_entry(view: SettingView) -> topics_pb2.ConfigEntry:
 
 def _to_status(error: ErrorCode, message: str = "") -> common_pb2.Status:
     return common_pb2.Status(error=wire.to_error(error), message=message)
+
+
+def _to_topic_results(outcomes: Iterable[TopicOutcome], repeated: Iterable[str]) -> list[topics_pb2.TopicResult]:
+    refused = (TopicOutcome(name, ErrorCode.INVALID_REQUEST, NAMED_TWICE) for name in sorted(repeated))
+    return [_to_topic_result(outcome) for outcome in (*outcomes, *refused)]
 
 
 def _to_topic_result(outcome: TopicOutcome) -> topics_pb2.TopicResult:

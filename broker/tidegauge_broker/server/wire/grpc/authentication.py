@@ -31,6 +31,7 @@ from tidegauge_broker.security.sasl.call_authenticator import CallAuthenticator,
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, host_of
+from tidegauge_broker.server.wire.grpc.password_checks import PasswordChecks
 
 LOG = logging.getLogger("tidegauge.grpc")
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -69,7 +70,7 @@ class _Authentication(Protocol):
 def by_credential(sasl: Sasl, now_ms: Callable[[], int]) -> Around:
     """Return what authenticates the calls of a listener with SASL; rule 1."""
     authenticator = CallAuthenticator(sasl, secrets.token_bytes(_SECRET_BYTES))
-    proving = asyncio.Lock()  # the costly hash is computed once for calls that begin together
+    checks = PasswordChecks(authenticator.is_right)
 
     async def authenticate(context: Context) -> CallSession:
         value = mechanism = None
@@ -85,14 +86,12 @@ def by_credential(sasl: Sasl, now_ms: Callable[[], int]) -> Around:
             begun = authenticator.begin(value, mechanism, now_ms())
             if isinstance(begun, CallSession):
                 return begun
-            async with proving:
-                known = authenticator.known(value, mechanism, now_ms())
-                if known is not None:
-                    return known
-                for one in begun:
-                    if await asyncio.to_thread(authenticator.is_right, one):
-                        return authenticator.proved(str(value), mechanism, one, now_ms())
-            raise authenticator.refusal(begun)
+            peer = context.peer()
+            known_as = authenticator.key(str(value), mechanism)
+            right = await checks.first_right(host_of(peer), peer, known_as, begun)
+            if right is None:
+                raise authenticator.refusal(begun)
+            return authenticator.proved(str(value), mechanism, right, now_ms())
         except AuthenticationRefused as problem:
             raise Refused(str(problem)) from None
 

@@ -145,11 +145,16 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     ) -> metadata_pb2.DescribeReplicasResponse:
         """Describe this broker's replicas."""
         del context
-        replicas = self._service.describe_replicas(self._now_ms(), set(request.topics))
-        return metadata_pb2.DescribeReplicasResponse(
+        now_ms, topics = self._now_ms(), set(request.topics)
+        replicas = self._service.describe_replicas(now_ms, topics)
+        response = metadata_pb2.DescribeReplicasResponse(
             broker_id=self._service.broker_id,
             replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
+            refusals=[convert.to_refused(one, ago_ms) for one, ago_ms in self._service.refusals(now_ms, topics)],
         )
+        if request.with_znodes and self._service.stored_topic_ids is not None:
+            response.znode_topic_ids.update(await self._service.stored_topic_ids(topics))
+        return response
 
     async def InitProducerId(
         self, request: produce_pb2.InitProducerIdRequest, context: Context

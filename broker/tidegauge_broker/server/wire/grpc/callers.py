@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import grpc.aio
 
+from tidegauge.host_addresses import host_in, java_host
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 
@@ -25,9 +26,9 @@ def caller_of(context: grpc.aio.ServicerContext[Any, Any], listener: str) -> Cal
 
 
 def host_of(peer: str) -> str:
-    """Return a client's address without its port, from gRPC's ``ipv4:127.0.0.1:40312``; ``?`` where it has none."""
+    """Return a client's address in Java's form, from gRPC's ``ipv4:127.0.0.1:40312``; ``?``: it has none."""
     kind, _, rest = unquote(peer).partition(":")
-    return rest.rpartition(":")[0].strip("[]") if kind in {"ipv4", "ipv6"} else "?"
+    return java_host(host_in(rest)) if kind in {"ipv4", "ipv6"} else "?"
 
 
 def calling_broker(metadata: Iterable[Any] | None) -> int | None:

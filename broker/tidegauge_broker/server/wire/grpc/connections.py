@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from tidegauge.host_addresses import java_host
 from tidegauge.settings import INT_MAX
 from tidegauge_broker.server.periodic import Periodic
 
@@ -93,7 +94,7 @@ class Connections:
         The connection is shut down; gRPC then ends its calls and frees what they hold.
         """
         host, _, port = unquote(name).partition(":")[2].rpartition(":")
-        wanted = (host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else -1)
+        wanted = (java_host(host.strip("[]")), int(port) if port.isdigit() else -1)
         for peer, descriptor in self._accepted():
             if (peer.host, peer.port) == wanted:
                 _shut_down(descriptor, peer)
@@ -117,7 +118,7 @@ def _peer_of(descriptor: int) -> Peer | None:
         if looked_at.family not in {socket.AF_INET, socket.AF_INET6} or looked_at.type != socket.SOCK_STREAM:
             return None
         host, port = looked_at.getpeername()[:2]
-        return Peer(str(host).removeprefix("::ffff:"), int(port), int(looked_at.getsockname()[1]))
+        return Peer(java_host(str(host)), int(port), int(looked_at.getsockname()[1]))
     finally:
         looked_at.detach()
 

@@ -28,6 +28,7 @@ from tidegauge_broker.replica.messages import (
     ProduceResult,
     ReplicaView,
 )
+from tidegauge_broker.replica.refusals import Refusal
 from tidegauge_controller.wire import from_error, to_endpoint, to_error
 
 __all__ = ["from_error", "to_endpoint", "to_error"]
@@ -244,4 +245,19 @@ def to_replica(view: ReplicaView, on_disk: LogOnDisk) -> metadata_pb2.ReplicaDes
         size_bytes=on_disk.size_bytes,
         log_dir=on_disk.log_dir,
         leader_epoch_start_offset=_known(view.leader_epoch_start_offset),
+        topic_id=view.topic_id,
+    )
+
+
+def to_refused(refusal: Refusal, ago_ms: int) -> metadata_pb2.RefusedRequest:
+    """Convert a refused request."""
+    return metadata_pb2.RefusedRequest(
+        topic=refusal.topic_partition.topic,
+        partition=refusal.topic_partition.partition,
+        request=refusal.request,
+        error=to_error(refusal.error),
+        leader_epoch=refusal.leader_epoch,
+        topic_id=refusal.topic_id,
+        own_topic_id=refusal.own_topic_id,
+        ago_ms=ago_ms,
     )

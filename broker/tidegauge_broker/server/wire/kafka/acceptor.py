@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidegauge.handshakes import peer_reason
+from tidegauge.host_addresses import peer_host
 from tidegauge.listeners import Listener
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -128,7 +129,7 @@ class Acceptor:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             try:
-                await self._admit(connection, str(peer[0]))
+                await self._admit(connection, peer_host(peer))
             except asyncio.CancelledError:
                 connection.close()
                 raise

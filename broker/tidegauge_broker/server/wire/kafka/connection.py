@@ -8,6 +8,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        the socket and the client reads. Only a Produce may begin behind Produces that are appended and wait for their
        acks (one whose transaction is being verified is not appended yet); batches are appended, and responses sent, in
        the order of the requests. Kafka itself waits; a client sees no difference.
+       One whose response may be large waits while unwritten responses take too much memory (``counted_responses``).
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
        Any other request that fails unexpectedly is responded to with its error (``failures``).
@@ -40,6 +41,7 @@ from functools import partial
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -70,15 +72,16 @@ from tidegauge.principal import ANONYMOUS
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
-from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
+from tidegauge_broker.server.wire.kafka.counted_responses import COUNTED, count, encode_with_room
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.failures import failure_response, log_failure, measured_name
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
-from tidegauge_broker.server.wire.kafka.portions import in_portions
+from tidegauge_broker.server.wire.kafka.portions import LARGE_FROM_BYTES, in_portions
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Silent, give_up, settled
 from tidegauge_broker.server.wire.kafka.slot import Slot
@@ -135,7 +138,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket") is not None:
             self._descriptor = transport.get_extra_info("socket").fileno()
         peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if isinstance(peer, tuple) else "?"
+        self.peer_host = peer_host(peer)
         tls = transport.get_extra_info("ssl_object")
         principal = self._owner.principal_of(None if tls is None else tls.getpeercert(binary_form=True))
         name = f"kafka:{peer}:{next(_NUMBERS)}"
@@ -258,7 +261,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 clock.receive(header.tags.logical_time)
             if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
                 message: Any = None  # the body of an unknown version is not read
-            elif len(frame) <= LARGE_FRAME_BYTES:
+            elif len(frame) <= LARGE_FROM_BYTES.get(header.key, LARGE_FRAME_BYTES):
                 message, _ = decode(header.key, header.version, frame, header.body_at)
             else:
                 slot.is_large = True
@@ -266,7 +269,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 slices = decode_in_slices(header.key, header.version, frame, header.body_at, ITEMS_PER_TURN)
                 message = self._owner.turns.run(slices)
             self._slots.append(slot)
-            if slot.is_large and isinstance(message, Remaining):
+            responses = self._owner.responses
+            if responses is not None and header.key in COUNTED:
+                slot.pending = responses.room_at_once(self.caller.connection, for_records=False)
+            if responses is not None and header.key in COUNTED and slot.pending is None:
+                self._respond(slot, self._handle_with_room(handler, message, slot, len(frame), responses))
+            elif slot.is_large and isinstance(message, Remaining):
                 self._respond(slot, self._handle_later(handler, message, slot, len(frame)))
             else:
                 self._respond(slot, self._handle(handler, message, slot, len(frame)))
@@ -322,6 +330,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle a large request when it is decoded."""
         return await settled(self._handle(handler, await decoding.run(), slot, size_bytes))
 
+    async def _handle_with_room(
+        self, handler: Handler, message: Any, slot: Slot, size_bytes: int, responses: PendingResponses
+    ) -> Any:
+        """Handle a request when unwritten responses leave room for another."""
+        slot.pending = await responses.room(self.caller.connection, for_records=False)
+        if isinstance(message, Remaining):
+            return await self._handle_later(handler, message, slot, size_bytes)
+        return await settled(self._handle(handler, message, slot, size_bytes))
+
     def _respond(self, slot: Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait
             self._complete(slot, response)
@@ -354,8 +371,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if isinstance(body, list):
                 slot.parts = self._framed(header, header.version, body)
             else:
-                encoding = asyncio.get_running_loop().create_task(body.run())
+                responses, pending = self._owner.responses, slot.pending
+                rest = (
+                    body.run()
+                    if responses is None or pending is None or pending.size_bytes
+                    else encode_with_room(body, self._owner.turns, responses, pending)
+                )
+                encoding = asyncio.get_running_loop().create_task(rest)
                 self._wait(slot, encoding, lambda body: Encoded(body, header.version))
+        if self._owner.responses is not None and header.key in COUNTED and slot.pending and slot.parts is not None:
+            count(slot.pending, list(slot.parts))
         if slot.began and (responded := self._owner.responded) is not None:
             self._measure(slot, response, responded)
 

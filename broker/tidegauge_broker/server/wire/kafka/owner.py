@@ -9,6 +9,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.principal import Principal
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.middleware import Responded
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
@@ -22,6 +23,7 @@ class Owner(Protocol):
     Attributes:
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
         serves_controller: whether the controller uses it, too.
+        responses: counts what waits to be written; None: nothing is counted.
         logical_clock: the broker's, where brokers use the listener among themselves.
     """
 
@@ -30,6 +32,7 @@ class Owner(Protocol):
     handlers: dict[int, Handler]
     gate: Gate | None
     turns: Turns
+    responses: PendingResponses | None
     responded: Responded | None
     serves_brokers: bool
     serves_controller: bool

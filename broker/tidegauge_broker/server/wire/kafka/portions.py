@@ -5,6 +5,8 @@ Rules:
        divided. The fields beside the results are those of the last portion, the nodes those of all.
     2. Where an item that is named twice is judged differently, a request with such an item is handled whole.
     3. Every portion begins before the responses of those that wait are awaited: timeouts do not add up.
+    4. A Produce's portion has at most ``PORTION_BYTES`` of records, or one partition: they are written in one step.
+    5. An item that stands several times is handled once, if its result can't depend on the others.
 Kafka's request handlers are threads, so that a large request keeps one of them busy and not the others.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +22,8 @@ from tidegauge.kafka import apis
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response, Silent, settled
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+
+PORTION_BYTES = 4 * 1024 * 1024
 
 
 class Division(NamedTuple):
@@ -30,22 +34,40 @@ class Division(NamedTuple):
         results: array of the response; it has one result for each item, in their order.
         partitions: array of an item, and that of its result, which can be divided too.
         judges_repeats: rule 2.
+        weight: how many items an item counts for; one that names a resource has all its settings in the response.
+        shares_repeats: rule 5.
+        size_of: how many items a partition counts for: one with many bytes counts for several.
     """
 
     items: str
     results: str
     partitions: tuple[str, str] | None = None
     judges_repeats: bool = False
+    size_of: Callable[[Any], int] = lambda _: 1
+    weight: int = 1
+    shares_repeats: bool = False
 
 
+def _size_of_records(partition: Any) -> int:
+    return 1 + len(partition.records or b"") * ITEMS_PER_TURN // PORTION_BYTES
+
+
+LARGE_FROM_BYTES = {apis.DESCRIBE_CONFIGS: 512}
+"""Frames of these APIs are large from fewer bytes on than others: an item of theirs takes some 100 times as long."""
 DIVISIONS = {
-    apis.PRODUCE: Division("topic_data", "responses", ("partition_data", "partition_responses"), judges_repeats=True),
+    apis.PRODUCE: Division(
+        "topic_data",
+        "responses",
+        ("partition_data", "partition_responses"),
+        judges_repeats=True,
+        size_of=_size_of_records,
+    ),
     apis.LIST_OFFSETS: Division("topics", "topics", ("partitions", "partitions"), judges_repeats=True),
     apis.METADATA: Division("topics", "topics", judges_repeats=True),
     apis.FIND_COORDINATOR: Division("coordinator_keys", "coordinators"),
     apis.DESCRIBE_GROUPS: Division("groups", "groups"),
     apis.OFFSET_FOR_LEADER_EPOCH: Division("topics", "topics", ("partitions", "partitions")),
-    apis.DESCRIBE_CONFIGS: Division("resources", "results"),
+    apis.DESCRIBE_CONFIGS: Division("resources", "results", weight=25, shares_repeats=True),
     apis.DELETE_GROUPS: Division("groups_names", "results", judges_repeats=True),
     apis.DESCRIBE_PRODUCERS: Division("topics", "topics", ("partition_indexes", "partitions")),
 }
@@ -66,8 +88,9 @@ def _handle(handler: Handler, division: Division, request: Any, context: Context
 
 def _size(items: Sequence[Any], division: Division) -> int:
     if division.partitions is None:
-        return len(items)
-    return len(items) + sum(len(getattr(item, division.partitions[0])) for item in items)
+        return len(items) * division.weight
+    partitions = division.partitions[0]
+    return len(items) + sum(division.size_of(one) for item in items for one in getattr(item, partitions))
 
 
 def _repeats(items: Sequence[Any], division: Division) -> bool:
@@ -105,15 +128,24 @@ def portions(items: Sequence[Any], division: Division, size: int = ITEMS_PER_TUR
             if room <= 0:
                 yield portion
                 portion, room = Portion([], is_continued=is_continued), size
-            taken = of_item[first : first + room]
+            taken, size_taken = _taken(of_item, first, room, division)
             whole = len(taken) == len(of_item)
             portion.items.append(item if whole else dataclasses.replace(item, **{_partitions(division): taken}))
-            room -= max(1, len(taken))
+            room -= max(division.weight, size_taken)
             first += len(taken)
             is_continued = first < len(of_item)
             if not is_continued:
                 break
     yield portion
+
+
+def _taken(of_item: Sequence[Any], first: int, room: int, division: Division) -> tuple[Sequence[Any], int]:
+    """Return the partitions from ``first`` on that a portion with some room takes, and their size: one at least."""
+    end, size = first, 0
+    while end < len(of_item) and (end == first or size + division.size_of(of_item[end]) <= room):
+        size += division.size_of(of_item[end])
+        end += 1
+    return of_item[first:end], size
 
 
 def _partitions(division: Division) -> str:
@@ -123,7 +155,9 @@ def _partitions(division: Division) -> str:
 
 async def _handle_portions(handler: Handler, division: Division, request: Any, context: Context) -> Any:
     begun: list[tuple[bool, Any]] = []
-    for portion in portions(getattr(request, division.items), division):
+    items = getattr(request, division.items)
+    distinct = {repr(item): item for item in items} if division.shares_repeats else {}
+    for portion in portions(list(distinct.values()) or items, division):
         response = handler(dataclasses.replace(request, **{division.items: portion.items}), context)
         begun.append((portion.is_continued, await response if asyncio.iscoroutine(response) else response))
         await asyncio.sleep(0)
@@ -142,6 +176,9 @@ async def _handle_portions(handler: Handler, division: Division, request: Any, c
         nodes |= {node.node_id: node for node in getattr(message, "node_endpoints", ())}
     if isinstance(message, Silent):
         return message
+    if distinct:
+        found_for = dict(zip(distinct, results, strict=True))
+        results = [found_for[repr(item)] for item in items]
     setattr(message, division.results, results)
     if nodes:
         message.node_endpoints = list(nodes.values())

@@ -24,6 +24,7 @@ from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -118,7 +119,7 @@ class KafkaServers:
         """
         for listener in self._listeners:
             await listener.bind()
-        if self._listeners:
+        if self._listeners and self._idle_ms < INT_MAX:
             every_ms = max(1, self._idle_ms // _LOOKS_PER_IDLE_TIME)
             self._tasks.append(Periodic("idle connections", every_ms, self._close_idle))
         if self._listeners and self._slots.has_limit:
@@ -192,6 +193,7 @@ class _KafkaListener:
         self.gate = service.gate
         self.turns = turns
         self.responded = service.responded
+        self.responses: PendingResponses | None = service.responses
         self._at = at
         self._service = service
         self._sessions = sessions

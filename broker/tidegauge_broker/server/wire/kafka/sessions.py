@@ -8,7 +8,11 @@ the others come first when the next response is full.
 A full cache gives up a session that was idle for ``EVICTION_MS``, or a smaller one that is as old; otherwise the client
 gets no session and continues with full fetches. Followers' sessions are privileged: one takes the place of any
 consumer's session, and yields only to a larger one of another follower.
-Source: FetchSession, FetchSessionCache, CachedPartition.maybeUpdateResponseData (KIP-227), FetchManager.newContext.
+A partition that is named by its topic's id has the name that the id had when it entered the session, until it is
+forgotten, whatever the metadata say later; one whose id was unknown gets its name as soon as the id is known. So after
+a deletion its error is UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID once a topic of that name is there again.
+Source: FetchSession, FetchSessionCache, FetchManager.newContext; CachedPartition.maybeUpdateResponseData (KIP-227) and
+maybeResolveUnknownName (KIP-516).
 """
 
 from __future__ import annotations
@@ -52,19 +56,15 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class StandingPlaces:
-    """A follower's session with its topics' names.
+    """A follower's session as the core knows it, where all its topics have names.
 
     Attributes:
-        ids_version: that of the topics' ids by which the names were found.
-        names: the topics' names, by how the session names them.
-        topic_ids: the topics' ids by their names; empty where the session names topics by their names.
+        topic_ids: the topics' ids, by how the session names them; empty if that is by name.
         places: how the session names each partition.
     """
 
-    ids_version: int
     fetch: StandingFetch = field(default_factory=StandingFetch)
-    names: dict[Topic, str] = field(default_factory=dict)
-    topic_ids: dict[str, str] = field(default_factory=dict)
+    topic_ids: dict[Topic, str] = field(default_factory=dict)
     places: dict[TopicPartition, Place] = field(default_factory=dict)
 
 
@@ -73,6 +73,7 @@ class FetchSession:
     """What one client has asked for, and which offsets it has been sent.
 
     Attributes:
+        names: the topic's name of each partition that is named by an id, since the id was known.
         standing: a follower's partitions as the core knows them, and which of them it must look at; None: all of them.
         known: what the core was asked for a partition, beside what the client asked, so that what stands is not
             translated again.
@@ -87,6 +88,7 @@ class FetchSession:
     partitions: dict[Place, Asked] = field(default_factory=dict)
     sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
     known: dict[Place, tuple[Asked, FetchPartition]] = field(default_factory=dict)
+    names: dict[Place, str] = field(default_factory=dict)
     standing: StandingPlaces | None = None
 
     def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
@@ -100,6 +102,19 @@ class FetchSession:
             self.partitions.pop(place, None)
             self.sent.pop(place, None)
             self.known.pop(place, None)
+            self.names.pop(place, None)
+
+    def name_of(self, place: Place, current: str | None) -> str | None:
+        """Return the name of the topic of a partition that is named by an id; the first one that was known counts.
+
+        Args:
+            place: the partition.
+            current: the name that the id has now; None if it is unknown.
+        """
+        name = self.names.get(place)
+        if name is None and current is not None:
+            name = self.names[place] = current
+        return name
 
     def would_have_news(self, place: Place, result: FetchResult, records: bytes) -> bool:
         """Return whether a response would name this partition, and change nothing."""

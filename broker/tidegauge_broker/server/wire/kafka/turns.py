@@ -51,10 +51,14 @@ class Remaining(Generic[Result]):
             Exception: what a slice raises.
         """
         async with self._turns.one_at_a_time:
-            while True:
-                await asyncio.sleep(0)
-                try:
-                    next(self._slices)
-                except StopIteration as end:
-                    result: Result = end.value
-                    return result
+            return await self.finish()
+
+    async def finish(self) -> Result:
+        """Do what ``run`` does, for a caller that holds ``one_at_a_time``."""
+        while True:
+            await asyncio.sleep(0)
+            try:
+                next(self._slices)
+            except StopIteration as end:
+                result: Result = end.value
+                return result

@@ -3,6 +3,10 @@
 A guard stands before a handler: it refuses a request, or the part of it that the principal may not do, and hands the
 rest on. The response is then both. The operations and errors are those of ``KafkaApis``, in its order; so is the order
 of results: that of the request where Kafka keeps it (``merged``), else refusals before or behind the others.
+
+A guard does not rely on its handler: both wires have handlers behind the same guard, and a handler looks at the broker
+later than the guard does. A part that the principal may not do never reaches one, even if the handler would refuse it
+for another reason, such as a repeated name or a broker that is not the controller; the guard itself gives that error.
 """
 
 from __future__ import annotations
@@ -71,9 +75,9 @@ class Ask(NamedTuple):
         """Return what the caller may do with a resource, as bits (``AuthHelper.authorizedOperations``)."""
         return sum(1 << one for one in OPERATIONS[kind] if self.may(one, kind, name, logs=False))
 
-    def refused(self, request: Any, error: ErrorCode) -> Any:
+    def refused(self, request: Any, error: ErrorCode, message: str | None = None) -> Any:
         """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""
-        found = error_forms.refusal(self.key, self.context.version, request, error)
+        found = error_forms.refusal(self.key, self.context.version, request, error, message)
         return message_class(self.key, response=True)() if found is None else found
 
 

@@ -33,7 +33,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
-from tidegauge_broker.server.wire.kafka.handlers.metadata import is_refused, named_by_id
+from tidegauge_broker.server.wire.kafka.handlers.metadata import named_by_id, refusal
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 
@@ -55,8 +55,9 @@ def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
     Whether a topic exists is not said to who may not describe it. Of all topics, those are left out.
     """
     version, asked = ask.context.version, request.topics
-    if is_refused(request, version):
-        return handler(request, ask.context)
+    malformed = refusal(request, version)
+    if malformed is not None:
+        return malformed
     if asked is None or (version == 0 and not asked):
         response: Any = handler(request, ask.context)
         response.topics = [one for one in response.topics if ask.topic(_DESCRIBE, one.name, logs=False)]
@@ -220,28 +221,26 @@ def _refused_offsets(request: Any, ask: Ask) -> OffsetFetchResponse:
 def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Response:
     may_describe = ask.topics(_DESCRIBE)
     wanted: list[OffsetFetchRequestGroup] = []
-    failed: dict[str, OffsetFetchResponseGroup] = {}
-    extra: dict[str, list[OffsetFetchResponseTopics]] = {}
-    position = {group.group_id: at for at, group in enumerate(request.groups)}
+    failed: list[OffsetFetchResponseGroup] = []
+    refusals: list[list[OffsetFetchResponseTopics]] = []
+    verdicts: list[bool] = []
     for group in request.groups:
-        if not ask.group(_DESCRIBE, group.group_id):
-            failed[group.group_id] = OffsetFetchResponseGroup(group.group_id, [], BY_GROUP)
+        verdicts.append(ask.group(_DESCRIBE, group.group_id))
+        if not verdicts[-1]:
+            failed.append(OffsetFetchResponseGroup(group.group_id, [], BY_GROUP))
             continue
-        topics = group.topics
-        if topics is not None:
-            topics, refused, _ = parted(topics, lambda one: may_describe(one.name))
-            extra[group.group_id] = [_refused_topics(one) for one in refused]
-        wanted.append(dataclasses.replace(group, topics=topics))
+        topics, refused, _ = parted(group.topics or (), lambda one: may_describe(one.name))
+        refusals.append([_refused_topics(one) for one in refused])
+        wanted.append(dataclasses.replace(group, topics=None if group.topics is None else topics))
 
     def change(message: Any) -> None:
         for group in message.groups:
-            if group.error_code:
-                continue
-            if group.group_id in extra:
-                group.topics = [*group.topics, *extra[group.group_id]]
-            else:
-                group.topics = [one for one in group.topics if may_describe(one.name)]
-        message.groups = sorted([*message.groups, *failed.values()], key=lambda one: position[one.group_id])
+            group.topics = [one for one in group.topics if may_describe(one.name)]
+        # By position: a request may name a group more than once, with different topics.
+        for group, refused in zip(message.groups, refusals, strict=False):
+            if not group.error_code:
+                group.topics = [*group.topics, *refused]
+        message.groups = merged(verdicts, message.groups, failed)
 
     return changed(handler(dataclasses.replace(request, groups=wanted), ask.context), change)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +40,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
+from tidegauge_controller.admin import NAMED_TWICE, repeated_names
 
 
 def _by_name(ask: Ask, operation: Operation) -> Callable[[Any], bool]:
@@ -197,18 +197,16 @@ def txn_offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
 def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     """CreateTopics: CREATE of the cluster or of each topic; the settings are shown to who may DESCRIBE_CONFIGS."""
     if not ask.context.service.is_controller:
-        return handler(request, ask.context)
+        return ask.refused(request, ErrorCode.NOT_CONTROLLER, "")
     may_all = ask.cluster(Operation.CREATE, logs=False)
-    times = Counter(topic.name for topic in request.topics)
+    repeated = repeated_names(topic.name for topic in request.topics)
     may = ask.topics(Operation.CREATE)
-    # A name that stands twice is refused for that, whoever asks.
-    allowed, refused, _ = parted(request.topics, lambda one: may_all or times[one.name] > 1 or may(one.name))
+    allowed, refused, _ = parted(request.topics, lambda one: may_all or may(one.name))
     response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
-    sentence = "Authorization failed."
-    results = [CreatableTopicResult(one.name, error_code=BY_TOPIC, error_message=sentence) for one in refused]
+    results = [_not_created(one.name, is_repeated=one.name in repeated) for one in refused]
 
     position = {one.name: at for at, one in enumerate(request.topics)}
-    judged_by_name = {name for name, count in times.items() if count > 1} | {one.name for one in refused}
+    judged_by_name = repeated | {one.name for one in refused}
 
     def change(message: Any) -> None:
         message.topics = sorted([*message.topics, *results], key=lambda one: position.get(one.name, len(position)))
@@ -223,6 +221,13 @@ def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     return changed(response, change)
 
 
+def _not_created(name: str, *, is_repeated: bool) -> CreatableTopicResult:
+    """Return the result for a topic that may not be created; a repeated name has the same error for every principal."""
+    if is_repeated:
+        return CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=NAMED_TWICE)
+    return CreatableTopicResult(name, error_code=BY_TOPIC, error_message="Authorization failed.")
+
+
 def _leave_out_details(topic: CreatableTopicResult) -> None:
     """Remove what CreateTopics says of a topic to those alone who may DESCRIBE_CONFIGS, its id included.
 
@@ -234,7 +239,7 @@ def _leave_out_details(topic: CreatableTopicResult) -> None:
 def create_partitions(request: Any, ask: Ask, handler: Handler) -> Response:
     """CreatePartitions: ALTER of each topic."""
     if not ask.context.service.is_controller:
-        return handler(request, ask.context)
+        return ask.refused(request, ErrorCode.NOT_CONTROLLER)
 
     def refuse(topic: Any) -> Any:
         return CreatePartitionsTopicResult(topic.name, BY_TOPIC, "The topic authorization is failed.")
@@ -245,7 +250,7 @@ def create_partitions(request: Any, ask: Ask, handler: Handler) -> Response:
 def delete_topics(request: Any, ask: Ask, handler: Handler) -> Response:
     """DeleteTopics: DELETE of each topic; who names an id and may not DESCRIBE it does not learn the name."""
     if not ask.context.service.is_controller:
-        return handler(request, ask.context)
+        return ask.refused(request, ErrorCode.NOT_CONTROLLER)
     refusals: list[Any] = []
     topics: list[Any] = []
     verdicts: list[bool] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
+from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER,
     BY_GROUP,
@@ -35,7 +36,7 @@ def of_controller(operation: Operation) -> Guard:
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
         if not ask.context.service.is_controller:
-            return handler(request, ask.context)
+            return ask.refused(request, ErrorCode.NOT_CONTROLLER)
         return inner(request, ask, handler)
 
     return guard

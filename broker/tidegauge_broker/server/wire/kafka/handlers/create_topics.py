@@ -7,7 +7,6 @@ settings. Source: ``KafkaApis.handleCreateTopicsRequest``, ``ZkAdminManager.crea
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -24,7 +23,7 @@ from tidegauge.settings import SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_controller.admin import NewTopic, TopicOutcome
+from tidegauge_controller.admin import NAMED_TWICE, NewTopic, TopicOutcome, repeated_names
 from tidegauge_controller.rules.topics import already_exists
 
 _DEFAULT = -1
@@ -34,8 +33,7 @@ _FIRST_WITH_QUOTA_ERROR = 6
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create topics, each for itself."""
-    named = Counter(topic.name for topic in request.topics)
-    duplicates = {name for name, times in named.items() if times > 1}
+    duplicates = repeated_names(topic.name for topic in request.topics)
     outcomes: dict[str, TopicOutcome] = {}
     wanted: list[NewTopic] = []
     for topic in request.topics:
@@ -98,10 +96,7 @@ def _new_topic(topic: CreatableTopic, duplicates: Collection[str]) -> NewTopic:
         TidegaugeError: the request contradicts itself.
     """
     if topic.name in duplicates:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            "Found multiple entries for this topic.",
-        )
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
     without_value = [config.name for config in topic.configs if config.value is None]
     if without_value:
         names = ",".join(without_value)

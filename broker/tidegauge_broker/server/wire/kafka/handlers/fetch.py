@@ -188,56 +188,51 @@ def _standing(
 ) -> StandingPlaces | None:
     """Return what a follower's session fetches, brought up to date; None where each partition has to be looked at.
 
-    That is so without a session, for a follower that may not fetch, and where the id of a topic is unknown here or is
-    not that of this broker's replica.
+    That is so without a session, for a follower that may not fetch, and where the id of a topic is unknown here, is not
+    that of this broker's replica, or is one of two that the session has for the same name.
     """
     session = opened.session
     if session is None or context.may_read is not None or context.version < _FIRST_WITH_ZSTD:
         return None
-    standing, version = session.standing, context.service.topic_ids_version
-    if standing is None or not _has_same_names(standing, version, context):
-        standing, asked, forgotten = StandingPlaces(version), opened.partitions, ()
-    session.standing = standing if _bring_up_to_date(standing, asked, forgotten, context) else None
+    standing = session.standing
+    if standing is None:
+        standing, asked, forgotten = StandingPlaces(), opened.partitions, ()
+    session.standing = standing if _bring_up_to_date(session, standing, asked, forgotten, context) else None
     return session.standing
 
 
-def _has_same_names(standing: StandingPlaces, version: int, context: Context) -> bool:
-    """Whether the topics of a session have the names that they had."""
-    if standing.ids_version != version:
-        name_of = context.service.topic_name
-        if any(topic_id and name_of(topic_id) != name for name, topic_id in standing.topic_ids.items()):
-            return False
-        standing.ids_version = version
-    return True
-
-
 def _bring_up_to_date(
-    standing: StandingPlaces, asked: Mapping[Place, Asked], forgotten: Iterable[Place], context: Context
+    session: FetchSession,
+    standing: StandingPlaces,
+    asked: Mapping[Place, Asked],
+    forgotten: Iterable[Place],
+    context: Context,
 ) -> bool:
-    """Take what a request names into a session's account; return whether all topics are known."""
-    names = standing.names
-    for place, item in asked.items():
-        name = names.get(place.topic)
-        if name is None:
-            name, topic_id = _named(place.topic, context)
-            if name is None:
-                return False
-            names[place.topic], standing.topic_ids[name] = name, topic_id
-        at = TopicPartition(name, place.partition)
-        standing.places[at] = place
-        standing.fetch.want(_wanted(at, item))
-    for place in forgotten:
-        at = TopicPartition(names.get(place.topic, ""), place.partition)
-        if standing.places.get(at) == place:
+    """Take what a request names into a session's account; return whether each partition has a name of its own."""
+    if forgotten:
+        dropped = set(forgotten)
+        for at in [at for at, place in standing.places.items() if place in dropped]:
             del standing.places[at]
             standing.fetch.forget(at)
+    for place, item in asked.items():
+        if place not in session.partitions:
+            continue  # the request both names and forgets it
+        current, topic_id = _named(place.topic, context)
+        name = session.name_of(place, current) if topic_id else current
+        if name is None:
+            return False
+        at = TopicPartition(name, place.partition)
+        if standing.places.setdefault(at, place) != place:
+            return False
+        standing.topic_ids[place.topic] = topic_id
+        standing.fetch.want(_wanted(at, item))
     return True
 
 
 def _is_of_others(standing: StandingPlaces, partitions: Iterable[core.FetchPartition], context: Context) -> bool:
     """Whether this broker's replica of a partition is one of another topic with the same name."""
     for item in partitions:
-        topic_id = standing.topic_ids[item.topic_partition.topic]
+        topic_id = standing.topic_ids[standing.places[item.topic_partition].topic]
         own = context.service.replica_topic_id(item.topic_partition) if topic_id else ""
         if own and own != topic_id:
             return True
@@ -298,6 +293,8 @@ async def _read(
         if topic not in topics:
             topics[topic] = _named(topic, context)
         name, topic_id = topics[topic]
+        if topic_id and opened.session is not None:
+            name = opened.session.name_of(place, name)
         before = known.get(place)
         if before is not None and before[0] is item and before[1].topic_partition.topic == name:
             wanted = before[1]
@@ -392,14 +389,14 @@ def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
 async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
     """Return what one partition gives to a client that may not know batches, or zstd.
 
-    A megabyte of small records takes some 20 ms to convert, so other connections have a turn after each partition.
+    Other connections have a turn after each partition that was converted here.
     """
     at, version, records = read.result.topic_partition, context.version, read.records
     if read.result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
         return read._replace(result=core.FetchResult(at, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     if version < _FIRST_WITH_FIRST_BATCH and len(records) > asked.max_bytes:
         records = b""
-    found = context.service.for_old_client(
+    found = await context.service.for_old_client(
         at, records, _OLD_FORMATS.get(version), asked.fetch_offset, reads_zstd=version >= _FIRST_WITH_ZSTD
     )
     if found.error is not _NO_ERROR:

@@ -38,8 +38,9 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     """Return the cluster as this broker knows it."""
     version = context.version
     asked = request.topics
-    if is_refused(request, version):
-        return _refused(asked or ())
+    refused = refusal(request, version)
+    if refused is not None:
+        return refused
     wants_all = asked is None or (version == 0 and not asked)
     names, unknown = ([], []) if wants_all else _resolve(asked or (), context)
     view = context.service.metadata(
@@ -62,11 +63,18 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     )
 
 
-def is_refused(request: MetadataRequest, version: int) -> bool:
-    """Whether a request before version 12 has a topic's id, or a topic without a name, and is refused as a whole."""
-    return version < _FIRST_WITH_IDS_IN_REQUESTS and any(
-        topic.topic_id != NIL_UUID or topic.name is None for topic in request.topics or ()
-    )
+def refusal(request: MetadataRequest, version: int) -> MetadataResponse | None:
+    """Return the response that refuses a request before version 12 with a topic's id, or a topic without a name.
+
+    Returns:
+        None: the request is served.
+    """
+    asked = request.topics or ()
+    if version >= _FIRST_WITH_IDS_IN_REQUESTS or all(
+        topic.topic_id == NIL_UUID and topic.name is not None for topic in asked
+    ):
+        return None
+    return _refused(asked)
 
 
 def named_by_id(asked: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:

@@ -2,9 +2,11 @@
 
 Versions 0 to 2 carry the message formats before RecordBatch v2 (or batches), which the leader converts; nothing is
 looked at before it does.
+A batch that is refused because of some of its records names them (KIP-467, version 8 on), with a message.
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
 address from version 10 on (KIP-951). zstd needs version 7. The first batch of a transaction waits until the transaction
-coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on.
+coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on. A large one waits until it
+is checked (``produce_preparation``).
 A partition that is named twice is refused and stands once in the response; Kafka appends the last of its batches, drops
 the others without a word, and acknowledges them.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
@@ -19,6 +21,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -126,7 +129,7 @@ def _with_messages(response: ProduceResponse, messages: dict[TopicPartition, str
     """Put the messages of partitions into a response, which has none otherwise."""
     for topic in response.responses:
         for item in topic.partition_responses:
-            item.error_message = messages.get(TopicPartition(topic.name, item.index)) or None
+            item.error_message = messages.get(TopicPartition(topic.name, item.index)) or item.error_message
     return response
 
 
@@ -214,6 +217,9 @@ def _partition(
     )
     if result.error is _NONE:
         return response
+    if result.record_errors:
+        response.error_message = result.message
+        response.record_errors = [BatchIndexAndErrorMessage(*one) for one in result.record_errors]
     hint = result.leader_hint
     if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and hint is not None and context.version >= _FIRST_WITH_LEADERS:
         response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
