@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupResult
 from tidegauge.transactions import TransactionResult
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Effect, LogLine, Note, Respond
 from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
 from tidegauge_broker.coordinator.timers import Timers
@@ -19,11 +20,18 @@ Outcome = Callable[[ErrorCode, int], None]
 
 
 class Runtime:
-    """The state of a coordinator that belongs to no group and no transactional id."""
+    """The state of a coordinator that belongs to no group and no transactional id.
 
-    def __init__(self, now_ms: int) -> None:
+    Attributes:
+        now_ms: the time of the event, by a clock that never goes back: timers are started by it.
+        wall_ms: its wall-clock time: what is stored, or compared with stored times, is in it.
+    """
+
+    def __init__(self, now_ms: int, wall: WallTime | None = None) -> None:
+        self._wall = WallTime() if wall is None else wall
         self.timers = Timers()
         self.now_ms = now_ms
+        self.wall_ms = self._wall.at(now_ms)
         self.cause = ""
         self.effects: list[Effect] = []
         self._outcomes: dict[int, Outcome] = {}
@@ -32,6 +40,7 @@ class Runtime:
     def begin(self, now_ms: int, cause: str) -> None:
         """Start an event: it happens at this time, and its effects are collected from here."""
         self.now_ms = now_ms
+        self.wall_ms = self._wall.at(now_ms)
         self.cause = cause
         self.effects = []
 
@@ -82,8 +91,8 @@ class Runtime:
 class GroupRuntime(Runtime):
     """The runtime of the group coordinator."""
 
-    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
-        super().__init__(now_ms)
+    def __init__(self, settings: GroupSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        super().__init__(now_ms, wall)
         self.settings = settings
         self.counters = Counters()
 
@@ -103,6 +112,6 @@ class GroupRuntime(Runtime):
 class TransactionRuntime(Runtime):
     """The runtime of the transaction coordinator."""
 
-    def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
-        super().__init__(now_ms)
+    def __init__(self, settings: TransactionSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        super().__init__(now_ms, wall)
         self.settings = settings

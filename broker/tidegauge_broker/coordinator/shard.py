@@ -60,7 +60,7 @@ class Shard(LedPartition):
         """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        loaded = self.loader.groups(runtime.now_ms)
+        loaded = self.loader.groups(runtime.wall_ms)
         self.forget()
         for group in loaded:
             self.groups[group.group_id] = group
@@ -97,7 +97,7 @@ class Shard(LedPartition):
         """Return a group, which is created Empty in memory if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.now_ms)
+            group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.wall_ms)
         return group
 
     def complete_transaction(self, producer_id: int, outcome: Outcome, marker_offset: int) -> None:
@@ -160,7 +160,7 @@ class Shard(LedPartition):
         A group whose members left keeps its offsets from that moment on; a Stable consumer group keeps those of its
         subscriptions; a group that never had members keeps each from its commit; any other keeps all.
         """
-        now_ms, retention_ms = self._runtime.now_ms, self._runtime.settings.offsets_retention_ms
+        now_ms, retention_ms = self._runtime.wall_ms, self._runtime.settings.offsets_retention_ms
         offsets = group.offsets
         if group.protocol_type is None:
             return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms)
@@ -196,6 +196,6 @@ class Shard(LedPartition):
                 tombstones.append(Record(group_key(group.group_id), None))
         if tombstones:
             compression = runtime.settings.offsets_topic_compression_codec
-            batch = batch_of(tombstones, runtime.now_ms, NO_SEQUENCE, compression)
+            batch = batch_of(tombstones, runtime.wall_ms, NO_SEQUENCE, compression)
             runtime.append_unacknowledged(self.partition, batch)
         return len(removed)

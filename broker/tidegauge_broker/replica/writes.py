@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, RespondToProduce
@@ -36,14 +37,16 @@ class Writes:
         hosted: the replicas.
         parked: what waits for them; a write waits there for the followers.
         metadata: what the broker knows of the cluster.
+        wall: by which records get their append time, and their own times are checked.
     """
 
-    __slots__ = ("_hosted", "_metadata", "_parked")
+    __slots__ = ("_hosted", "_metadata", "_parked", "_wall")
 
-    def __init__(self, hosted: HostedPartitions, parked: ParkedOperations, metadata: Metadata) -> None:
+    def __init__(self, hosted: HostedPartitions, parked: ParkedOperations, metadata: Metadata, wall: WallTime) -> None:
         self._hosted = hosted
         self._parked = parked
         self._metadata = metadata
+        self._wall = wall
 
     def produce(self, request: ProduceRequest, token: object, now_ms: int, *, wake_later: bool = False) -> list[Effect]:
         """Append; RespondToProduce(token) comes now or later. ``BrokerCore.produce`` explains ``wake_later``."""
@@ -112,7 +115,7 @@ class Writes:
             )
         try:
             result, required_offset = leader.append(
-                item, request.acks, now_ms, out, from_coordinator=request.from_coordinator
+                item, request.acks, self._wall.at(now_ms), out, from_coordinator=request.from_coordinator
             )
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
             contain(leader.partition, problem, out)

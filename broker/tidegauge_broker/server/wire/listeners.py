@@ -62,7 +62,7 @@ class _GrpcCallers:
     def authenticated(self, name: str) -> authentication.Around | None:
         """Return what finds out who calls a listener; None where it does not know its callers."""
         if self._protocols[name] == SASL_SSL:
-            sasl = SaslListener(name, self._settings, self._configs.users.credential)
+            sasl = SaslListener(name, self._settings, self._configs.users.credential, self._service.wall)
             return authentication.by_credential(sasl, self._now_ms)
         if self._requires_certificate(name):
             delay_ms = self._settings.integer("connection.failed.authentication.delay.ms")

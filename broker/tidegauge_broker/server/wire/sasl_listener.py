@@ -17,6 +17,7 @@ from tidegauge.jaas import LoginModule, login_module_of
 from tidegauge.sasl_client import MECHANISMS as SERVED
 from tidegauge.sasl_client import OAUTHBEARER, PLAIN, Login
 from tidegauge.settings import Values
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.security.sasl.exchange import Exchange
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
@@ -36,13 +37,21 @@ class SaslListener:
         name: the listener's.
         settings: the broker's.
         credential: returns the SCRAM credential of a mechanism and a user.
+        wall: how far the wall clock, by which tokens are valid, is ahead of the broker's own clock.
 
     Attributes:
         delay_ms: ``connection.failed.authentication.delay.ms``.
         max_receive_bytes: ``sasl.server.max.receive.size``.
     """
 
-    def __init__(self, name: str, settings: Values, credential: Callable[[str, str], ScramCredential | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Values,
+        credential: Callable[[str, str], ScramCredential | None],
+        wall: WallTime | None = None,
+    ) -> None:
+        self._wall = wall
         self.delay_ms = settings.integer("connection.failed.authentication.delay.ms")
         self.max_receive_bytes = settings.integer("sasl.server.max.receive.size")
         self._name = name
@@ -61,7 +70,7 @@ class SaslListener:
         if mechanism == PLAIN:
             return PlainExchange(self._login_module(mechanism).passwords)
         if mechanism == OAUTHBEARER:
-            return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options))
+            return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options), self._wall)
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         return ScramExchange(mechanism, functools.partial(self._credential, mechanism), nonce)
 
