@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,6 +25,8 @@ def values_of(parameter: Parameter) -> st.SearchStrategy[Any]:
             return st.floats(parameter.minimum, parameter.maximum, exclude_min=True)
         case "text":
             return st.sampled_from(WORDS[parameter.name]) if parameter.name in WORDS else st.text("abc-/", min_size=1)
+        case "time":
+            return st.integers(1, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat())
         case "flag":
             return st.booleans()
         case "choice":

@@ -21,6 +21,7 @@ TYPES = {
     "integer": "int",
     "number": "float",
     "text": "str",
+    "time": "str",
     "flag": "bool",
     "choice": "str",
     "error": "ErrorCode | str",
@@ -146,6 +147,8 @@ def _values(parameter: Parameter) -> str:
             return "`TOPIC-PARTITION`"
         case "partitions":
             return "a list of `TOPIC-PARTITION`"
+        case "time":
+            return "a time as in RFC 3339"
     return "text"
 
 

@@ -38,7 +38,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 
 A fault is written by the lab itself (kill, stop, pause, resume, start, power-cut) or by the broker that it is in:
 hold-fetch, release-fetch, step-fetch (with ``until``), sync, isolate, inject-error, hold-requests, inject-disk,
-clear-fault (with ``fault``, its number, and ``text``), expire-session (with ``session``).
+skew-clock, clear-fault (with ``fault``, its number, and ``text``), expire-session (with ``session``).
 
 ``high_watermark`` and ``log_end_offset`` may be merged over a short time: the last change of a run stands for all, with
 the first one's ``old``, and ``changes`` counts them (``tidegauge.merged_offsets``). At every line of a file the high

@@ -381,3 +381,24 @@ async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothin
     assert not (await lab.list_faults(leader)).faults
     async with Producer(brokers.bootstrap_servers) as producer:
         await (await producer.send(at.topic, b"on"))
+
+
+async def test_a_skewed_clock_dates_records_and_ends_with_its_fault(brokers: LocalCluster, lab: Switches) -> None:
+    """LogAppendTime is the leader's Time.SYSTEM.milliseconds() at the append."""
+    _, leader, follower = roles(brokers)
+    at = await make_topic(brokers, "dated", [leader, follower], **{"message.timestamp.type": "LogAppendTime"})
+
+    async def written() -> int:
+        async with Producer(brokers.bootstrap_servers) as producer:
+            sent = await producer.send(at.topic, b"x", partition=0)
+            return (await sent).timestamp_ms
+
+    begun = await written()
+    await lab.skew_clock(leader, set_to="2030-01-01T00:00:00Z", frozen=True)
+    assert await written() == 1_893_456_000_000
+    [fault] = (await lab.list_faults(leader)).faults
+    assert fault.text == "wall clock stopped at 2030-01-01T00:00:00Z"
+    await lab.skew_clock(leader, offset_ms=-86_400_000)
+    assert await written() < begun
+    await lab.clear(leader)
+    assert begun <= await written() < 1_893_456_000_000

@@ -85,7 +85,7 @@ def commit_batch(
         for topic_partition, committed in commits.items()
     ]
     compression = runtime.settings.offsets_topic_compression_codec
-    return batch_of(records, runtime.now_ms, OFFSETS_BASE_SEQUENCE, compression, transactional_producer)
+    return batch_of(records, runtime.wall_ms, OFFSETS_BASE_SEQUENCE, compression, transactional_producer)
 
 
 def accepted(
@@ -103,7 +103,7 @@ def accepted(
         retention_time_ms: of an OffsetCommit v2 to v4; -1: none of its own. One that ends beyond the largest time ends
             there. (In Kafka the sum overflows, and the offset expires at once.)
     """
-    now_ms = runtime.now_ms
+    now_ms = runtime.wall_ms
     expires_ms = None if retention_time_ms == _DEFAULT else min(now_ms + retention_time_ms, _LARGEST_TIME_MS)
     limit = runtime.settings.offset_metadata_max_bytes
     commits: dict[TopicPartition, CommittedOffset] = {}

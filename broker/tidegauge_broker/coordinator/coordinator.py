@@ -40,6 +40,7 @@ from tidegauge.groups import (
     TxnOffsetCommit,
     partition_of,
 )
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.committing import Committing, failed_commit, fetch_offsets
 from tidegauge_broker.coordinator.describing import counted, described, listed, viewed
 from tidegauge_broker.coordinator.driven import Driven
@@ -71,8 +72,8 @@ _MAY_HAVE_EMPTY_ID = (OffsetCommit, OffsetFetch, DescribeGroup, DeleteGroup)
 class GroupCoordinator(Driven[GroupRuntime, Event]):
     """Coordinates the groups of the partitions of __consumer_offsets that this broker leads."""
 
-    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
-        runtime = GroupRuntime(settings, now_ms)
+    def __init__(self, settings: GroupSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        runtime = GroupRuntime(settings, now_ms, wall)
         self._phases = Phases(runtime)
         self._led = LedPartitions(
             runtime,

@@ -14,6 +14,7 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupResult
 from tidegauge.transactions import TransactionResult
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, Respond
 from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
@@ -39,14 +40,18 @@ class Runtime:
         owner: whom the present decision is about; None between decisions.
         abandon: takes an owner out of service; set before the first decision.
         fail: makes the responses to its open requests; set before the first decision.
+        now_ms: the time of the event, by a clock that never goes back: timers are started by it.
+        wall_ms: its wall-clock time: what is stored, or compared with stored times, is in it.
     """
 
     abandon: Abandon
     fail: Fail
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, wall: WallTime | None = None) -> None:
+        self._wall = WallTime() if wall is None else wall
         self.timers = Timers()
         self.now_ms = now_ms
+        self.wall_ms = self._wall.at(now_ms)
         self.cause = ""
         self.effects: list[Effect] = []
         self.owner: Owner | None = None
@@ -59,6 +64,7 @@ class Runtime:
     def begin(self, now_ms: int, cause: str) -> None:
         """Start an event: it happens at this time, and its effects are collected from here."""
         self.now_ms = now_ms
+        self.wall_ms = self._wall.at(now_ms)
         self.cause = cause
         self.effects = []
 
@@ -205,8 +211,8 @@ class Runtime:
 class GroupRuntime(Runtime):
     """The runtime of the group coordinator."""
 
-    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
-        super().__init__(now_ms)
+    def __init__(self, settings: GroupSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        super().__init__(now_ms, wall)
         self.settings = settings
         self.counters = Counters()
 
@@ -226,6 +232,6 @@ class GroupRuntime(Runtime):
 class TransactionRuntime(Runtime):
     """The runtime of the transaction coordinator."""
 
-    def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
-        super().__init__(now_ms)
+    def __init__(self, settings: TransactionSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        super().__init__(now_ms, wall)
         self.settings = settings

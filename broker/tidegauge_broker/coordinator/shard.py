@@ -65,7 +65,7 @@ class Shard(LedPartition):
         """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        groups, refused = self.loader.loaded(runtime.now_ms)
+        groups, refused = self.loader.loaded(runtime.wall_ms)
         unreadable = self.loader.unreadable_keys
         self.forget()
         if unreadable:
@@ -131,7 +131,7 @@ class Shard(LedPartition):
         """Return a group, which is created Empty in memory if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.now_ms)
+            group = self.groups[group_id] = Group(group_id, self.partition, self._runtime.wall_ms)
         return group
 
     def complete_transaction(self, producer_id: int, outcome: Outcome, marker_offset: int) -> None:
@@ -215,7 +215,7 @@ class Shard(LedPartition):
         A group whose members left keeps its offsets from that moment on; a Stable consumer group keeps those of its
         subscriptions; a group that never had members keeps each from its commit; any other keeps all.
         """
-        now_ms, retention_ms = self._runtime.now_ms, self._runtime.settings.offsets_retention_ms
+        now_ms, retention_ms = self._runtime.wall_ms, self._runtime.settings.offsets_retention_ms
         offsets = group.offsets
         if group.protocol_type is None:
             return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms)
@@ -256,5 +256,5 @@ class Shard(LedPartition):
         runtime = self._runtime
         if tombstones:
             compression = runtime.settings.offsets_topic_compression_codec
-            batch = batch_of(tombstones, runtime.now_ms, NO_SEQUENCE, compression)
+            batch = batch_of(tombstones, runtime.wall_ms, NO_SEQUENCE, compression)
             runtime.append_unacknowledged(self.partition, batch)

@@ -204,7 +204,7 @@ class Cleaning:
         if self.is_void:
             with log.storage("dropping a compaction of"):
                 # Under other names: the next compaction of these segments may begin before the files are removed.
-                log.log_directory.delete_later(cleaned.mark_deleted(), self._now_ms)
+                log.log_directory.delete_later(cleaned.mark_deleted(), 0)
             return False
         log.replace_segments(group, cleaned)
         self._layout_version = log.layout_version

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.log.cleaner import Cleaning
 from tidegauge_broker.log.compaction import CleanablePart, OffsetMap, cleanable_part
 from tidegauge_broker.log.files import StorageError
@@ -29,6 +30,7 @@ class CleanerManager:
         futures: copies of replicas that move; a log is not compacted while it has one.
         broker: the broker's settings.
         now_ms: the clock of the logs.
+        wall: how far the wall clock is ahead of that clock: ages of records and delete horizons are in its time.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class CleanerManager:
         futures: FutureLogs,
         broker: Values,
         now_ms: Callable[[], int],
+        wall: WallTime,
     ) -> None:
         self._logs = logs
         self._futures = futures
         self._broker = broker
         self._now_ms = now_ms
+        self._wall = wall
         self._uncleanable: set[TopicPartition] = set()
 
     def next_to_clean(self, last_stable_offsets: Mapping[TopicPartition, int]) -> Cleaning | None:
@@ -50,7 +54,7 @@ class CleanerManager:
         Args:
             last_stable_offsets: of the partitions that may be compacted; what lies above is left as it is.
         """
-        now_ms = self._now_ms()
+        now_ms = self._wall.at(self._now_ms())
         best: tuple[float, PartitionLog, CleanablePart] | None = None
         for topic_partition, log in self._logs.items():
             last_stable_offset = last_stable_offsets.get(topic_partition)

@@ -24,6 +24,7 @@ from typing import TypeVar
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.log.cleaner_manager import CleanerManager
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
 from tidegauge_broker.log.files import DISK, Disk, StorageError
@@ -49,16 +50,18 @@ class LogManager:
         broker: Values,
         topic_values: Callable[[str], Values],
         now_ms: Callable[[], int],
+        wall: WallTime | None = None,
     ) -> None:
         self._log_directories = log_directories
         self.directories = [log_directory.path for log_directory in self._log_directories]  # in the order of log.dirs
         self._broker = broker
         self._topic_values = topic_values
         self._now_ms = now_ms
+        self._wall = WallTime() if wall is None else wall
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self.futures = FutureLogs(now_ms)
-        self.compaction = CleanerManager(self._logs, self.futures, broker, now_ms)
+        self.compaction = CleanerManager(self._logs, self.futures, broker, now_ms, self._wall)
         self.on_directory_failure: Callable[[Path], None] = lambda _path: None
         """Called when a directory goes offline, by whichever thread met the failure."""
 
@@ -73,6 +76,7 @@ class LogManager:
         topic_values: Callable[[str], Values],
         now_ms: Callable[[], int],
         disk_of: Callable[[Path], Disk] = lambda _directory: DISK,
+        wall: WallTime | None = None,
     ) -> LogManager:
         """Lock the log directories, check their owner, load and recover all logs.
 
@@ -83,7 +87,7 @@ class LogManager:
                 cluster's, or none of them can be used.
         """
         log_directories = [LogDirectory(path, disk_of(path)) for path in directories]
-        manager = cls(log_directories, broker=broker, topic_values=topic_values, now_ms=now_ms)
+        manager = cls(log_directories, broker=broker, topic_values=topic_values, now_ms=now_ms, wall=wall)
         try:
             manager._each_usable(LogDirectory.lock)
             manager._each_usable(lambda log_directory: log_directory.claim(broker_id, cluster_id, now_ms()))
@@ -448,11 +452,12 @@ class LogManager:
         self, logs: Sequence[PartitionLog], high_watermarks: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         starts: dict[TopicPartition, int] = {}
+        wall_ms = self._wall.at(self._now_ms())
         for log in logs:
             high_watermark = high_watermarks.get(log.topic_partition)
             # A failure is reported by the directory itself; the moves of the others must not get lost for it.
             try:
-                if high_watermark is not None and log.delete_old_segments(high_watermark):
+                if high_watermark is not None and log.delete_old_segments(high_watermark, wall_ms):
                     starts[log.topic_partition] = log.log_start_offset
             except StorageError:
                 continue

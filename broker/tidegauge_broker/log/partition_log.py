@@ -404,10 +404,14 @@ class PartitionLog:
             self.log_start_offset = max(self.log_start_offset, offset)
             self.recovery_point = max(self.recovery_point, offset)
 
-    def delete_old_segments(self, high_watermark: int) -> bool:
+    def delete_old_segments(self, high_watermark: int, wall_ms: int) -> bool:
         """Let old segments go as the settings say (``retention.py``); the log start offset follows.
 
         If all go, a new, empty one is begun at the log end offset first.
+
+        Args:
+            high_watermark: nothing above it goes.
+            wall_ms: the wall-clock time, with which the records' times are compared.
 
         Returns:
             Whether the log start offset has moved.
@@ -422,7 +426,7 @@ class PartitionLog:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=high_watermark,
-                now_ms=self._now_ms(),
+                now_ms=wall_ms,
             )
             if not count:
                 return False

@@ -24,6 +24,7 @@ from tidegauge.control import IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState, ReplicaStop
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.fetches import Fetches
 from tidegauge_broker.replica.following import Following
@@ -74,6 +75,7 @@ class BrokerCore:
         rack_of: by which a leader chooses a follower for a consumer (KIP-392); None: ``replica.selector.class`` is off.
         leader_quota: how fast throttled replicas are copied from here; None: without a limit.
         follower_quota: how fast throttled replicas are copied to here; None: without a limit.
+        wall: how far the wall clock is ahead of that clock: timestamps of records are in its time.
     """
 
     def __init__(
@@ -86,17 +88,19 @@ class BrokerCore:
         rack_of: RackOf | None = None,
         leader_quota: ReplicationQuota | None = None,
         follower_quota: ReplicationQuota | None = None,
+        wall: WallTime | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = -1
         """Of the newest registration; -1 before the first."""
         self.settings = settings
+        self.wall = WallTime() if wall is None else wall
         hosted = self.hosted = HostedPartitions(metadata)
         parked = self.parked = ParkedOperations()
         rounds = Rounds()
         self.partition_states = PartitionStates(broker_id, settings, hosted, parked, rounds, metadata)
         self.isr_changes = IsrChanges(settings, hosted, parked, metadata)
-        self.writes = Writes(hosted, parked, metadata)
+        self.writes = Writes(hosted, parked, metadata, self.wall)
         quota = leader_quota or ReplicationQuota()
         self.fetches = Fetches(broker_id, settings, hosted, parked, logs, metadata, quota, rack_of)
         quota = follower_quota or ReplicationQuota()
@@ -189,7 +193,7 @@ class BrokerCore:
 
     def preparations(self, request: ProduceRequest, now_ms: int) -> list[Preparation]:
         """Return what must be prepared elsewhere before a request is appended (``preparation``)."""
-        return self.writes.preparations(request, now_ms)
+        return self.writes.preparations(request, self.wall.at(now_ms))
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
@@ -301,7 +305,7 @@ class BrokerCore:
         if now_ms >= self._next_producer_expiry_ms:
             self._next_producer_expiry_ms = now_ms + _PRODUCER_EXPIRY_INTERVAL_MS
             for partition in self.hosted.by_name.values():
-                partition.producer_state.expire(now_ms, self.settings.producer_id_expiration_ms)
+                partition.producer_state.expire(self.wall.at(now_ms), self.settings.producer_id_expiration_ms)
                 partition.verifications.expire(now_ms, self.settings.producer_id_expiration_ms)
         return out
 

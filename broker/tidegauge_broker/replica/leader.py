@@ -105,12 +105,19 @@ class Leader(Reader):
     # Appending
 
     def append(
-        self, item: ProducePartition, acks: int, now_ms: int, out: list[Effect], *, from_coordinator: bool = False
+        self, item: ProducePartition, acks: int, wall_ms: int, out: list[Effect], *, from_coordinator: bool = False
     ) -> tuple[ProduceResult, int]:
         """Check a producer's batch, or a coordinator's, and append it. Nothing is appended unless every check holds.
 
         The order is Kafka's (ReplicaManager.appendRecords) and decides which error is reported: one batch,
         min.insync.replicas, the batch itself, the producer's transaction and sequence.
+
+        Args:
+            item: the batch, and what its producer is known to have done.
+            acks: of the request.
+            wall_ms: the wall-clock time, which LogAppendTime is and records' times are compared with.
+            out: the step's effects.
+            from_coordinator: whether a coordinator of this broker appends.
 
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.
@@ -123,7 +130,7 @@ class Leader(Reader):
                 header = only_batch(item.records)
             if acks == ACKS_ALL:
                 self._check_min_isr()
-            prepared = item.prepared or prepare(item, partition.rules, now_ms, from_coordinator=from_coordinator)
+            prepared = item.prepared or prepare(item, partition.rules, wall_ms, from_coordinator=from_coordinator)
             header = prepared.header
             if prepared.refusal is not None:
                 raise prepared.refusal
@@ -146,7 +153,7 @@ class Leader(Reader):
             result.base_offset = check.duplicate.base_offset
             result.log_append_time_ms = check.duplicate.timestamp_ms
             return result, check.duplicate.last_offset + 1
-        append_time_ms = now_ms if partition.rules.log_append_time else -1
+        append_time_ms = wall_ms if partition.rules.log_append_time else -1
         header = header.at(partition.log_end_offset, partition.leader_epoch)
         partition.note_batch_epoch(header, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))

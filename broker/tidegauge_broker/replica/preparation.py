@@ -36,13 +36,13 @@ class Preparation:
     Args:
         item: the batch; it is ``prepared`` afterwards.
         rules: the topic's.
-        now_ms: the time, by which the records' times are judged.
+        wall_ms: the wall-clock time, by which the records' times are judged.
     """
 
-    def __init__(self, item: ProducePartition, rules: TopicRules, now_ms: int) -> None:
+    def __init__(self, item: ProducePartition, rules: TopicRules, wall_ms: int) -> None:
         self.item = item
         self._rules = rules
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
 
     def run(self, pause: Pause) -> Prepared:
         """Prepare the batch; call it in a thread.
@@ -50,13 +50,13 @@ class Preparation:
         Args:
             pause: lets the event loop go on.
         """
-        return prepare(self.item, self._rules, self._now_ms, pause=pause)
+        return prepare(self.item, self._rules, self._wall_ms, pause=pause)
 
 
 def prepare(
     item: ProducePartition,
     rules: TopicRules,
-    now_ms: int,
+    wall_ms: int,
     *,
     from_coordinator: bool = False,
     pause: Pause | None = None,
@@ -66,7 +66,7 @@ def prepare(
     Args:
         item: the batch.
         rules: the topic's.
-        now_ms: the time.
+        wall_ms: the wall-clock time.
         from_coordinator: whether a coordinator of this broker appends it.
         pause: in a thread beside the event loop: lets that go on (``large_batches``).
     """
@@ -87,7 +87,7 @@ def prepare(
             records, converted_count = conversion
         header = only_batch(records)
         whole = None if item.is_message_set else item.inflated
-        check_batch(records, header, name, rules, now_ms, from_coordinator=from_coordinator, whole=whole, pause=pause)
+        check_batch(records, header, name, rules, wall_ms, from_coordinator=from_coordinator, whole=whole, pause=pause)
         if header.attributes & LOG_APPEND_TIME_BIT:
             records = with_create_time(records, header)
             header = only_batch(records)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, RespondToProduce
@@ -38,14 +39,16 @@ class Writes:
         hosted: the replicas.
         parked: what waits for them; a write waits there for the followers.
         metadata: what the broker knows of the cluster.
+        wall: by which records get their append time, and their own times are checked.
     """
 
-    __slots__ = ("_hosted", "_metadata", "_parked")
+    __slots__ = ("_hosted", "_metadata", "_parked", "_wall")
 
-    def __init__(self, hosted: HostedPartitions, parked: ParkedOperations, metadata: Metadata) -> None:
+    def __init__(self, hosted: HostedPartitions, parked: ParkedOperations, metadata: Metadata, wall: WallTime) -> None:
         self._hosted = hosted
         self._parked = parked
         self._metadata = metadata
+        self._wall = wall
 
     def produce(self, request: ProduceRequest, token: object, now_ms: int, *, wake_later: bool = False) -> list[Effect]:
         """Append; RespondToProduce(token) comes now or later. ``BrokerCore.produce`` explains ``wake_later``."""
@@ -117,7 +120,7 @@ class Writes:
             )
         try:
             result, required_offset = leader.append(
-                item, request.acks, now_ms, out, from_coordinator=request.from_coordinator
+                item, request.acks, self._wall.at(now_ms), out, from_coordinator=request.from_coordinator
             )
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
             contain(leader.partition, problem, out)
@@ -127,7 +130,7 @@ class Writes:
             touched.append(leader.partition)
         return result, required_offset
 
-    def preparations(self, request: ProduceRequest, now_ms: int) -> list[Preparation]:
+    def preparations(self, request: ProduceRequest, wall_ms: int) -> list[Preparation]:
         """Return what must be prepared elsewhere before a request is appended; ``preparation`` has the rules.
 
         A batch that is refused anyway needs none.
@@ -138,7 +141,7 @@ class Writes:
                 continue
             leader, _ = self._hosted.leader_of(item.topic_partition, None)
             if leader is not None and item.prepared is None and allowance.is_heavy(item, leader.partition.rules):
-                found.append(Preparation(item, leader.partition.rules, now_ms))
+                found.append(Preparation(item, leader.partition.rules, wall_ms))
         return found
 
     def begin_verification(

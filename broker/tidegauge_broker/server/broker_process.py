@@ -87,7 +87,7 @@ class BrokerProcess:
         self._now_ms = Clock()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="log")
         self._metadata = metadata_of(identity.listeners)
-        self._logical_clock = LogicalClock(self._now_ms.microseconds)
+        self._logical_clock = LogicalClock(self._now_ms.machine_us)
         self._seams = seams_of(
             settings,
             identity.broker_id,
@@ -96,6 +96,7 @@ class BrokerProcess:
             identity.to_brokers_over_kafka,
             self._logical_clock,
         )
+        self._now_ms.shown_ms = self._seams.shown_ms()
         self._peers = Peers(self._seams.open_channel)
         self._among_brokers = ways_of(
             identity.listeners,
@@ -106,7 +107,7 @@ class BrokerProcess:
         self._events = EventLogWriter(
             Path(event_log) if event_log else None,
             f"broker-{identity.broker_id}",
-            self._now_ms,
+            self._now_ms.machine_ms,
             asyncio.get_running_loop().call_later,
             logical_clock=self._logical_clock,
         )
@@ -142,7 +143,7 @@ class BrokerProcess:
         resources.push_async_callback(self._seams.close)
         self._cluster = await chosen.connect(self._settings, self._identity.broker_id, self._seams.dial())
         resources.push_async_callback(self._cluster.close)
-        stores = self._cluster.stores(self._settings, self._now_ms)
+        stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)
         self._configs = DynamicConfigs(stores, self._identity.broker_id, self._layers, self._metadata.knows_topic)
         await self._configs.read_all()
         self._controller = self._cluster.prepare(self._member())
@@ -177,7 +178,7 @@ class BrokerProcess:
             to_brokers=self._among_brokers.to_brokers(),
             registered=self._registered,
             note=self._note,
-            now_ms=self._now_ms,
+            now_ms=self._now_ms.wall_ms,
             random_bytes=os.urandom,
         )
 
@@ -185,7 +186,7 @@ class BrokerProcess:
         """Return what this broker registers, by the settings in force: advertised.listeners may change."""
         listeners, rack = listeners_of(self._settings), self._identity.rack
         known = listeners.registered
-        at = known.host, known.port, self._now_ms()
+        at = known.host, known.port, self._now_ms.wall_ms()
         return BrokerRegistration(self._identity.broker_id, *at, rack, listeners.advertised, listeners.protocols)
 
     async def _open_logs(self) -> None:
@@ -200,6 +201,7 @@ class BrokerProcess:
                 topic_values=self._configs.topics.known,
                 now_ms=self._now_ms,
                 disk_of=self._seams.disk_of,
+                wall=self._now_ms.wall,
             ),
         )
         LOG.info("Cluster ID = %s; %d logs loaded", self._cluster.cluster_id, len(self._logs.logs))
@@ -237,6 +239,7 @@ class BrokerProcess:
             rack_of=self._metadata.rack_of if by_rack else None,
             leader_quota=ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate")),
             follower_quota=ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate")),
+            wall=self._now_ms.wall,
         )
 
     def _assemble_replication(self) -> None:
@@ -275,7 +278,9 @@ class BrokerProcess:
         """Put together what coordinates groups and transactions, and what proves that this broker leads (KIP-447)."""
         settings, identity, core = self._settings, self._identity, self._replicas.core
         self._auto_topics = AutoTopics(self._client.create_topic, settings)
-        self._group_runner = GroupRunner(settings, self._replicas, self._events, self._now_ms, self._halt)
+        self._group_runner = GroupRunner(
+            settings, self._replicas, self._events, self._now_ms, self._halt, self._now_ms.wall
+        )
         self._assemble_transactions()
         fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")
         proof = LeadershipProof(identity.broker_id, core, self._cluster.leadership, self._now_ms, fetch_wait_ms)
@@ -290,9 +295,11 @@ class BrokerProcess:
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
         around = Surroundings(self._producer_ids.next, metadata, self._cluster.deleted_partitions, peers.send_markers)
-        self._transaction_runner = TransactionRunner(settings, replicas, around, self._events, self._now_ms, self._halt)
+        self._transaction_runner = TransactionRunner(
+            settings, replicas, around, self._events, self._now_ms, self._halt, self._now_ms.wall
+        )
         self._transactions = peers.service = TransactionService(
-            self._transaction_runner, self._group_runner, replicas, metadata, settings, self._now_ms
+            self._transaction_runner, self._group_runner, replicas, metadata, settings, self._now_ms.wall_ms
         )
         self._partition_verifier = PartitionVerifier(self._transactions.coordinator_of, peers.send_verifications)
         offsets = OffsetsVerification(self._begin_verification, self._partition_verifier.verify)

@@ -63,6 +63,10 @@ class Seams:
         del directory
         return DISK
 
+    def shown_ms(self) -> Callable[[int], int] | None:
+        """Return what maps the machine's time to the broker's wall clock's, in ms; None: it shows the machine's."""
+        return None
+
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """Open a channel to another broker."""
         return open_channel(address, self._security)

@@ -64,6 +64,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "hold-requests",
         "release-requests",
         "inject-disk",
+        "skew-clock",
         "sync",
         "faults",
     ),

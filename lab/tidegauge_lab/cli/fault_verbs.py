@@ -84,7 +84,7 @@ def fault_verb(kind: FaultKind) -> click.Command:
         show_fault(with_switches(directory, bootstrap_server, do), output)
 
     command = target_options(declared_options(kind)(verb_options(run)))
-    return click.command(kind.name.replace("_", "-"), help=f"{kind.meaning}.")(command)
+    return click.command(kind.command, help=f"{kind.meaning}.")(command)
 
 
 def declared_options(kind: Declaration) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -154,7 +154,7 @@ def _type(parameter: Parameter) -> click.ParamType[Any]:
             return PeersType()
         case "partition" | "partitions":
             return PartitionType()
-        case "text" | "flag":  # a flag is an option without a value
+        case "text" | "time" | "flag":  # a flag is an option without a value
             return click.STRING
         case _:
             assert_never(parameter.kind)

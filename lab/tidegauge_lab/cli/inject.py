@@ -1,4 +1,4 @@
-"""``tidegauge inject-error``, ``hold-requests``, ``inject-disk``, ``expire-session``, ``sync``: faults in a broker.
+"""``tidegauge inject-error``, ``hold-requests``, ``inject-disk``, ``skew-clock``, ``expire-session``, ``sync``.
 
 Counts are the same everywhere: the first call (operation) is met, or the Nth with ``--nth``, once or ``--times`` in a
 row (0: without end), each with ``--probability``. `tidegauge faults` lists what is in force, ``--clear`` ends it.
@@ -13,7 +13,7 @@ import click
 
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
-from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
@@ -27,6 +27,7 @@ from tidegauge_lab.switches import Fault, Switches
 inject_error = fault_verb(INJECT_ERROR)
 hold_requests = fault_verb(HOLD_REQUESTS)
 inject_disk = fault_verb(INJECT_DISK)
+skew_clock = fault_verb(SKEW_CLOCK)
 
 
 @click.command(RELEASE_REQUESTS.words, help=f"{RELEASE_REQUESTS.meaning}.")

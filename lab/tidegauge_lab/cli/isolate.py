@@ -14,7 +14,7 @@ import click
 
 from tidegauge.cli import print_json, say, verb_options
 from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
-from tidegauge.faults.table import ISOLATE
+from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import BrokerIdType, lab_verb
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
@@ -106,9 +106,7 @@ async def _look(switches: Switches, broker_id: int) -> tuple[BrokerSwitches, lis
 
 def _lines(switches: BrokerSwitches, rules: Sequence[RuleInForce]) -> list[str]:
     name = f"Broker {switches.broker_id}"
-    lines = [
-        f"{name}: {fault.text} (fault {fault.fault_id}, met {fault.met}{_held(fault)})" for fault in switches.faults
-    ]
+    lines = [f"{name}: {fault.text} (fault {fault.fault_id}{_met(fault)}{_held(fault)})" for fault in switches.faults]
     for at, leader in switches.held.items():
         kept = f"; broker {leader} withholds a response" if leader is not None else ""
         lines.append(f"{name}: fetches of {at} are held{kept}")
@@ -118,6 +116,11 @@ def _lines(switches: BrokerSwitches, rules: Sequence[RuleInForce]) -> list[str]:
 
 def _rule_as_json(rule: RuleInForce) -> dict[str, Any]:
     return {"id": rule.rule_id, "rule": json.loads(rule.text or "{}"), "hits": rule.hits, "held": rule.held}
+
+
+def _met(fault: Fault) -> str:
+    kind = BY_MESSAGE.get(fault.message.WhichOneof("kind") or "")
+    return f", met {fault.met}" if kind is None or kind.counts else ""
 
 
 def _held(fault: Fault) -> str:

@@ -574,3 +574,20 @@ class SyncCluster(SyncClusterBase):
                 broker, delay_ms=delay_ms, errno=errno, operation=operation, path=path, nth=nth, times=times
             )
         )
+
+    def skew_clock(self, broker: int, *, offset_ms: int | None = None, set_to: str = "", frozen: bool = False) -> Fault:
+        """Set a broker's wall clock ahead or back, or stop it.
+
+        Args:
+            broker: The broker.
+            offset_ms: How far the clock is ahead of the machine's; a negative number: behind it, in milliseconds.
+            set_to: Or the time that it shows at first: 2030-01-01T00:00:00Z.
+            frozen: The clock stands still at that time, or at the present one.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        return self._run(self.aio.skew_clock(broker, offset_ms=offset_ms, set_to=set_to, frozen=frozen))

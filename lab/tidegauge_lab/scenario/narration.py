@@ -10,8 +10,6 @@ from functools import singledispatch
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
-from tidegauge.faults.apis import kind_of_id
-from tidegauge.faults.model import WantedFault
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
@@ -26,8 +24,6 @@ LEGEND = (
     "Where an open transaction keeps the last stable offset below the high watermark, it stands third: `1: 3/3/1*`.",
     "A log is written VALUE@EPOCH, in the order of its offsets.",
 )
-_PLANES = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "all clients"}
-_WAYS = {"in": ", incoming calls only", "out": ", outgoing calls only", "both": ""}
 
 
 def narrated(step: steps.Step) -> str:
@@ -152,41 +148,7 @@ def _(step: steps.Start) -> str:
 
 @_sentence.register
 def _(step: steps.FaultStep) -> str:
-    return _FAULTS[step.verb](step.broker, step.fault)
-
-
-def _isolation(broker: int, fault: WantedFault) -> str:
-    others = _PLANES[fault["from"]] if isinstance(fault["from"], str) else brokers(fault["from"])
-    way = _WAYS[fault["direction"]]
-    if fault["delay_ms"] is not None:
-        return f"Delay each message between broker {broker} and {others} by {fault['delay_ms']} ms{way}"
-    if fault["drop"] is not None:
-        return f"Drop calls between broker {broker} and {others} with probability {fault['drop']:g}{way}"
-    return f"Isolate broker {broker} from {others}{way}"
-
-
-def _failing_calls(broker: int, fault: WantedFault) -> str:
-    return f"Make {fault['rpc']} calls at broker {broker} fail with {fault['grpc_status'] or fault['error']}"
-
-
-def _held_requests(broker: int, fault: WantedFault) -> str:
-    what = f"the responses to {fault['rpc']}" if fault["after_effect"] else f"{fault['rpc']} requests"
-    late = ", also when their clients disconnect" if fault["outlives_connection"] else ""
-    of = f" of {kind_of_id(fault['rpc'])} {fault['group']}" if fault["group"] else ""
-    return f"Hold {what}{of} at broker {broker}{late}"
-
-
-def _failing_disk(broker: int, fault: WantedFault) -> str:
-    what = f"fail with {fault['errno']}" if fault["errno"] else f"take {fault['delay_ms']} ms longer"
-    return f"Make disk operations of broker {broker} {what}"
-
-
-_FAULTS = {
-    "isolate": _isolation,
-    "inject_error": _failing_calls,
-    "hold_requests": _held_requests,
-    "inject_disk": _failing_disk,
-}
+    return step.fault.order(step.broker)
 
 
 @_sentence.register

@@ -59,6 +59,14 @@ def integer(node: Node) -> int:
     return value
 
 
+def signed(node: Node) -> int:
+    """Read a whole number, which may be negative."""
+    value = node.value if isinstance(node, Scalar) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MalformedYaml(node.line, f"a whole number is expected, not {shown(node)}")
+    return value
+
+
 def positive(node: Node) -> int:
     """Read a whole number, 1 or more."""
     value = integer(node)

@@ -20,7 +20,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.faults import actions
 from tidegauge.faults.actions import ActionKind
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
-from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
+from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import group_steps, readers, step_base, transaction_steps
@@ -52,6 +52,8 @@ def _fault_arguments(kind: FaultKind) -> dict[str, Argument]:
 def _fault_reader(parameter: Parameter) -> Reader[Any]:
     match parameter.kind:
         case "integer":
+            if parameter.minimum < 0:
+                return readers.signed
             return readers.positive if parameter.minimum else readers.integer
         case "number":
             return readers.probability
@@ -67,7 +69,7 @@ def _fault_reader(parameter: Parameter) -> Reader[Any]:
             return readers.partition
         case "partitions":
             return readers.one_or_many(readers.partition)
-        case "text":
+        case "text" | "time":
             return readers.text
         case _:
             assert_never(parameter.kind)
@@ -550,6 +552,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     WaitHeld,
     ReleaseRequests,
     _fault_step(INJECT_DISK),
+    _fault_step(SKEW_CLOCK),
     ClearFaults,
     ExpireSession,
     Elect,

@@ -197,3 +197,28 @@ class FaultCalls(ABC):
             "times": times,
         }
         return await self.set_fault(broker, kind_of("inject_disk").wanted(values))
+
+    async def skew_clock(
+        self,
+        broker: int,
+        *,
+        offset_ms: int | None = None,
+        set_to: str = "",
+        frozen: bool = False,
+    ) -> Fault:
+        """Set a broker's wall clock ahead or back, or stop it.
+
+        Args:
+            broker: The broker.
+            offset_ms: How far the clock is ahead of the machine's; a negative number: behind it, in milliseconds.
+            set_to: Or the time that it shows at first: 2030-01-01T00:00:00Z.
+            frozen: The clock stands still at that time, or at the present one.
+
+        Returns:
+            The fault as it is in force.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such fault; BROKER_NOT_AVAILABLE.
+        """
+        values = {"offset_ms": offset_ms, "set_to": set_to, "frozen": frozen}
+        return await self.set_fault(broker, kind_of("skew_clock").wanted(values))

@@ -7,9 +7,9 @@ import grpc.aio
 
 from tidegauge.channel_options import was_slow_to_connect
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.messages import describe_fault
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
-from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,

@@ -67,6 +67,12 @@ def from_message(fault: lab_pb2.LabFault) -> WantedFault | None:
     return kind.wanted({parameter.name: _taken(message, parameter) for parameter in kind.parameters})
 
 
+def describe_fault(fault: lab_pb2.LabFault) -> str:
+    """Return what is in force, in one line for people."""
+    wanted = from_message(fault)
+    return "a fault of an unknown kind" if wanted is None else wanted.text
+
+
 def _taken(message: Any, parameter: Parameter) -> Any:
     """Return the value in the message; None where it has none."""
     field = message.DESCRIPTOR.fields_by_name[parameter.message_field]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition
 
-Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers", "partition", "partitions"]
+Kind = Literal["integer", "number", "text", "flag", "choice", "error", "peers", "partition", "partitions", "time"]
 Spelling = Callable[[str], str]
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -53,7 +54,8 @@ class Parameter:
     Attributes:
         name: in scenario files and JSON; with ``--`` and hyphens on the command line.
         kind: of its values; ``peers`` is a plane or a list of broker ids, ``error`` the name of a Kafka error,
-            ``partition`` a text ``TOPIC-PARTITION``, ``partitions`` a list of such texts.
+            ``partition`` a text ``TOPIC-PARTITION``, ``partitions`` a list of such texts, ``time`` a text in the form
+            of RFC 3339, section 5.6.
         meaning: one sentence, without a full stop.
         default: the value of a parameter that is left out; None where that has no value.
         is_required: whether it must be given.
@@ -203,17 +205,38 @@ class Declaration:
         return {name: one for name, one in plain.items() if self.parameter(name).is_given(one)}
 
 
+class Wording(NamedTuple):
+    """The sentences of a fault, without a full stop.
+
+    Attributes:
+        state: says what is in force: ``append takes 5 ms more``.
+        order: says what a broker of this id is to do: ``Make append operations of broker 1 take 5 ms longer``.
+    """
+
+    state: Callable[[WantedFault], str]
+    order: Callable[[int, WantedFault], str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind(Declaration):
     """One fault that a broker can be asked for.
 
     Attributes:
         message: the field of ``LabFault`` that carries it.
-        acts_on: what it affects: ``gRPC``, ``Kafka protocol``, ``ZooKeeper``, ``disk``.
+        acts_on: what it affects: ``gRPC``, ``Kafka protocol``, ``ZooKeeper``, ``disk``, ``clock``.
+        wording: the sentences that say what it does.
+        counts: whether a broker counts the calls or operations that it has affected.
     """
 
     message: str
     acts_on: tuple[str, ...]
+    wording: Wording
+    counts: bool = True
+
+    @property
+    def command(self) -> str:
+        """The verb of the command line."""
+        return self.name.replace("_", "-")
 
     def wanted(self, values: Mapping[str, Any]) -> WantedFault:
         """Return the fault with these values.
@@ -243,6 +266,15 @@ class WantedFault:
     def problem(self, broker_id: int) -> str:
         """Return why the broker can't have it; empty if it can."""
         return self.kind.problem(self.values, broker_id)
+
+    @property
+    def text(self) -> str:
+        """What is in force, in one line for people."""
+        return self.kind.wording.state(self)
+
+    def order(self, broker_id: int) -> str:
+        """Return what a broker is to do, as a sentence without a full stop."""
+        return self.kind.wording.order(broker_id, self)
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -325,6 +357,19 @@ def _partitions_problem(_: Parameter, value: Any) -> str:
     return f"is a list of TOPIC-PARTITION, not {value!r}"
 
 
+def _time_problem(_: Parameter, value: Any) -> str:
+    return "" if time_ms(value) is not None else f"is a time such as 2030-01-01T00:00:00Z, not {value!r}"
+
+
+def time_ms(value: Any) -> int | None:
+    """Return the time of a text in the form of RFC 3339, in ms since 1970; None if it is none, or lies before 1970."""
+    try:
+        read = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return None if read.tzinfo is None or read.timestamp() < 0 else round(read.timestamp() * 1000)
+
+
 _CHECKS: dict[Kind, Callable[[Parameter, Any], str]] = {
     "integer": _integer_problem,
     "number": _number_problem,
@@ -335,4 +380,5 @@ _CHECKS: dict[Kind, Callable[[Parameter, Any], str]] = {
     "peers": _peers_problem,
     "partition": _partition_problem,
     "partitions": _partitions_problem,
+    "time": _time_problem,
 }

@@ -77,6 +77,8 @@ def _type_of(parameter: Parameter) -> dict[str, Any]:
             return dict(_PARTITION)
         case "partitions":
             return {"type": "array", "items": _PARTITION}
+        case "time":
+            return {"type": "string", "format": "date-time"}
         case "text":
             return {"type": "string", "minLength": 1}
         case _:

@@ -1,7 +1,7 @@
 """The faults that a broker can be asked for: the one place that declares them. docs/faults.md says what each one does.
 
-To add a parameter: declare it here, add its field to the fault's message in lab.proto, let the broker act on it, and
-run ``make faults proto``.
+To add a parameter: declare it here, add its field to the fault's message in lab.proto, word it in ``wordings``, let the
+broker act on it, and run ``make faults proto``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults import wordings
 from tidegauge.faults.model import Alternatives, Direction, FaultKind, Parameter, Plane
 
 MAX_DELAY_MS = 24 * 3_600_000
 """A longer delay outlives every test, and would overflow a timer."""
 CALLERS = (Plane.CLIENTS.value, Plane.BROKERS.value)
+MAX_SKEW_MS = 100 * 366 * 86_400_000
+"""A century: dates beyond overflow what clients make of timestamps."""
 DISK_OPERATIONS = ("append", "sync", "truncate", "replace", "rename", "remove")
 
 _NTH = Parameter(
@@ -80,11 +83,18 @@ def _hold_problem(values: Mapping[str, Any], broker_id: int) -> str:
     return _scope_problem(values, broker_id)
 
 
+def _clock_problem(values: Mapping[str, Any], _broker_id: int) -> str:
+    if values.get("offset_ms") is None and not values.get("set_to") and not values.get("frozen"):
+        return "say what the clock shows: give offset_ms or set_to, or frozen"
+    return ""
+
+
 ISOLATE = FaultKind(
     name="isolate",
     message="network",
     meaning="Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls",
     acts_on=("gRPC", "Kafka protocol", "ZooKeeper"),
+    wording=wordings.ISOLATE,
     parameters=(
         Parameter(
             "from",
@@ -131,6 +141,7 @@ INJECT_ERROR = FaultKind(
     message="error",
     meaning="Make calls of an RPC fail at a broker",
     acts_on=("gRPC", "Kafka protocol"),
+    wording=wordings.INJECT_ERROR,
     parameters=(
         _RPC,
         Parameter(
@@ -166,6 +177,7 @@ HOLD_REQUESTS = FaultKind(
     message="hold",
     meaning="Hold requests of an API at a broker, or their responses, until they are released",
     acts_on=("gRPC", "Kafka protocol"),
+    wording=wordings.HOLD_REQUESTS,
     parameters=(
         _RPC,
         Parameter("after_effect", "flag", "The request takes effect, and its response is held", default=False),
@@ -186,6 +198,7 @@ INJECT_DISK = FaultKind(
     message="disk",
     meaning="Make a broker's disk slow, or make it fail",
     acts_on=("disk",),
+    wording=wordings.INJECT_DISK,
     parameters=(
         Parameter(
             "delay_ms",
@@ -214,7 +227,32 @@ INJECT_DISK = FaultKind(
     ),
     alternatives=(Alternatives(("delay_ms", "errno"), "say what the disk does", is_required=True),),
 )
-FAULTS: dict[str, FaultKind] = {kind.name: kind for kind in (ISOLATE, INJECT_ERROR, HOLD_REQUESTS, INJECT_DISK)}
+SKEW_CLOCK = FaultKind(
+    name="skew_clock",
+    message="clock",
+    meaning="Set a broker's wall clock ahead or back, or stop it",
+    acts_on=("clock",),
+    wording=wordings.SKEW_CLOCK,
+    counts=False,
+    parameters=(
+        Parameter(
+            "offset_ms",
+            "integer",
+            "How far the clock is ahead of the machine's; a negative number: behind it",
+            unit="ms",
+            minimum=-MAX_SKEW_MS,
+            maximum=MAX_SKEW_MS,
+            placeholder="MS",
+        ),
+        Parameter("set_to", "time", "Or the time that it shows at first: 2030-01-01T00:00:00Z", "", placeholder="TIME"),
+        Parameter("frozen", "flag", "The clock stands still at that time, or at the present one", default=False),
+    ),
+    alternatives=(Alternatives(("offset_ms", "set_to"), "a clock is skewed, or set to a time", is_required=False),),
+    rule=_clock_problem,
+)
+FAULTS: dict[str, FaultKind] = {
+    kind.name: kind for kind in (ISOLATE, INJECT_ERROR, HOLD_REQUESTS, INJECT_DISK, SKEW_CLOCK)
+}
 """By name."""
 BY_MESSAGE = {kind.message: kind for kind in FAULTS.values()}
 """By the field of ``LabFault``."""

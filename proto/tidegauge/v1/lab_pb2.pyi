@@ -625,6 +625,34 @@ class DiskFault(google.protobuf.message.Message):
 global___DiskFault = DiskFault
 
 @typing.final
+class ClockFault(google.protobuf.message.Message):
+    """What a broker's wall clock shows, instead of the machine's time."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OFFSET_MS_FIELD_NUMBER: builtins.int
+    SET_TO_FIELD_NUMBER: builtins.int
+    FROZEN_FIELD_NUMBER: builtins.int
+    offset_ms: builtins.int
+    """How far it is ahead of the machine's clock, in milliseconds; negative: behind it."""
+    set_to: builtins.str
+    """The time that it shows when the fault is put in force, in the form of RFC 3339; empty: the machine's."""
+    frozen: builtins.bool
+    """It stands still."""
+    def __init__(
+        self,
+        *,
+        offset_ms: builtins.int | None = ...,
+        set_to: builtins.str = ...,
+        frozen: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_offset_ms", b"_offset_ms", "offset_ms", b"offset_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_offset_ms", b"_offset_ms", "frozen", b"frozen", "offset_ms", b"offset_ms", "set_to", b"set_to"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_offset_ms", b"_offset_ms"]) -> typing.Literal["offset_ms"] | None: ...
+
+global___ClockFault = ClockFault
+
+@typing.final
 class LabFault(google.protobuf.message.Message):
     """One fault of any kind."""
 
@@ -635,6 +663,7 @@ class LabFault(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     DISK_FIELD_NUMBER: builtins.int
     HOLD_FIELD_NUMBER: builtins.int
+    CLOCK_FIELD_NUMBER: builtins.int
     MET_FIELD_NUMBER: builtins.int
     HELD_FIELD_NUMBER: builtins.int
     fault_id: builtins.int
@@ -659,6 +688,10 @@ class LabFault(google.protobuf.message.Message):
     def hold(self) -> global___HoldFault:
         """Requests that wait."""
 
+    @property
+    def clock(self) -> global___ClockFault:
+        """The wall clock."""
+
     def __init__(
         self,
         *,
@@ -667,12 +700,13 @@ class LabFault(google.protobuf.message.Message):
         error: global___ErrorFault | None = ...,
         disk: global___DiskFault | None = ...,
         hold: global___HoldFault | None = ...,
+        clock: global___ClockFault | None = ...,
         met: builtins.int = ...,
         held: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "hold", b"hold", "kind", b"kind", "network", b"network"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["disk", b"disk", "error", b"error", "fault_id", b"fault_id", "held", b"held", "hold", b"hold", "kind", b"kind", "met", b"met", "network", b"network"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["network", "error", "disk", "hold"] | None: ...
+    def HasField(self, field_name: typing.Literal["clock", b"clock", "disk", b"disk", "error", b"error", "hold", b"hold", "kind", b"kind", "network", b"network"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["clock", b"clock", "disk", b"disk", "error", b"error", "fault_id", b"fault_id", "held", b"held", "hold", b"hold", "kind", b"kind", "met", b"met", "network", b"network"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["network", "error", "disk", "hold", "clock"] | None: ...
 
 global___LabFault = LabFault
 
@@ -685,7 +719,9 @@ class SetFaultRequest(google.protobuf.message.Message):
     FAULT_FIELD_NUMBER: builtins.int
     @property
     def fault(self) -> global___LabFault:
-        """Its fault_id and met are ignored. A network fault with the same ends and direction is replaced."""
+        """Its fault_id and met are ignored. A network fault with the same ends and direction is replaced, and
+        so is a fault of the clock.
+        """
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import patch, read_header
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 
@@ -26,6 +27,7 @@ class Driven:
 
     def __init__(self, log: Sequence[bytes], now_ms: int) -> None:
         self.now_ms = now_ms
+        self.wall = WallTime()
         self.log = list(log)
         self.end_offset = sum(read_header(batch).record_count for batch in self.log)
         self.responses: dict[object, list[Any]] = {}

@@ -48,7 +48,7 @@ class Harness(Driven):
     def __init__(self, *, elected: bool = True, log: Sequence[bytes] = (), now_ms: int = 1_000_000, **settings: int):
         super().__init__(log, now_ms)
         settings.setdefault("partitions", 1)
-        self.coordinator = GroupCoordinator(GroupSettings(**settings), now_ms)
+        self.coordinator = GroupCoordinator(GroupSettings(**settings), now_ms, self.wall)
         self.uuids: list[str] = []
         self.verifications: list[VerifyTransaction] = []
         self.holds_verifications = False

@@ -55,7 +55,7 @@ class TransactionHarness(Driven):
     def __init__(self, *, elected: bool = True, log: Sequence[bytes] = (), now_ms: int = 1_000_000, **settings: int):
         super().__init__(log, now_ms)
         settings.setdefault("partitions", 1)
-        self.coordinator = TransactionCoordinator(TransactionSettings(**settings), now_ms)
+        self.coordinator = TransactionCoordinator(TransactionSettings(**settings), now_ms, self.wall)
         self.effects: list[Effect] = []
         self.timeouts_ms: list[int] = []
         self.leaders: dict[TopicPartition, int | None] = {}

@@ -23,7 +23,7 @@ from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_client.cli.main import root
-from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error
+from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error, skew_clock
 from tidegauge_lab.cli.isolate import isolate
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
@@ -32,7 +32,13 @@ from tidegauge_lab.switches.fault_calls import FaultCalls
 
 ROOT = Path(__file__).parents[3]
 KINDS = list(FAULTS.values())
-VERBS = {"isolate": isolate, "inject_error": inject_error, "hold_requests": hold_requests, "inject_disk": inject_disk}
+VERBS = {
+    "isolate": isolate,
+    "inject_error": inject_error,
+    "hold_requests": hold_requests,
+    "inject_disk": inject_disk,
+    "skew_clock": skew_clock,
+}
 UNION = {"partitioned"}
 """A field that says only that neither of its alternatives is given."""
 
@@ -86,6 +92,37 @@ def test_generated_methods_and_tables_are_those_of_the_declarations():
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+BASES = {
+    "isolate": [{"from": "brokers"}, {"from": "brokers", "drop": 0.5}],
+    "inject_error": [
+        {"rpc": "Fetch", "error": "NOT_LEADER_OR_FOLLOWER"},
+        {"rpc": "Fetch", "grpc_status": "UNAVAILABLE", "topic": "t", "probability": 0.5},
+    ],
+    "hold_requests": [{"rpc": "Fetch"}, {"rpc": "Fetch", "topic": "t"}],
+    "inject_disk": [{"delay_ms": 5}, {"errno": "EIO"}],
+    "skew_clock": [{"frozen": True}, {"offset_ms": 5}, {"set_to": "2030-01-01T00:00:00Z"}],
+}
+SAMPLES = {
+    "integer": 7,
+    "number": 0.25,
+    "text": "words",
+    "flag": True,
+    "choice": "in",
+    "error": "NOT_CONTROLLER",
+    "peers": [2],
+    "time": "2031-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, one.name) for kind in KINDS for one in kind.parameters])
+def test_each_parameter_shows_in_both_wordings(kind, name):
+    """A fault is worded by its declaration: a parameter that is added there can't be forgotten in the sentences."""
+    value = SAMPLES[kind.parameter(name).kind]
+    value = {"operation": "append", "caller": "brokers"}.get(name, value)
+    pairs = [(kind.wanted(base), kind.wanted({**base, name: value})) for base in BASES[kind.name]]
+    assert [one for one in pairs if one[0].text != one[1].text and one[0].order(1) != one[1].order(1)]
 
 
 SEVERAL = {"holds"}

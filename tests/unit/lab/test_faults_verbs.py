@@ -6,11 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode
-from tidegauge.faults.messages import to_message
+from tidegauge.faults.messages import describe_fault, to_message
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, lab_pb2, metadata_pb2
-from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_lab.cli import inject
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
 from tidegauge_lab.cli.inject import expire_session, inject_disk, inject_error, release_requests, sync

@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, read_header
 from tidegauge.settings import parse_broker_settings, parse_topic_settings
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -91,6 +92,7 @@ class Bench:
     directory: Path
     settings: dict[str, str] = field(default_factory=dict)
     now_ms: int = START_MS
+    wall: WallTime = field(default_factory=WallTime)
     manager: LogManager | None = None
     disk: Disk = DISK
 
@@ -107,6 +109,7 @@ class Bench:
             topic_values=lambda _topic: parse_topic_settings({}, broker),
             now_ms=lambda: self.now_ms,
             disk_of=lambda _directory: self.disk,
+            wall=self.wall,
         )
         return self.manager
 

@@ -344,7 +344,7 @@ def test_one_log_that_retention_cannot_judge_does_not_keep_it_from_the_others(be
     for number in range(10):
         records = batch(1, value=b"x" * 100)
         other.append_as_leader(records, read_header(records)._replace(base_offset=number, leader_epoch=0))
-    monkeypatch.setattr(first, "delete_old_segments", lambda _hw: 1 // 0)
+    monkeypatch.setattr(first, "delete_old_segments", lambda _hw, _wall_ms: 1 // 0)
     moved = bench.manager.housekeeping({bench.name: 10, other.topic_partition: 10})
     assert list(moved) == [other.topic_partition]
 

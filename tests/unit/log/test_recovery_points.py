@@ -46,7 +46,7 @@ def test_the_recovery_point_moves_with_the_log_start(bench, batch):
 def test_the_recovery_point_moves_with_the_log_start_that_retention_moves(bench, batch):
     bench.settings["log.retention.bytes"] = "1"
     fill(bench, batch, 3)
-    assert bench.log().delete_old_segments(10)
+    assert bench.log().delete_old_segments(10, 0)
     assert bench.log().log_start_offset == bench.log().recovery_point > 0
 
 

@@ -219,3 +219,13 @@ def test_housekeeping_leaves_partitions_alone_that_the_core_does_not_know(five_s
     five_segments.now_ms += HOUR_MS
     manager: LogManager = five_segments.manager
     assert manager.housekeeping({}) == {}
+
+
+def test_ages_count_by_the_wall_clock(five_segments):
+    """UnifiedLog.deleteRetentionMsBreachedSegments: time.milliseconds() minus the segment's largest timestamp."""
+    reopen_with(five_segments, log_retention_ms=10 * HOUR_MS)
+    assert starts(five_segments) is None
+    five_segments.wall.ahead_ms = 8 * HOUR_MS
+    assert starts(five_segments) == 20
+    five_segments.wall.ahead_ms = -1000 * HOUR_MS
+    assert starts(five_segments) is None

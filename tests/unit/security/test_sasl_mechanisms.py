@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.jaas import login_module_of
 from tidegauge.principal import Principal, principal_of
+from tidegauge.wall_time import WallTime
 from tidegauge.znodes.credentials import decode_credential
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, Exchange, InvalidCredentials
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
@@ -255,6 +256,18 @@ def test_a_token_that_is_not_accepted_has_a_status_and_fails_with_the_acknowledg
     assert exchange.principal_name is None
     with pytest.raises(AuthenticationRefused, match="invalid_token"):
         exchange.evaluate(b"\x01", NOW_MS)
+
+
+@pytest.mark.parametrize("ahead_ms", [86_400_000, -86_400_000])
+def test_a_token_is_valid_by_the_wall_clock_and_its_session_ends_by_the_brokers_own(ahead_ms: int) -> None:
+    """A broker whose machine slept, or whose clock was set, accepts the tokens of now (Time.SYSTEM.milliseconds())."""
+    claims = {"sub": "carol", "exp": (NOW_MS + ahead_ms) / 1000 + 60, "iat": (NOW_MS + ahead_ms) / 1000 - 1}
+    exchange = OauthBearerExchange(TokenRules(), WallTime(ahead_ms))
+    assert exchange.evaluate(bearer(token(claims)), NOW_MS) == b""
+    assert exchange.expires_ms == NOW_MS + 60_000
+    assert (
+        OauthBearerExchange(TokenRules(), WallTime(ahead_ms)).evaluate(bearer(token(CLAIMS)), NOW_MS) == INVALID_TOKEN
+    )
 
 
 def test_required_scopes_another_claim_and_a_clock_skew_are_options_of_the_entry() -> None:

@@ -134,7 +134,7 @@ def test_a_late_transaction_has_outlived_the_largest_timeout_and_five_minutes(la
         Replica(leader((1, 2)), oldest_transaction_ms=last_ms),
         Replica(follower(), oldest_transaction_ms=last_ms),
     ]
-    now = Snapshot(replicas, [], {1}, False, Meters(), now_ms=100_001 + 900_000 + 300_000)
+    now = Snapshot(replicas, [], {1}, False, Meters(), wall_ms=100_001 + 900_000 + 300_000)
     now.max_transaction_timeout_ms = 900_000
     lines = exposition(families(now)).splitlines()
     assert f"kafka_server_replicamanager_partitionswithlatetransactionscount {late}" in lines

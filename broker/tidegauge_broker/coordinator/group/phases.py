@@ -46,7 +46,7 @@ class Phases:
     def change_state(self, group: Group, new: GroupState, reason: str = "") -> None:
         """Enter a state and emit it for the event log."""
         old = group.state
-        group.change_state(new, self._runtime.now_ms)
+        group.change_state(new, self._runtime.wall_ms)
         self._runtime.note(
             "group",
             group.group_id,
@@ -131,7 +131,7 @@ class Phases:
             self._start_join_phase(group, MIN_REPEATED_PHASE_MS)
             return
         old = group.state
-        group.begin_next_generation(self._runtime.now_ms)
+        group.begin_next_generation(self._runtime.wall_ms)
         self._note_generation(group, old)
         if group.members:
             self._respond_to_joins(group)

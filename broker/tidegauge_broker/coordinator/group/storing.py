@@ -50,7 +50,7 @@ def metadata_batch(runtime: GroupRuntime, group: Group, assignments: Mapping[str
     )
     record = Record(group_key(group.group_id), group_value(value))
     compression = runtime.settings.offsets_topic_compression_codec
-    return batch_of([record], runtime.now_ms, NO_SEQUENCE, compression)
+    return batch_of([record], runtime.wall_ms, NO_SEQUENCE, compression)
 
 
 def stored_error(error: ErrorCode) -> ErrorCode:

@@ -74,7 +74,7 @@ class Adding:
         ):
             respond(ErrorCode.NONE)
         else:
-            self._store.store(owned, transaction.prepare_partitions(partitions, self._runtime.now_ms), respond)
+            self._store.store(owned, transaction.prepare_partitions(partitions, self._runtime.wall_ms), respond)
 
     def _verified(self, request: AddPartitionsToTxn) -> Mapping[TopicPartition, ErrorCode]:
         """Return for each partition whether the producer's transaction has it.

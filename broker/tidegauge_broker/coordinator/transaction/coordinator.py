@@ -29,6 +29,7 @@ from tidegauge.transactions import (
     ListTransactionsResult,
     TransactionResult,
 )
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
     LeadersFound,
@@ -59,8 +60,8 @@ from tidegauge_broker.coordinator.views import TransactionGauges, TransactionVie
 class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
     """Coordinates the transactions of the partitions of __transaction_state that this broker leads."""
 
-    def __init__(self, settings: TransactionSettings, now_ms: int) -> None:
-        runtime = TransactionRuntime(settings, now_ms)
+    def __init__(self, settings: TransactionSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        runtime = TransactionRuntime(settings, now_ms, wall)
         self._led = LedPartitions(
             runtime, TRANSACTION_TOPIC, "transaction state", self._new_shard, takes_effect_at_once=True
         )
@@ -178,7 +179,7 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         elif ShardState.LOADING in self._led.states().values():
             result = ListTransactionsResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            result = listed((owned.transaction for owned in self._owned()), request, self._runtime.now_ms)
+            result = listed((owned.transaction for owned in self._owned()), request, self._runtime.wall_ms)
         self._runtime.respond(token, result)
 
 

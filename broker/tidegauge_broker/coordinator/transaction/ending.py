@@ -48,7 +48,7 @@ class Ending:
         elif transaction.state is not ONGOING:
             respond(_repeated(transaction.state, request.outcome))
         else:
-            self._end(owned, transaction.prepare_end(request.outcome, self._runtime.now_ms), respond)
+            self._end(owned, transaction.prepare_end(request.outcome, self._runtime.wall_ms), respond)
 
     def fence_and_abort(self, owned: Owned, on_end: Callable[[ErrorCode], None]) -> None:
         """Abort an Ongoing transaction in an epoch that its producer does not have.
@@ -70,12 +70,12 @@ class Ending:
                 )
             on_end(error)
 
-        self._end(owned, transaction.prepare_end(Outcome.ABORT, self._runtime.now_ms), ended)
+        self._end(owned, transaction.prepare_end(Outcome.ABORT, self._runtime.wall_ms), ended)
 
     def abort_timed_out(self, transactions: list[Owned]) -> None:
         """Abort those of the transactions that are open for longer than their timeout."""
         for owned in transactions:
-            if owned.transaction.has_timed_out(self._runtime.now_ms):
+            if owned.transaction.has_timed_out(self._runtime.wall_ms):
                 self._runtime.attempt(owned.owner, partial(self._abort_timed_out, owned))
 
     def _abort_timed_out(self, owned: Owned) -> None:

@@ -30,8 +30,7 @@ class Expiring:
 
     def expire(self, shard: TransactionShard) -> None:
         """Write tombstones for a partition's expired ids, and remove the ids when they are committed."""
-        now_ms = self._runtime.now_ms
-        deadline_ms = now_ms - self._runtime.settings.transactional_id_expiration_ms
+        deadline_ms = self._runtime.wall_ms - self._runtime.settings.transactional_id_expiration_ms
         expired = [
             transaction
             for transaction in shard.transactions.values()
@@ -54,7 +53,7 @@ class Expiring:
         tombstones = [Record(transaction_key(transaction.transactional_id), None) for transaction in expired]
         self._runtime.append(
             shard.partition,
-            batch_of(tombstones, self._runtime.now_ms),
+            batch_of(tombstones, self._runtime.wall_ms),
             outcome,
             acks=ALL_REPLICAS,
             timeout_ms=self._runtime.settings.request_timeout_ms,

@@ -66,7 +66,7 @@ class Initializing:
             if producer_id is None:
                 self._allocate(request, token)
                 return
-            transaction = Transaction(transactional_id, producer_id, request.timeout_ms, self._runtime.now_ms)
+            transaction = Transaction(transactional_id, producer_id, request.timeout_ms, self._runtime.wall_ms)
             shard.transactions[transactional_id] = transaction
         error = _error_before(transaction, request)
         if error is not ErrorCode.NONE:
@@ -89,7 +89,7 @@ class Initializing:
         self._ending.fence_and_abort(owned, aborted)
 
     def _change(self, owned: Owned, request: InitProducerId, token: object, producer_id: int | None) -> None:
-        transaction, now_ms = owned.transaction, self._runtime.now_ms
+        transaction, now_ms = owned.transaction, self._runtime.wall_ms
         expected_epoch = _expected_epoch(request)
         change: Change | ErrorCode
         if _needs_new_producer_id(transaction, request):

@@ -126,7 +126,7 @@ class Markers:
 
     def prepare(self, owned: Owned) -> Completion:
         """Set the completion of a decided transaction pending; nothing is sent before ``begin``."""
-        completion = Completion(owned, owned.transaction.prepare_completion(self._runtime.now_ms))
+        completion = Completion(owned, owned.transaction.prepare_completion(self._runtime.wall_ms))
         self._completions[completion.transactional_id] = completion
         return completion
 

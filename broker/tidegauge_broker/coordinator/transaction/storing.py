@@ -98,7 +98,7 @@ class Store:
                 owned.transaction.pending_state = None
             on_end(result)
 
-        transactional_id, now_ms = owned.transaction.transactional_id, self._runtime.now_ms
+        transactional_id, now_ms = owned.transaction.transactional_id, self._runtime.wall_ms
         self._runtime.append(
             owned.shard.partition,
             transaction_batch(transactional_id, change, now_ms),

@@ -200,7 +200,7 @@ class SaslAuthenticator:
 
         Args:
             frame: without its length.
-            now_ms: wall clock.
+            now_ms: the time, by the broker's own clock.
         """
         try:
             match self.state:

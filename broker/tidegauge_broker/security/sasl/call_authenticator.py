@@ -122,7 +122,7 @@ class CallAuthenticator:
         Args:
             value: of ``authorization``; None: the call has none.
             mechanism: the one that the call names.
-            now_ms: wall clock.
+            now_ms: the time, by the broker's own clock.
 
         Returns:
             The session, or the passwords of which one has to be right: give ``proved`` the first that is.

@@ -24,7 +24,7 @@ class Exchange(Protocol):
 
     Attributes:
         principal_name: who the client has proved to be; None until then.
-        expires_ms: when the credential expires, in epoch ms; None where it does not.
+        expires_ms: when the credential expires, by the broker's own clock, in ms; None where it does not.
     """
 
     principal_name: str | None
@@ -35,7 +35,7 @@ class Exchange(Protocol):
 
         Args:
             token: as it was received.
-            now_ms: wall clock.
+            now_ms: the time, by the broker's own clock.
 
         Raises:
             InvalidCredentials: the exchange has failed.

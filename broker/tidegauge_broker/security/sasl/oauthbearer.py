@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused, InvalidCredentials
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -70,9 +71,15 @@ class _Invalid(Exception):
 
 
 class OauthBearerExchange:
-    """One authentication; see the module."""
+    """One authentication; see the module.
 
-    def __init__(self, rules: TokenRules) -> None:
+    Args:
+        rules: by which tokens are accepted.
+        wall: how far the wall clock, in whose time tokens begin and expire, is ahead of the broker's own clock.
+    """
+
+    def __init__(self, rules: TokenRules, wall: WallTime | None = None) -> None:
+        self._wall = WallTime() if wall is None else wall
         self.principal_name: str | None = None
         self.expires_ms: int | None = None
         self._rules = rules
@@ -90,7 +97,7 @@ class OauthBearerExchange:
         self._error = None
         value, authorization_id = _initial(token.decode(errors="replace"))
         try:
-            name, expires_ms = _checked(value, self._rules, now_ms)
+            name, expires_ms = _checked(value, self._rules, self._wall.at(now_ms))
         except _Invalid as problem:
             self._error = str(problem)
             return self._error.encode()
@@ -99,7 +106,7 @@ class OauthBearerExchange:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({name})"
             )
-        self.principal_name, self.expires_ms = name, expires_ms
+        self.principal_name, self.expires_ms = name, expires_ms - self._wall.ahead_ms
         return b""
 
 
@@ -118,7 +125,7 @@ def _initial(text: str) -> tuple[str, str]:
     return auth["token"], found["authzid"] or ""
 
 
-def _checked(token: str, rules: TokenRules, now_ms: int) -> tuple[str, int]:
+def _checked(token: str, rules: TokenRules, wall_ms: int) -> tuple[str, int]:
     """Return the principal's name and when the token expires, in epoch ms; rule 1."""
     parts = token.split(".")
     if len(parts) != _PARTS or not parts[0] or not parts[1] or parts[2]:
@@ -130,9 +137,9 @@ def _checked(token: str, rules: TokenRules, now_ms: int) -> tuple[str, int]:
     expires_s, issued_s = _number(claims, "exp"), _number(claims, "iat")
     if not isinstance(name, str) or not name.strip() or expires_s is None:
         raise _invalid()
-    if now_ms - rules.clock_skew_ms >= 1000 * expires_s:
+    if wall_ms - rules.clock_skew_ms >= 1000 * expires_s:
         raise _invalid()
-    if issued_s is not None and (1000 * issued_s > now_ms + rules.clock_skew_ms or expires_s <= issued_s):
+    if issued_s is not None and (1000 * issued_s > wall_ms + rules.clock_skew_ms or expires_s <= issued_s):
         raise _invalid()
     missing = set(rules.required_scopes) - set(_scopes(claims.get(rules.scope_claim)))
     if missing:

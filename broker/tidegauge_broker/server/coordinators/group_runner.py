@@ -17,6 +17,7 @@ from tidegauge.groups import OFFSETS_TOPIC, GroupRequest, GroupResult, JoinGroup
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.transaction_marker import Outcome
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import Effect, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
@@ -64,6 +65,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         events: the event log.
         now_ms: a clock that never goes back.
         halt: called with a defect in what all share; must end the process at once.
+        wall: how far the wall clock is ahead of that clock.
 
     Attributes:
         verify: asks the transaction coordinator; set before the first request.
@@ -78,17 +80,24 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         events: EventLogWriter,
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],
+        wall: WallTime | None = None,
     ) -> None:
         own = group_settings(settings)
-        coordinator = GroupCoordinator(own, now_ms())
+        coordinator = GroupCoordinator(own, now_ms(), wall)
         chunk_bytes = settings.integer("offsets.load.buffer.size")
         super().__init__(coordinator, own, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
+        self._wall = WallTime() if wall is None else wall
         self._executors[VerifyTransaction] = self._verify
 
     @property
     def time_ms(self) -> int:
         """Return the time now, by the clock of the coordinator's deadlines, in ms."""
         return self._now_ms()
+
+    @property
+    def wall_ms(self) -> int:
+        """Return the wall-clock time, in ms: the times of groups' states and commits are in it."""
+        return self._wall.at(self._now_ms())
 
     def request(self, request: GroupRequest) -> asyncio.Future[GroupResult]:
         """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""

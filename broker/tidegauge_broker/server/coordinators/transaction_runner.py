@@ -18,6 +18,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.transactions import TRANSACTION_TOPIC, TransactionRequest, TransactionResult
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import AllocateProducerId, Effect, FindLeaders, WriteMarkers
 from tidegauge_broker.coordinator.events import (
     NO_BROKER,
@@ -81,6 +82,7 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         events: the event log.
         now_ms: a clock that never goes back.
         halt: called with a defect in what all share; must end the process at once.
+        wall: how far the wall clock is ahead of that clock.
     """
 
     def __init__(
@@ -91,10 +93,11 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         events: EventLogWriter,
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],
+        wall: WallTime | None = None,
     ) -> None:
         own = transaction_settings(settings)
         self._around = around
-        coordinator = TransactionCoordinator(own, now_ms())
+        coordinator = TransactionCoordinator(own, now_ms(), wall)
         chunk_bytes = settings.integer("transaction.state.log.load.buffer.size")
         super().__init__(coordinator, own, TRANSACTION_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._executors |= {

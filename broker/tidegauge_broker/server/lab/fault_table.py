@@ -1,11 +1,12 @@
 """The faults in force on a broker, and what they do to a call.
 
 Contract: ``set`` checks a fault and puts it in force; ``network`` says what the network faults do to a call now,
-``error`` takes one request and says whether it fails, ``hold`` where it or its response waits. Disk faults are kept
-here too, and handed to the disks.
+``error`` takes one request and says whether it fails, ``hold`` where it or its response waits. Faults of disks and
+of the clock are kept here too, and handed to these.
 
 Rules:
-    1. A network fault with the same ends, direction and kind of effect replaces the older one.
+    1. A network fault with the same ends, direction and kind of effect replaces the older one; a fault of the clock
+       replaces the one before.
     2. Where several faults apply to a call between brokers, a partition wins, a loss comes next, delays add up.
     3. No fault applies to a broker's calls to itself, nor to those of the Lab service and the health service.
     4. Chances come from the fault's own seed: the same calls in the same order have the same luck.
@@ -27,6 +28,7 @@ from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFault, DiskFaults
 from tidegauge_broker.server.lab.barrier import Barrier
 from tidegauge_broker.server.lab.injectable import check_api, check_error
+from tidegauge_broker.server.lab.wall_clock import LabWallClock
 from tidegauge_broker.server.service.gate import GatedRequest
 
 IN = lab_pb2.LAB_DIRECTION_IN
@@ -111,11 +113,13 @@ class FaultTable:
     Attributes:
         broker_id: this broker.
         disks: where disk faults are put.
+        clock: the broker's wall clock.
         listeners: called after each change.
     """
 
     broker_id: int
     disks: DiskFaults
+    clock: LabWallClock = field(default_factory=LabWallClock)
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _in_force: dict[int, _InForce] = field(default_factory=dict)
     _last_id: int = 0
@@ -138,8 +142,6 @@ class FaultTable:
         match fault.WhichOneof("kind"):
             case "network":
                 self._complete_network(fault.network)
-                for number in [number for number, other in self._in_force.items() if _same(other.fault, fault)]:
-                    del self._in_force[number]
             case "error":
                 check_error(fault.error)
             case "hold":
@@ -147,6 +149,10 @@ class FaultTable:
                 entry.barrier = Barrier(outlives_connection=fault.hold.outlives_connection)
             case "disk":
                 entry.on_disk = self._to_disk(fault.disk)
+            case "clock":
+                self.clock.skew(wanted)
+        for number in [number for number, other in self._in_force.items() if _same(other.fault, fault)]:
+            del self._in_force[number]
         self._last_id += 1
         fault.fault_id = self._last_id
         self._in_force[fault.fault_id] = entry
@@ -192,6 +198,8 @@ class FaultTable:
                 self.disks.remove(entry.on_disk)
             if entry.barrier is not None:
                 entry.barrier.release()
+            if entry.fault.WhichOneof("kind") == "clock":
+                self.clock.restore()
         if ended:
             self._notify()
         return ended
@@ -326,7 +334,10 @@ def _seed_of(fault: lab_pb2.LabFault) -> int:
 
 def _same(one: lab_pb2.LabFault, other: lab_pb2.LabFault) -> bool:
     """Rule 1."""
-    return one.WhichOneof("kind") == other.WhichOneof("kind") == "network" and _ends(one) == _ends(other)
+    kind = one.WhichOneof("kind")
+    if kind != other.WhichOneof("kind"):
+        return False
+    return kind == "clock" or (kind == "network" and _ends(one) == _ends(other))
 
 
 def _ends(fault: lab_pb2.LabFault) -> tuple[int, Sequence[int], int, str | None]:

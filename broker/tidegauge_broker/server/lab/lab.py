@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -64,6 +64,10 @@ class Lab(Seams):
         """Return a disk that records what is synced, and is slow or fails as the disk faults say."""
         del directory
         return LabDisk(self._disk_faults)
+
+    def shown_ms(self) -> Callable[[int], int]:
+        """Return the broker's wall clock, which faults of the clock skew."""
+        return self._faults.clock.shown_ms
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
         """Open a channel to which the faults apply."""

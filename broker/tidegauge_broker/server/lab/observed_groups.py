@@ -7,7 +7,7 @@ from tidegauge_broker.coordinator.views import GroupView, MemberView
 from tidegauge_broker.server.wire.grpc.groups import to_committed_offset
 
 
-def to_observed_group(view: GroupView, broker_id: int, now_ms: int) -> lab_pb2.ObservedGroup:
+def to_observed_group(view: GroupView, broker_id: int, now_ms: int, wall_ms: int) -> lab_pb2.ObservedGroup:
     """Return a group in full: unlike DescribeGroup, assignments are there in every state."""
     description = groups_pb2.DescribeGroupResponse(
         state=view.state.value,
@@ -23,7 +23,7 @@ def to_observed_group(view: GroupView, broker_id: int, now_ms: int) -> lab_pb2.O
         pending_members=view.pending_members,
     )
     if view.state_since_ms >= 0:
-        description.state_age_ms = max(0, now_ms - view.state_since_ms)
+        description.state_age_ms = max(0, wall_ms - view.state_since_ms)
     if view.phase_deadline_ms is not None:
         description.phase_left_ms = max(0, view.phase_deadline_ms - now_ms)
     return lab_pb2.ObservedGroup(

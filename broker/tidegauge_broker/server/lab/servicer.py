@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.messages import describe_fault
+from tidegauge.faults.table import BY_MESSAGE
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
@@ -25,7 +27,6 @@ from tidegauge_broker.server.lab.rule_messages import from_rule, to_request
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
-from tidegauge_broker.server.lab.words import describe_fault
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
@@ -33,7 +34,6 @@ from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
 Result = TypeVar("Result")
-_ACTIONS = {"network": "isolate", "error": "inject-error", "hold": "hold-requests", "disk": "inject-disk", None: ""}
 
 
 def held_from_start(settings: Values) -> list[TopicPartition]:
@@ -162,7 +162,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         views = sorted(runner.coordinator.group_views(), key=lambda view: view.group_id)
         return lab_pb2.ObserveGroupsResponse(
             broker_id=service.broker_id,
-            groups=[to_observed_group(view, service.broker_id, runner.time_ms) for view in views],
+            groups=[to_observed_group(view, service.broker_id, runner.time_ms, runner.wall_ms) for view in views],
         )
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
@@ -184,7 +184,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         except TidegaugeError as problem:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem.message)
         LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, describe_fault(fault))
-        self._note(_ACTIONS[fault.WhichOneof("kind")], fault=fault.fault_id, text=describe_fault(fault))
+        self._note(BY_MESSAGE[fault.WhichOneof("kind") or ""].command, fault=fault.fault_id, text=describe_fault(fault))
         return lab_pb2.SetFaultResponse(fault=fault)
 
     async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:

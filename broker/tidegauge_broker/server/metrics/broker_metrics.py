@@ -128,7 +128,8 @@ class BrokerMetrics:
             groups=coordinator.gauges(),
             group_counters=coordinator.counters,
             transactions=self._service.transactions.runner.coordinator.gauges(),
-            now_ms=self._now_ms(),
+            now_ms=(now_ms := self._now_ms()),
+            wall_ms=core.wall.at(now_ms),
             max_transaction_timeout_ms=self._service.settings.integer("transaction.max.timeout.ms"),
             quotas=self._service.configs.quotas_in_force.readings(self._now_ms()),
         )

@@ -87,7 +87,8 @@ class Snapshot:
         groups: consumer groups and offsets that it coordinates.
         group_counters: what its group coordinator has counted.
         transactions: transactional ids that it coordinates, and the markers that wait.
-        now_ms: the time, in ms since 1970.
+        now_ms: the time, by the broker's own clock.
+        wall_ms: the wall-clock time, in which records and transactions have their times.
         max_transaction_timeout_ms: transaction.max.timeout.ms.
         quotas: what clients used of their quotas, with Kafka's name of the kind.
     """
@@ -104,13 +105,14 @@ class Snapshot:
     group_counters: Counters = field(default_factory=Counters)
     transactions: TransactionGauges = field(default_factory=TransactionGauges)
     now_ms: int = 0
+    wall_ms: int = 0
     max_transaction_timeout_ms: int = 0
     quotas: Sequence[tuple[str, Reading]] = ()
 
     def is_late(self, replica: Replica) -> bool:
         """Return whether an open transaction has been silent for too long (ProducerStateManager.hasLateTransaction)."""
         last_ms = replica.oldest_transaction_ms
-        return last_ms > 0 and self.now_ms - last_ms > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return last_ms > 0 and self.wall_ms - last_ms > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
 
 def families(now: Snapshot) -> Iterator[Family]:

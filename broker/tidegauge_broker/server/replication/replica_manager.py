@@ -207,7 +207,8 @@ class ReplicaManager:
         if not isinstance(found, TimeLookup) or log is None:
             not_here = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return (not_here if isinstance(found, TimeLookup) else found.error), ()
-        return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, self._now_ms())
+        wall_ms = self.core.wall.at(self._now_ms())
+        return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, wall_ms)
 
     def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""

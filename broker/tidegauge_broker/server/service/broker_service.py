@@ -28,6 +28,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, SettingView, Values
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -199,6 +200,11 @@ class BrokerService:
             wrap(self, one)
             wrap(groups, one)
             wrap(transactions, one)
+
+    @property
+    def wall(self) -> WallTime:
+        """How far the wall clock is ahead of the broker's own clock."""
+        return self._replicas.core.wall
 
     @property
     def broker_id(self) -> int:

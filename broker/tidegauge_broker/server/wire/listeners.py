@@ -63,7 +63,7 @@ class _GrpcCallers:
         """Return what finds out who calls a listener; None where it does not know its callers."""
         if self._protocols[name] == SASL_SSL:
             users = self._configs.users
-            sasl = SaslListener(name, self._settings, users.credential, users.iterations)
+            sasl = SaslListener(name, self._settings, users.credential, users.iterations, wall=self._service.wall)
             return authentication.by_credential(sasl, self._now_ms)
         if self._requires_certificate(name):
             delay_ms = self._settings.integer("connection.failed.authentication.delay.ms")

@@ -18,6 +18,7 @@ from tidegauge.jaas import LoginModule, login_module_of
 from tidegauge.sasl_client import MECHANISMS as SERVED
 from tidegauge.sasl_client import OAUTHBEARER, PLAIN, Login
 from tidegauge.settings import Values
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.security.sasl.exchange import Exchange
 from tidegauge_broker.security.sasl.oauthbearer import OauthBearerExchange, TokenRules
 from tidegauge_broker.security.sasl.plain import PlainExchange
@@ -38,6 +39,7 @@ class SaslListener:
         settings: the broker's.
         credential: returns the SCRAM credential of a mechanism and a user.
         iterations: returns those of each user of a SCRAM mechanism.
+        wall: how far the wall clock, by which tokens are valid, is ahead of the broker's own clock.
 
     Attributes:
         delay_ms: ``connection.failed.authentication.delay.ms``.
@@ -50,7 +52,9 @@ class SaslListener:
         settings: Values,
         credential: Callable[[str, str], ScramCredential | None],
         iterations: Callable[[str], Sequence[int]] = lambda _: (),
+        wall: WallTime | None = None,
     ) -> None:
+        self._wall = wall
         self.delay_ms = settings.integer("connection.failed.authentication.delay.ms")
         self.max_receive_bytes = settings.integer("sasl.server.max.receive.size")
         self._name = name
@@ -70,7 +74,7 @@ class SaslListener:
         if mechanism == PLAIN:
             return PlainExchange(self._login_module(mechanism).passwords)
         if mechanism == OAUTHBEARER:
-            return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options))
+            return OauthBearerExchange(TokenRules.of(self._login_module(mechanism).options), self._wall)
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         return ScramExchange(mechanism, functools.partial(self._credential, mechanism), nonce)
 

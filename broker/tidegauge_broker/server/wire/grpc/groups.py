@@ -260,7 +260,7 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         )
         view = self._groups.runner.coordinator.group_view(request.group_id)
         if found.error is ErrorCode.NONE and view is not None:
-            _add_view(response, view, self._groups.runner.time_ms)
+            _add_view(response, view, self._groups.runner.time_ms, self._groups.runner.wall_ms)
         return response
 
     async def ListGroups(
@@ -312,14 +312,14 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         return await self._forwarding.response((KeyType.GROUP, request.group_id), method, request, response, context)
 
 
-def _add_view(response: groups_pb2.DescribeGroupResponse, view: GroupView, now_ms: int) -> None:
+def _add_view(response: groups_pb2.DescribeGroupResponse, view: GroupView, now_ms: int, wall_ms: int) -> None:
     """Add what Kafka's response lacks: why the group rebalances, whom it waits for, and how long."""
     response.generation, response.reason, response.leader = view.generation, view.reason, view.leader or ""
     response.parked_members.extend(one.member_id for one in view.members if one.parked)
     response.pending_members.extend(view.pending_members)
     response.in_initial_delay = view.in_initial_delay
     if view.state_since_ms >= 0:
-        response.state_age_ms = max(0, now_ms - view.state_since_ms)
+        response.state_age_ms = max(0, wall_ms - view.state_since_ms)
     if view.phase_deadline_ms is not None:
         response.phase_left_ms = max(0, view.phase_deadline_ms - now_ms)
     described = {one.member_id: one for one in response.members}

@@ -82,7 +82,7 @@ class KafkaServers:
                 if listeners.protocols[one.name] in WITH_TLS
                 else None,
                 security,
-                SaslListener(one.name, settings, service.configs.users.credential)
+                SaslListener(one.name, settings, service.configs.users.credential, wall=service.wall)
                 if listeners.protocols[one.name] in WITH_SASL
                 else None,
                 service,
