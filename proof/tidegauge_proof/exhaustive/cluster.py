@@ -1,7 +1,7 @@
 """The cluster as a state, what may happen in it next, and the state after that.
 
 Nothing here knows a rule of replication: an action is a few events of brokers and the controller (broker_machine.py,
-controller_machine.py), and their responses carried from one to the other. Who executes the events is an argument, so
+controllers/zookeeper.py), and their responses carried from one to the other. Who executes the events is an argument, so
 that the same actions drive brokers that are remembered (memo.py) and brokers that live on (live.py).
 
 | action | what happens |
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.snapshot import LeaderSnapshot
 from tidegauge_proof.exhaustive.broker_machine import Setting
-from tidegauge_proof.exhaustive.controller_machine import Event, Outcome
+from tidegauge_proof.exhaustive.controllers.zookeeper import Event, Outcome
 from tidegauge_proof.exhaustive.frozen import (
     BrokerState,
     Cell,

@@ -11,7 +11,6 @@ from itertools import islice
 from random import Random
 
 from tidegauge_broker.replica.messages import ACKS_ALL
-from tidegauge_controller.zookeeper.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.action import Action, brokers_up, victim
 from tidegauge_proof.simulator.acts import UNDESCRIBED, Act, act
 from tidegauge_proof.simulator.dice import Dice
@@ -197,7 +196,7 @@ def deliver(world: World, dice: Dice, swarm: Swarm) -> Act | None:
         world.deliver(term, broker_id, again=dice.happens(swarm.loss))
     if not world.tells:
         return UNDESCRIBED
-    return act("deliver", messages=messages, controller_epoch=term.context.epoch, broker=broker_id)
+    return act("deliver", messages=messages, controller_epoch=term.epoch, broker=broker_id)
 
 
 def _name_of(message: object) -> str:
@@ -394,7 +393,7 @@ def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 def rebalance(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """Run the automatic preferred election, where it has something to do."""
     del swarm
-    able = [b for b, term in world.controllers.items() if partitions_to_rebalance(term.context)]
+    able = [b for b, term in world.controllers.items() if term.has_to_rebalance()]
     if not able:
         return None
     broker_id = dice.choose(able)

@@ -323,7 +323,7 @@ class Checker:
     def look_at_state(self) -> None:
         """After a write to ZooKeeper."""
         state = self.world.state_now
-        version = self.world.zookeeper.version(self.at)
+        version = state.partition_epoch
         leader_epoch, partition_epoch, leader = self._state
         leads_outside = state.leader != NO_LEADER and state.leader not in state.isr
         if not state.isr or leads_outside or not set(state.isr) <= set(self.world.replicas):

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
-from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_proof.simulator.controllers.ports import Term
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
-from tidegauge_proof.simulator.sim_controller import SimController
 from tidegauge_proof.simulator.traffic import Traffic, Verdict
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
@@ -29,9 +28,7 @@ class IsrProposals:
         asking: the proposal that a broker has in flight: one at a time.
     """
 
-    def __init__(
-        self, brokers: Mapping[int, MemoryBroker], controllers: Mapping[int, SimController], traffic: Traffic
-    ) -> None:
+    def __init__(self, brokers: Mapping[int, MemoryBroker], controllers: Mapping[int, Term], traffic: Traffic) -> None:
         self._brokers = brokers
         self._controllers = controllers
         self._traffic = traffic
@@ -57,11 +54,11 @@ class IsrProposals:
         So a proposal that a later controller may have written is not refused by an earlier one, on which the rule for
         a rejection stands (AlterPartitionManager).
         """
-        return self._controllers[controller].context.epoch >= self._asked_epochs[broker_id]
+        return self._controllers[controller].epoch >= self._asked_epochs[broker_id]
 
     def propose(self, broker_id: int, controller: int) -> None:
         """Deliver the broker's next proposal to a controller, where it waits for its turn."""
-        self._asked_epochs[broker_id] = self._controllers[controller].context.epoch
+        self._asked_epochs[broker_id] = self._controllers[controller].epoch
         broker = self._brokers[broker_id]
         proposal = self.outbox[broker_id].pop(0)
         request = AlterPartitionRequest(broker_id, broker.broker_epoch, [proposal])
@@ -78,7 +75,7 @@ class IsrProposals:
                 verdict = IsrVerdict(proposal.topic_partition, response.error)
             self._traffic.verdicts.append(Verdict(broker, asked, proposal, verdict))
 
-        self._controllers[controller].add(lambda context: process_alter_partition(context, request), done)
+        self._controllers[controller].alter_partition(request, done)
 
     def ask_again(self, broker_id: int) -> None:
         """Time out the broker's wait for a verdict; it sends the proposal again, and the first may still be taken."""

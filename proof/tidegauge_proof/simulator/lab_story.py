@@ -18,7 +18,6 @@ from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_controller.zookeeper.decisions.leaders import partitions_to_rebalance
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
@@ -118,7 +117,7 @@ def _do(world: World, name: str, broker_id: int) -> bool:
         world.expire(broker_id)
     elif name == "start" and not broker.is_running:
         world.start(broker_id)
-    elif name == "elect" and partitions_to_rebalance(world.controllers[CONTROLLER].context):
+    elif name == "elect" and world.controllers[CONTROLLER].has_to_rebalance():
         world.rebalance(CONTROLLER)
     else:
         return False

@@ -35,7 +35,6 @@ from tidegauge.cluster_metadata import Assignment, Leadership
 from tidegauge.control import (
     NO_LEADER,
     ControlHeader,
-    Endpoint,
     IsrVerdict,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
@@ -57,7 +56,7 @@ from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.rules import rule_named
 from tidegauge_controller.rules.alter_partition import check_proposal
 from tidegauge_controller.rules.election import elect_offline, remove_from_isr
-from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
+from tidegauge_proof.simulator.controllers.known_cluster import KnownCluster
 from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, batch_of
@@ -124,9 +123,8 @@ class Replay:
         }
         for broker in self.brokers.values():
             broker.start(1)
-        self._context = ControllerContext(0, epoch=1, topic_ids={AT.topic: TOPIC_ID})
-        self._context.live = {b: LiveBroker(Endpoint(b, "localhost", 9092), 1) for b in ids}
-        self._context.set_assignment(AT, Assignment(ids))
+        self._context = KnownCluster(1, {AT.topic: TOPIC_ID}, ids)
+        self._context.assignments[AT] = Assignment(ids)
         self._context.leadership[AT] = Leadership(
             NO_LEADER, -1, ids, recovering=False, partition_epoch=0, controller_epoch=1
         )
@@ -435,14 +433,14 @@ class Replay:
         broker.replica.checkpoint = min(broker.replica.checkpoint, keep)
         self._reconciled.pop(victim, None)
         current = self.current
-        live = self._context.live.pop(victim)
+        broker_epoch = self._context.broker_epochs.pop(victim)
         if victim in current.isr:
             elected = elect_offline(self._context, AT, current, unclean=False).leadership
             if current.leader != victim or elected is None:
                 elected = remove_from_isr(current, victim, self._context.epoch)
             self._decide(elected)
-        self._context.live[victim] = LiveBroker(live.endpoint, live.epoch + 1)
-        broker.start(live.epoch + 1)
+        self._context.broker_epochs[victim] = broker_epoch + 1
+        broker.start(broker_epoch + 1)
 
 
 _STEPS = {

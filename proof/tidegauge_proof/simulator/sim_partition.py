@@ -1,16 +1,15 @@
-"""One partition of a simulated cluster, as its checker sees it: on all brokers, in ZooKeeper, at its clients."""
+"""One partition of a simulated cluster, as its checker sees it: on all brokers, in the store, at its clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidegauge.control import NO_LEADER
+from tidegauge.cluster_metadata import NO_LEADER, Leadership
 from tidegauge.partition import TopicPartition
-from tidegauge.znodes import PartitionStateNode, state_path
 from tidegauge_proof.simulator.clients import Clients
+from tidegauge_proof.simulator.controllers.ports import Store
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
-from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
@@ -27,7 +26,7 @@ class SimPartition:
         replicas: the broker ids, in assignment order.
         brokers: what each broker keeps of it.
         clients: who writes to it, and reads it.
-        state_now: its state in ZooKeeper.
+        state_now: its stored state.
     """
 
     def __init__(
@@ -35,32 +34,31 @@ class SimPartition:
         at: TopicPartition,
         replicas: tuple[int, ...],
         brokers: Mapping[int, MemoryBroker],
-        zookeeper: MemoryZooKeeper,
+        store: Store,
         checker: Checker,
     ) -> None:
         self.at = at
-        self.path = state_path(*at)
         self.replicas = replicas
         self.brokers = {broker_id: broker.replicas[at] for broker_id, broker in brokers.items()}
-        self.zookeeper = zookeeper
+        self.store = store
         self.clients = Clients(_FIRST_NUMBER * at.partition)
-        self.state_now = PartitionStateNode(NO_LEADER, -1, replicas, 0)
+        self.state_now = Leadership(NO_LEADER, -1, replicas, recovering=False, partition_epoch=0, controller_epoch=0)
         self.checker = checker
-        self._read_mzxid = -1
-        """Which transaction wrote what was taken over."""
+        self._last_change = -1
+        """The change that wrote what was taken over."""
         checker.at = at
         checker.world = self
 
     def read_state(self) -> None:
-        """Take over what stands in ZooKeeper, and check it; what was written already has been checked."""
-        node = self.zookeeper.nodes.get(self.path)
-        if node is None:
+        """Take over what is stored, and check it; what was written already has been checked."""
+        change = self.store.last_change_of(self.at)
+        if change is None:
             return
-        if node.mzxid == self._read_mzxid:
+        if change == self._last_change:
             self.checker.check_isr()
             return
-        self._read_mzxid = node.mzxid
-        self.state_now = PartitionStateNode.decode(self.path, node.data)
+        self._last_change = change
+        self.state_now = self.store.leadership(self.at)
         self.checker.look_at_state()
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from tidegauge.collections_off import collections_off
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_proof.simulator import sim_controller
 from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, swarm_of
 from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.controllers.zookeeper import sim_controller
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
 from tidegauge_proof.simulator.memory_broker import AT
@@ -160,7 +160,7 @@ def _sum_up(history: History, world: World) -> None:
     history.inputs = world.inputs
     history.acknowledged = sum(partition.clients.acknowledged for partition in world.partitions)
     history.leader_epochs = sum(partition.state_now.leader_epoch for partition in world.partitions)
-    history.controller_epochs = int(world.zookeeper.nodes["/controller_epoch"].data or b"0")
+    history.controller_epochs = world.store.controller_epochs
 
 
 def _date(events: list[dict[str, object]] | None, world: World) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import (
     LeaderAndIsrRequest,
     PartitionsResponse,
@@ -21,7 +22,6 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition, partition_named
-from tidegauge.znodes import LOG_DIR_EVENT_PREFIX, PartitionStateNode, encode_log_dir_event
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
@@ -37,17 +37,13 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
     Wait,
 )
-from tidegauge_controller.zookeeper.decisions.broker_events import process_log_dir_notifications
-from tidegauge_controller.zookeeper.decisions.leaders import process_controlled_shutdown, rebalance_leaders
-from tidegauge_controller.zookeeper.decisions.responses import process_response
-from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
+from tidegauge_proof.simulator.controllers import chosen
+from tidegauge_proof.simulator.controllers.ports import MakeStore, Term
 from tidegauge_proof.simulator.isr_proposals import IsrProposals
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
-from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
-from tidegauge_proof.simulator.sim_controller import SimController
 from tidegauge_proof.simulator.sim_partition import SimPartition, rotated
 from tidegauge_proof.simulator.traffic import Consumed, Coordinators, Exchange, Sent, Traffic
 
@@ -70,6 +66,7 @@ class World:
         names: of the partitions; None: they are partitions of one topic.
         controller: a broker without a replica that is the controller; None: the first replica is.
         directories: the number of log directories of each broker.
+        controllers: the kind of controllers: makes the store that they keep together.
     """
 
     def __init__(
@@ -81,10 +78,11 @@ class World:
         controller: int | None = None,
         directories: int = 1,
         names: Sequence[TopicPartition] | None = None,
+        controllers: MakeStore = chosen.DEFAULT,
     ) -> None:
         self.replicas = tuple(replicas)
         self.now_ms = START_MS
-        self.zookeeper = MemoryZooKeeper()
+        self.store = controllers()
         first = self.replicas[0] if controller is None else controller
         ids = sorted({first, *replicas})
         if names is None:
@@ -94,7 +92,7 @@ class World:
             for b in ids
         }
         self.partitions = [
-            SimPartition(at, rotated(self.replicas, place), self.brokers, self.zookeeper, checker)
+            SimPartition(at, rotated(self.replicas, place), self.brokers, self.store, checker)
             for place, (at, checker) in enumerate(zip(names, checkers, strict=True))
         ]
         self._by_name = {partition.at: partition for partition in self.partitions}
@@ -112,7 +110,7 @@ class World:
         self.unheard: set[int] = set()
         """Brokers that asked to shut down and got a refusal or no response: they go all the same, in the end."""
         self.cut_links: set[tuple[int, int]] = set()
-        self.controllers: dict[int, SimController] = {}
+        self.controllers: dict[int, Term] = {}
         self.proposals = IsrProposals(self.brokers, self.controllers, self.traffic)
         self.elected: int | None = None
         """Whose ``/controller`` znode exists."""
@@ -130,8 +128,8 @@ class World:
         self.decide_all()
         for topic in dict.fromkeys(at.topic for at in names):
             assignment = {one.at.partition: one.replicas for one in self.partitions if one.at.topic == topic}
-            self.zookeeper.add_topic(topic, assignment)
-        self.controllers[first].add(process_topic_change)
+            self.store.add_topic(topic, assignment)
+        self.controllers[first].topics_changed()
         self.decide_all()
         for broker_id in self.brokers:
             self.deliver_all(broker_id)
@@ -230,7 +228,7 @@ class World:
         return self.partitions[0].clients
 
     @property
-    def state_now(self) -> PartitionStateNode:
+    def state_now(self) -> Leadership:
         """The state of the first partition in ZooKeeper."""
         return self.partitions[0].state_now
 
@@ -240,7 +238,7 @@ class World:
 
         A core asked what to fetch next counts where it began a round.
         """
-        return self.zookeeper.requests + sum(broker.inputs for broker in self.brokers.values())
+        return self.store.requests + sum(broker.inputs for broker in self.brokers.values())
 
     def is_up(self, broker_id: int) -> bool:
         """Whether a broker's process runs and is not paused."""
@@ -390,19 +388,19 @@ class World:
         if broker_id in self.controllers:
             self.end_term(broker_id)
         self.elected = broker_id
-        term = self.controllers[broker_id] = SimController(self.zookeeper, broker_id, self.sessions[broker_id])
+        term = self.controllers[broker_id] = self.store.term(broker_id, self.sessions[broker_id])
         term.events = self.events
-        self.note("controller", broker_id, state="elected", controller_epoch=term.context.epoch)
+        self.note("controller", broker_id, state="elected", controller_epoch=term.epoch)
 
     def decide(self, broker_id: int, requests: int) -> None:
-        """Advance the controller in this broker by a number of requests to ZooKeeper."""
+        """Advance the controller in this broker by a number of requests to the store."""
         term = self.controllers[broker_id]
         has_session = broker_id not in self.without_session
-        before = self.zookeeper.zxid
+        before = self.store.changes
         reads = term.session == self.sessions[broker_id]
         if not term.advance(requests, has_session=has_session, reads=reads):
             self.end_term(broker_id)
-        if self.zookeeper.zxid != before:
+        if self.store.changes != before:
             for partition in self.partitions:
                 partition.read_state()
 
@@ -419,9 +417,9 @@ class World:
 
     def rebalance(self, broker_id: int) -> None:
         """Run the automatic preferred election."""
-        self.controllers[broker_id].add(rebalance_leaders)
+        self.controllers[broker_id].rebalance()
 
-    def deliver(self, term: SimController, broker_id: int, *, again: bool = False) -> None:
+    def deliver(self, term: Term, broker_id: int, *, again: bool = False) -> None:
         """Deliver a controller's next control request to a broker, and its response to the controller.
 
         With ``again`` the response is lost, so that it will be sent once more.
@@ -430,7 +428,7 @@ class World:
         message = queue[0] if again else queue.popleft()
         response = self.hand_over(broker_id, message)
         if response is not None and not again and self.controllers.get(term.broker_id) is term:
-            term.add(lambda context: process_response(context, broker_id, message, response))
+            term.responded(broker_id, message, response)
 
     def deliver_all(self, broker_id: int) -> None:
         """All that waits for a broker at the elected controller."""
@@ -516,16 +514,16 @@ class World:
         """Report offline replicas to the controller (LogDirEventNotification), as soon as the broker can."""
         if broker_id in self.unreported and broker_id not in self.without_session:
             self.unreported.discard(broker_id)
-            self.zookeeper.create_sequential(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id))
+            self.store.report_failed_replicas(broker_id)
             for term_id, term in self.controllers.items():
                 if term_id not in self.without_session and self.sessions[term_id] == term.session:
-                    term.add(process_log_dir_notifications)
+                    term.directories_failed()
 
     def expire(self, broker_id: int) -> None:
         """ZooKeeper ends the session of a broker that is dead, paused or partitioned."""
         self.without_session.add(broker_id)
         self.note("session", broker_id, state="expired")
-        self.zookeeper.unregister_broker(broker_id)
+        self.store.unregister_broker(broker_id)
         if self.elected == broker_id:
             self.elected = None
         self._brokers_changed()
@@ -548,7 +546,7 @@ class World:
     def _register(self, broker_id: int) -> int:
         self.without_session.discard(broker_id)
         self.sessions[broker_id] += 1
-        broker_epoch = self.zookeeper.register_broker(broker_id)
+        broker_epoch = self.store.register_broker(broker_id)
         self._brokers_changed()
         return broker_epoch
 
@@ -571,9 +569,7 @@ class World:
                 is_done = outcome is not None and outcome[0] is _NONE
                 (self.leaving if is_done else self.unheard).add(broker_id)
 
-        self.controllers[controller].add(
-            lambda context: process_controlled_shutdown(context, broker_id, broker_epoch), done
-        )
+        self.controllers[controller].controlled_shutdown(broker_id, broker_epoch, done)
 
     def stop(self, broker_id: int) -> None:
         """Stop a broker that may leave: logs flushed, high watermark written, session closed."""

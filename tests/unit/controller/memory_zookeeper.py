@@ -34,7 +34,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     run,
 )
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
-from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
+from tidegauge_proof.simulator.controllers.zookeeper.memory_zookeeper import MemoryZooKeeper
 
 __all__ = ["MemoryZooKeeper", "Term"]
 

@@ -42,9 +42,8 @@ from tidegauge_controller.zookeeper.decisions import (
 from tidegauge_controller.zookeeper.decisions import leaders as leaders_module
 from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 from tidegauge_controller.zookeeper.decisions.steps import SetNode
-from tidegauge_proof.simulator import sim_controller
-from tidegauge_proof.simulator import world as world_module
-from tidegauge_proof.simulator.sim_controller import SimController
+from tidegauge_proof.simulator.controllers.zookeeper import sim_controller
+from tidegauge_proof.simulator.controllers.zookeeper.sim_controller import SimController
 from tidegauge_proof.simulator.world import World
 
 Patch = tuple[Any, str, Any]
@@ -480,7 +479,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a control request is for this registration, and its response, too",
         (
             (ControlRequests, "check_controller_epoch", no_broker_epoch),
-            (world_module, "process_response", takes_responses_of_the_dead),
+            (sim_controller, "process_response", takes_responses_of_the_dead),
         ),
         "KIP-380",
     ),

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.errors import ErrorCode
-from tidegauge.znodes import PartitionStateNode
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator import checker
@@ -52,9 +52,7 @@ class Stage:
                 broker_id=broker_id, incarnation=1, log=log, partition=partition, core=core, led_epoch=None
             )
         self.replicas = tuple(self.brokers)
-        self.state_now = PartitionStateNode(1, 0, self.replicas, 1)
-        self.version = 0
-        self.zookeeper = SimpleNamespace(version=lambda _: self.version)
+        self.state_now = Leadership(1, 0, self.replicas, recovering=False, partition_epoch=0, controller_epoch=1)
 
     def commit(self, broker_id: int, high_watermark: int) -> None:
         self.brokers[broker_id].partition.high_watermark = high_watermark
@@ -91,8 +89,8 @@ class Stage:
         self.checker.look_at(self.brokers[broker_id])
 
     def write(self, **changes: Any) -> None:
-        self.state_now = replace(self.state_now, **changes)
-        self.version += 1
+        version = self.state_now.partition_epoch + 1
+        self.state_now = replace(self.state_now, **{"partition_epoch": version, **changes})
         self.checker.look_at_state()
 
     def acknowledge(self, number: int, offset: int) -> None:

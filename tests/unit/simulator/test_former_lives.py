@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_controller.zookeeper.decisions import alter_partition
+from tidegauge_controller.rules import alter_partition
 from tidegauge_proof.simulator.checker import Checker, Violation
 from tidegauge_proof.simulator.world import World
 

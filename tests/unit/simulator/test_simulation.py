@@ -19,10 +19,11 @@ from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_proof.cli.simulate import simulate
-from tidegauge_proof.simulator import schedule_scenario, sim_controller
+from tidegauge_proof.simulator import schedule_scenario
 from tidegauge_proof.simulator.actions import ACTIONS, swarm_of
 from tidegauge_proof.simulator.acts import UNDESCRIBED
 from tidegauge_proof.simulator.checker import Checker
+from tidegauge_proof.simulator.controllers.zookeeper import sim_controller
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.memory_log import MemoryLog
 from tidegauge_proof.simulator.search import SearchPlan, search

@@ -96,10 +96,10 @@ def test_offsets_that_need_not_be_stable_are_given_out_at_once(stage: Stage):
 
 def test_a_leader_that_is_replaced_before_the_read_does_not_respond_with_offsets(stage: Stage):
     results = _fetch(stage)
-    state = stage.world.zookeeper.state(OFFSETS)
+    state = stage.world.store.state(OFFSETS)
     next_leader = next(one for one in stage.world.brokers if one != state.leader)
     next_state = PartitionStateNode(next_leader, state.leader_epoch + 1, state.isr, state.controller_epoch)
-    stage.world.zookeeper.write_state(OFFSETS, next_state)
+    stage.world.store.write_state(OFFSETS, next_state)
     _deliver(stage)
     _deliver(stage)
     assert [result.error for result in results] == [NOT_COORDINATOR]

@@ -99,7 +99,7 @@ class StableOffsets:
 
         def arrive() -> None:
             is_lost = broker.broker_id in cluster.world.without_session
-            internal.finish(None if is_lost else cluster.world.zookeeper.leadership(at))
+            internal.finish(None if is_lost else cluster.world.store.leadership(at))
 
         cluster.network.send(
             Message("", internal.words, arrive, lambda: not internal.is_over, lambda: internal.finish(None))

@@ -33,10 +33,10 @@ from tidegauge_controller.zookeeper.decisions.leaders import rebalance_leaders
 from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
 from tidegauge_proof.exhaustive.broker_machine import proposal_from
 from tidegauge_proof.exhaustive.frozen import ControllerState, Letter, Verdict
+from tidegauge_proof.simulator.controllers.zookeeper.memory_zookeeper import MemoryZooKeeper
+from tidegauge_proof.simulator.controllers.zookeeper.sim_controller import SimController
 from tidegauge_proof.simulator.driven import TOPIC_ID
 from tidegauge_proof.simulator.memory_broker import AT
-from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
-from tidegauge_proof.simulator.sim_controller import SimController
 
 Event = tuple[Any, ...]
 Outcome = tuple[Verdict | None, tuple[Letter, ...]]

@@ -160,8 +160,13 @@ class MemoryZooKeeper:
 
     def next_controller_epoch(self) -> tuple[int, int]:
         """Return the new controller epoch of an election, and the znode's version from now on."""
-        epoch = int(self.nodes[CONTROLLER_EPOCH].data or b"0") + 1
+        epoch = self.controller_epochs + 1
         return epoch, self.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch))
+
+    @property
+    def controller_epochs(self) -> int:
+        """The number of terms that have begun."""
+        return int(self.nodes[CONTROLLER_EPOCH].data or b"0")
 
     @property
     def controller_epoch_version(self) -> int:

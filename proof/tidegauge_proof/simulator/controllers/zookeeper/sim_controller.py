@@ -16,13 +16,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from tidegauge.control import Endpoint
-from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change
+from tidegauge.control import AlterPartitionRequest, Endpoint, PartitionsResponse
+from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
+from tidegauge_controller.zookeeper.decisions.broker_events import process_broker_change, process_log_dir_notifications
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, ControllerSettings
 from tidegauge_controller.zookeeper.decisions.failover import fail_over
+from tidegauge_controller.zookeeper.decisions.leaders import (
+    partitions_to_rebalance,
+    process_controlled_shutdown,
+    rebalance_leaders,
+)
+from tidegauge_controller.zookeeper.decisions.responses import process_response
 from tidegauge_controller.zookeeper.decisions.steps import (
     AddBroker,
     ControllerMoved,
+    ControlRequest,
     MoveBroker,
     Note,
     RandomBytes,
@@ -36,11 +44,11 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     WatchData,
     Write,
 )
-from tidegauge_proof.simulator.memory_zookeeper import MemoryZooKeeper
+from tidegauge_controller.zookeeper.decisions.topic_events import process_topic_change
+from tidegauge_proof.simulator.controllers.ports import Done
+from tidegauge_proof.simulator.controllers.zookeeper.memory_zookeeper import MemoryZooKeeper
 
 Begin = Callable[[ControllerContext], Steps[Any]]
-Done = Callable[[Any], None]
-"""Called with the decision's result, or with None where it came to no end."""
 
 SETTINGS = ControllerSettings(leader_imbalance_percentage=0)
 
@@ -68,6 +76,11 @@ class SimController:
         self._reply: Any = None
 
     @property
+    def epoch(self) -> int:
+        """Its controller epoch."""
+        return self.context.epoch
+
+    @property
     def is_busy(self) -> bool:
         """Whether there is anything to decide."""
         return self._steps is not None or bool(self._events) or self.brokers_changed
@@ -75,6 +88,34 @@ class SimController:
     def add(self, begin: Begin, done: Done = _nothing) -> None:
         """Add an event at the end of the queue."""
         self._events.append((begin, done))
+
+    def topics_changed(self) -> None:
+        """Look for new topics."""
+        self.add(process_topic_change)
+
+    def directories_failed(self) -> None:
+        """Look for replicas that are offline."""
+        self.add(process_log_dir_notifications)
+
+    def rebalance(self) -> None:
+        """Run the automatic preferred election."""
+        self.add(rebalance_leaders)
+
+    def has_to_rebalance(self) -> bool:
+        """Whether that would change anything."""
+        return bool(partitions_to_rebalance(self.context))
+
+    def responded(self, broker_id: int, request: ControlRequest, response: PartitionsResponse) -> None:
+        """Handle a broker's response to a request."""
+        self.add(lambda context: process_response(context, broker_id, request, response))
+
+    def alter_partition(self, request: AlterPartitionRequest, done: Done) -> None:
+        """Handle a leader's proposals."""
+        self.add(lambda context: process_alter_partition(context, request), done)
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Done) -> None:
+        """Move leaders away from a broker that stops."""
+        self.add(lambda context: process_controlled_shutdown(context, broker_id, broker_epoch), done)
 
     def advance(self, requests: int, *, has_session: bool, reads: bool = True) -> bool:
         """Continue the current decision, or begin the next one.

@@ -1,0 +1,1 @@
+"""Controllers of ZooKeeper mode: their real decisions over a ZooKeeper in memory."""
