@@ -70,6 +70,7 @@ KINDS = frozenset(
         "log_start_offset",
         "coordinator",
         "group",
+        "offsets",
         "transaction",
         "fault",
     }

@@ -47,6 +47,7 @@ _COLOURS = {
     "broker": "#57606a",
     "fault": "#cf222e",
     "group": "#1b7c83",
+    "offsets": "#1b7c83",
     "transaction": "#1b7c83",
     "coordinator": "#1b7c83",
 }
