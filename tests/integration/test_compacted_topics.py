@@ -10,17 +10,15 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests import kafka_requests
 from tests.clients import programs
 from tests.clients.programs import Program, Unavailable, filled
 from tests.clients.runs import Child
-from tests.labs import make_topic
 from tests.waiting import until, until_async
 
 from tidegauge.kafka import apis
@@ -97,10 +95,13 @@ def offsets_left(cluster: LocalCluster, at: TopicPartition) -> list[int]:
     return found
 
 
-@pytest.fixture
-async def compacted(brokers: LocalCluster) -> TopicPartition:
+@pytest.fixture(scope="module")
+def compacted(brokers: LocalCluster) -> TopicPartition:
     """A compacted topic of which the records of LEFT are left, broker 0 its leader."""
-    at = await make_topic(brokers, f"compacted-{uuid4().hex[:8]}", [0, 1, 2], **COMPACTED)
+    at = TopicPartition("compacted", 0)
+    topic = NewTopic(at.topic, 1, replica_assignment=[[0, 1, 2]], config=COMPACTED)
+    (future,) = AdminClient({"bootstrap.servers": servers(brokers)}).create_topics([topic]).values()
+    future.result(LIMIT_SECONDS)
     write(brokers, at.topic, [("dup", "first" * 22, 90)], idempotent=True)
     write(brokers, at.topic, [("dup", f"{number:04d}", 5) for number in range(1, DUPLICATES)])
     write(brokers, at.topic, [("dup", "last", 6)])
