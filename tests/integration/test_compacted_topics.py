@@ -43,6 +43,8 @@ MAKERS: dict[str, Callable[[], Program]] = {
     "sarama": lambda: programs.go_client("sarama"),
     "kafkajs": programs.kafkajs,
 }
+PARAMS = [pytest.param(name, marks=[] if name == "kafkajs" else [pytest.mark.long]) for name in MAKERS]
+"""To build the programs in Go takes minutes."""
 
 
 def servers(cluster: LocalCluster) -> str:
@@ -100,7 +102,8 @@ def compacted(brokers: LocalCluster) -> TopicPartition:
     """A compacted topic of which the records of LEFT are left, broker 0 its leader."""
     at = TopicPartition("compacted", 0)
     topic = NewTopic(at.topic, 1, replica_assignment=[[0, 1, 2]], config=COMPACTED)
-    (future,) = AdminClient({"bootstrap.servers": servers(brokers)}).create_topics([topic]).values()
+    admin = AdminClient({"bootstrap.servers": servers(brokers)})
+    (future,) = admin.create_topics([topic]).values()
     future.result(LIMIT_SECONDS)
     write(brokers, at.topic, [("dup", "first" * 22, 90)], idempotent=True)
     write(brokers, at.topic, [("dup", f"{number:04d}", 5) for number in range(1, DUPLICATES)])
@@ -147,7 +150,7 @@ async def test_aiokafka_reads_a_compacted_topic(brokers: LocalCluster, compacted
         await consumer.stop()
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", PARAMS)
 def test_a_program_reads_a_compacted_topic_to_its_end(
     brokers: LocalCluster, compacted: TopicPartition, tmp_path: Path, name: str
 ) -> None:
