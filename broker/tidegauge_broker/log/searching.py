@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from tidegauge_broker.formats.records import decode_records
-from tidegauge_broker.log.records import first_record_at
+from tidegauge_broker.log.records import Look, first_record_at
 from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 
 def first_at_or_after(
-    segments: Sequence[LogSegment], timestamp_ms: int, log_start_offset: int, upper_bound: int
+    segments: Sequence[LogSegment],
+    timestamp_ms: int,
+    log_start_offset: int,
+    upper_bound: int,
+    look: Look = first_record_at,
 ) -> tuple[int, int] | None:
     """Find the first record of a time or later (ListOffsets by timestamp; UnifiedLog.fetchOffsetByTimestamp).
 
@@ -25,6 +29,7 @@ def first_at_or_after(
         timestamp_ms: the time, in ms since 1970.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
+        look: finds the record in a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if there is none.
@@ -35,14 +40,14 @@ def first_at_or_after(
         if segment.largest_timestamp[0] < timestamp_ms:
             continue
         for spot in segment.find_by_time(timestamp_ms, log_start_offset):
-            found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
+            found = look(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
             if found is not None:
                 return found if found[0] < upper_bound else None
     return None
 
 
 def with_largest_timestamp(
-    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int
+    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int, look: Look = first_record_at
 ) -> tuple[int, int] | None:
     """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
 
@@ -50,6 +55,7 @@ def with_largest_timestamp(
         segments: all segments.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
+        look: finds the record in a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
@@ -60,7 +66,7 @@ def with_largest_timestamp(
     if timestamp_ms < 0:
         return None
     for spot in segment.find_by_time(timestamp_ms, log_start_offset):
-        found = first_record_at(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
+        found = look(segment.batch_bytes(spot), timestamp_ms, log_start_offset)
         if found is not None:
             return found if found[0] < upper_bound else None
     return None
