@@ -123,7 +123,7 @@ def refusals_of(at: TopicPartition, reports: Reports) -> tuple[RefusedRequest, .
         RefusedRequest(
             broker,
             one.request,
-            ErrorCode.of(one.error).name,
+            ErrorCode.of(one.reason).name,
             one.leader_epoch,
             one.ago_ms,
             one.topic_id,
