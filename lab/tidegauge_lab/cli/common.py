@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from tidegauge.channel_options import OF_THE_LAB
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.cli.common import INT32_MAX
@@ -92,13 +93,16 @@ def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list
 
 
 def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb so that its errors become one sentence, and its own time limit exit code 124."""
+    """Decorate a verb so that its errors become one sentence, its own time limit exit code 124, its calls the lab's."""
 
     @functools.wraps(command)
     def limited(*arguments: Any, **options: Any) -> Any:
+        of_the_lab = OF_THE_LAB.set(True)
         try:
             return command(*arguments, **options)
         except TimeLimitError as error:
             fail(error.message, str(options.get("output", "text")), code=error.code, exit_code=EXIT_TIME_LIMIT)
+        finally:
+            OF_THE_LAB.reset(of_the_lab)
 
     return reports_errors(limited)

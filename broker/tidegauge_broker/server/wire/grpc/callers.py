@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import grpc.aio
 
+from tidegauge.channel_options import LAB_AGENT
 from tidegauge_broker.security.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 
@@ -28,6 +29,11 @@ def host_of(peer: str) -> str:
     """Return a client's address without its port, from gRPC's ``ipv4:127.0.0.1:40312``; ``?`` where it has none."""
     kind, _, rest = unquote(peer).partition(":")
     return rest.rpartition(":")[0].strip("[]") if kind in {"ipv4", "ipv6"} else "?"
+
+
+def is_of_lab(metadata: Iterable[Any] | None) -> bool:
+    """Return whether the lab itself makes a call with this metadata."""
+    return any(key == "user-agent" and str(value).startswith(LAB_AGENT) for key, value in metadata or ())
 
 
 def calling_broker(metadata: Iterable[Any] | None) -> int | None:
