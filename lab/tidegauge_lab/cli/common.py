@@ -12,8 +12,9 @@ from click.shell_completion import CompletionItem
 from tidegauge.channel_options import OF_THE_LAB
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
+from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
-from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
+from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.local.zookeeper import split_address
 
@@ -28,11 +29,27 @@ class BrokerIdType(click.ParamType[int]):
         text = str(value)
         is_id = text.isascii() and text.isdigit() and len(text) <= len(str(INT32_MAX)) and int(text) <= INT32_MAX
         if not is_id:
-            options = [] if ctx is None else ctx.command.params
-            if text.lower() == "zookeeper" and any(one.name == "zookeeper" for one in options):
-                self.fail("ZooKeeper is no broker: it is named with --zookeeper", param, ctx)
             self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
         return int(text)
+
+
+class TargetType(click.ParamType["int | str | Role"]):
+    """A broker on the command line: by id, or by the word of a role, as steps and paths have it."""
+
+    name = "ID"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str | Role:
+        """Read it, or fail as a usage error; ``zookeeper`` is a target where the verb takes it."""
+        if isinstance(value, Role):
+            return value
+        text = str(value)
+        if text == ZOOKEEPER and any(one.name == ZOOKEEPER for one in ([] if ctx is None else ctx.command.params)):
+            return ZOOKEEPER
+        try:
+            role = read_role(text)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+        return BrokerIdType().convert(value, param, ctx) if role is None else role
 
 
 class AddressType(click.ParamType[str]):
