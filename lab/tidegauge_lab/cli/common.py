@@ -13,8 +13,8 @@ from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.cli.common import INT32_MAX
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
+from tidegauge_lab.local.topology.zookeeper_server import split_address
 from tidegauge_lab.local.waiting import TimeLimitError
-from tidegauge_lab.local.zookeeper import split_address
 
 
 class BrokerIdType(click.ParamType[int]):

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab.local import layout, startup
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.notes import fields_of, read_note, text_of
+from tidegauge_lab.local.topology import topology_of
 
 _CAUSE = "Lab"
 _SESSION = re.compile(r"[0-9a-f]{1,16}")
@@ -56,7 +57,7 @@ def require(directory: Path, file: ClusterFile, broker_ids: Collection[int]) -> 
     """
     for broker_id in broker_ids:
         noted(directory, broker_id)
-    startup.require_zookeeper(directory, file)
+    topology_of(directory, file).require_ready()
 
 
 def end(directory: Path, file: ClusterFile, broker_id: int) -> int:
