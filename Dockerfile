@@ -17,7 +17,7 @@ FROM ${BASE_IMAGE} AS wheel
 COPY --from=lists /lists/build.txt /tmp/
 RUN pip install --no-cache-dir --quiet --requirement /tmp/build.txt
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY proto proto
 COPY broker broker
 COPY controller controller

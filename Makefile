@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -162,6 +162,8 @@ mirrors: .venv ## Generate the synchronous mirrors of the client and of the pyte
 
 mirrors-drift: .venv # Fails when they are not those of the asynchronous classes.
 	$(BIN)/python tools/generate-mirrors.py --check
+
+generate: proto faults mirrors ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
 
 kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's definitions (needs Maven).
 	$(BIN)/python tools/generate-kafka-messages.py

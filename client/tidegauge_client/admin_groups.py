@@ -90,6 +90,9 @@ class GroupDescription:
         phase_left_ms: time until the join or sync phase ends at the latest; None: the group is in neither.
         in_initial_delay: whether that is the initial delay, which nothing ends early.
         pending_members: ids that were given with MEMBER_ID_REQUIRED and have not joined yet.
+        expired_age_ms: how long ago committed offsets of the group expired for the last time; None: not since the
+            coordinator loaded it.
+        expired_partitions: the partitions whose offsets expired then, as topic-partition.
     """
 
     group_id: str
@@ -106,6 +109,8 @@ class GroupDescription:
     phase_left_ms: int | None = None
     in_initial_delay: bool = False
     pending_members: tuple[str, ...] = ()
+    expired_age_ms: int | None = None
+    expired_partitions: tuple[str, ...] = ()
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -356,6 +361,8 @@ def _description(group_id: str, found: groups_pb2.DescribeGroupResponse) -> Grou
         found.phase_left_ms if found.HasField("phase_left_ms") else None,
         found.in_initial_delay,
         tuple(found.pending_members),
+        found.expired_age_ms if found.HasField("expired_age_ms") else None,
+        tuple(found.expired_partitions),
     )
 
 

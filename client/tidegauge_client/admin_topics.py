@@ -166,8 +166,15 @@ class TopicAdmin(AdminBase):
     async def unknown_topic(self, name: str) -> TidegaugeError:
         """Return the error for a topic that no metadata shows: it is marked for deletion, or does not exist."""
         is_marked = await self.is_marked_for_deletion(name)
-        words = marked_for_deletion(name) if is_marked else unknown_topic(name)
+        words = marked_for_deletion(name) if is_marked else unknown_topic(name, await self._topics_there())
         return TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
+
+    async def _topics_there(self) -> list[str]:
+        """Return the names of all topics, to suggest one; none if no broker responds."""
+        try:
+            return sorted((await self.metadata()).topics)
+        except TidegaugeError:
+            return []
 
     async def elect_leaders(
         self,

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge.waits import carried_out
@@ -29,6 +30,7 @@ from tidegauge_client.channels import Channels, Unreachable, call
 from tidegauge_client.handshake import tls_reason
 from tidegauge_client.kafka_address import grpc_addresses
 from tidegauge_client.metadata import ClusterInfo, Leader
+from tidegauge_client.zookeeper_port import is_zookeeper
 
 PROBE_TIMEOUT_MS = 1_000
 """Timeout of a metadata request to a single broker."""
@@ -150,6 +152,7 @@ class Cluster:
         problems: list[str] = []
         unreachable: list[str] = []
         insecure: list[str] = []
+        hung_up: list[str] = []
         refused: TidegaugeError | None = None
         to_ask = [(address, PROBE_TIMEOUT_MS) for address in self.addresses()]
         for address, timeout_ms in to_ask:
@@ -167,6 +170,7 @@ class Cluster:
                     to_ask.append((address, PATIENT_TIMEOUT_MS))  # asked in this very loop, after the others
                     continue
                 if isinstance(error, Unreachable):
+                    hung_up += [address] if error.hung_up else []
                     found = await self._replace_kafka_address(address) if error.hung_up else []
                     to_ask += [(one, PROBE_TIMEOUT_MS) for one in found]  # asked in this very loop, too
                     if not found and (reason := await tls_reason(error, address, self.channels.security)):
@@ -187,6 +191,10 @@ class Cluster:
             raise refused
         if insecure:
             raise HandshakeError(insecure[0])
+        for address in hung_up if not self.info.brokers else []:
+            if address in unreachable and await is_zookeeper(address):
+                unreachable.remove(address)
+                problems.append(f"at {address} a ZooKeeper responds: that is its port, and no broker's")
         if unreachable:
             brokers = "brokers" if len(unreachable) > 1 else "broker"
             problems.insert(0, f"the {brokers} at {', '.join(unreachable)} cannot be reached")
@@ -347,9 +355,13 @@ def _note_outcome(refresh: asyncio.Task[ClusterInfo]) -> None:
         refresh.exception()
 
 
-def unknown_topic(name: str) -> str:
-    """Return the sentence for a topic that no broker knows."""
-    return (
-        f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does, `tidegauge create-topic` "
-        "makes it, unless its deletion has not ended"
-    )
+def unknown_topic(name: str, known: Collection[str] = ()) -> str:
+    """Return the sentence for a topic that no broker knows.
+
+    Args:
+        name: the topic.
+        known: names of the topics that there are, as far as they are known, of which the user may have meant one.
+    """
+    shows = "; `tidegauge list-topics` shows what does"
+    otherwise = f"{shows}, `tidegauge create-topic` makes it, unless its deletion has not ended"
+    return f"Topic '{name}' does not exist as expected{did_you_mean(name, known, otherwise)}"

@@ -177,7 +177,7 @@ def _refusals(facts: Facts) -> Iterator[Sentence]:
 def _processes(facts: Facts) -> Iterator[Sentence]:
     """Say how the processes of brokers that are down have ended."""
     for broker, end in sorted(facts.ends.items()):
-        yield Sentence("process", f"{end}.", RULE_PROCESS, f"tidegauge start {broker}", broker)
+        yield Sentence("process", f"{end}.", RULE_PROCESS, f"`tidegauge start {broker}`", broker)
 
 
 def _silent_followers(facts: Facts, explained: Collection[int | None]) -> Iterator[Sentence]:

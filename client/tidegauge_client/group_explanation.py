@@ -18,6 +18,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.group_tables import OffsetRow
 
+_MAX_NAMED = 10
+"""Maximum number of partitions that a sentence names."""
 About = Literal["coordinator", "offsets-topic", "group", "member", "lag"]
 
 RULE_COORDINATOR = (
@@ -34,6 +36,14 @@ RULE_MIN_ISR = (
     "COORDINATOR_NOT_AVAILABLE (GroupMetadataManager.storeOffsets, storeGroup)"
 )
 RULE_DEAD = "a group that no coordinator knows is described as Dead (GroupCoordinator.handleDescribeGroup)"
+RULE_EXPIRED = (
+    "an offset expires offsets.retention.minutes after the group became Empty, or after its commit if the group never "
+    "had members; a Stable group loses those of topics that it is not subscribed to (KIP-211)"
+)
+RULE_REFUSED = (
+    "a group whose record cannot be served, or about which the coordinator met a defect, is out of service until the "
+    "partition is loaded again; Kafka serves it half changed, or never responds"
+)
 RULE_EMPTY = "a group without members keeps its offsets for offsets.retention.minutes (KIP-211)"
 RULE_DELAY = (
     "a group that was Empty waits group.initial.rebalance.delay.ms for more members, and nothing ends that early "
@@ -126,6 +136,7 @@ class GroupFacts:
         live: registered brokers.
         group: what its coordinator says; None: it says nothing, and ``problem`` why.
         problem: the error of the coordinator, or that it does not respond.
+        refusal: why the coordinator refuses the group, as a clause; empty if it does not.
         rows: the partitions that the group reads or has offsets of.
         leaderless: those of them that have no leader.
         deleted: those of them that do not exist.
@@ -137,6 +148,7 @@ class GroupFacts:
     live: frozenset[int] = frozenset()
     group: GroupDescription | None = None
     problem: ErrorCode = ErrorCode.NONE
+    refusal: str = ""
     rows: Sequence[OffsetRow] = ()
     leaderless: frozenset[TopicPartition] = frozenset()
     deleted: frozenset[TopicPartition] = frozenset()
@@ -212,6 +224,15 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             RULE_COORDINATOR,
             "Kafka's own tools ask it: kafka-consumer-groups.sh --describe",
         )
+    elif facts.refusal:
+        yield GroupSentence(
+            "coordinator",
+            f"{where}: it is the coordinator, and {facts.refusal}. Every request about the group gets "
+            f"{facts.problem.name}.",
+            RULE_REFUSED,
+            f"another leader of {held.at}, or a restart of broker {held.leader}; `tidegauge delete-group "
+            f"{facts.group_id}` deletes the group with its offsets, so that its name can be used again",
+        )
     elif facts.group is None:
         yield GroupSentence(
             "coordinator",
@@ -268,6 +289,20 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
             yield from _completing(facts, group)
         case _:
             yield from _stable(group)
+    yield from _expired(group)
+
+
+def _expired(group: GroupDescription) -> Iterator[GroupSentence]:
+    if group.expired_age_ms is None:
+        return
+    partitions = group.expired_partitions
+    named = ", ".join(partitions[:_MAX_NAMED]) + (", ..." if len(partitions) > _MAX_NAMED else "")
+    yield GroupSentence(
+        "group",
+        f"{counted(len(partitions), 'committed offset')} of the group expired {_seconds(group.expired_age_ms)} ago: "
+        f"{named}. A consumer begins there where its auto.offset.reset says.",
+        RULE_EXPIRED,
+    )
 
 
 def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:

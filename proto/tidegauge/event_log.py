@@ -73,6 +73,7 @@ KINDS = frozenset(
         "log_start_offset",
         "coordinator",
         "group",
+        "offsets",
         "transaction",
         "refusal",
         "fault",

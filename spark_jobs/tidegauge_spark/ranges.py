@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_spark.offsets import EARLIEST
+from tidegauge_spark.offsets import EARLIEST, LATEST
 from tidegauge_spark.options import Options
 from tidegauge_spark.planner import OffsetRange
 from tidegauge_spark.resolve import ask
@@ -88,7 +88,19 @@ def _after_loss(
     until_offset: int,
     error: TidegaugeError,
 ) -> int:
-    """Return where to continue when the leader no longer has an offset: its log start, else the range's end."""
+    """Return where to continue when the leader does not have an offset: its log start, else the range's end.
+
+    A read that makes no progress at the end of the log, short of the range's, is such a loss too: the options named an
+    end that the partition has not reached (``InternalKafkaConsumer.fetch``, ``KafkaDataConsumer.get``). An end that the
+    partition had when the query was planned will be there again, so that is waited for.
+    """
+    is_named = options.ending.offsets.get(topic_partition, LATEST) >= 0
+    if is_named and error.code is ErrorCode.REQUEST_TIMED_OUT and _is_at_end(client, topic_partition, offset):
+        report_losses(
+            options,
+            [f"Cannot read {topic_partition} at offset {offset} of {until_offset}: the partition ends there"],
+        )
+        return until_offset
     if error.code not in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_TOPIC_ID}:
         raise error
     report_losses(options, [f"Cannot read {topic_partition} at offset {offset} of {until_offset}: {error.message}"])
@@ -97,3 +109,11 @@ def _after_loss(
         if earliest > offset:
             return earliest
     return until_offset
+
+
+def _is_at_end(client: Any, topic_partition: TopicPartition, offset: int) -> bool:
+    """Return whether a partition's leader has nothing to read from an offset on; False: it can't be asked."""
+    try:
+        return ask(client, [topic_partition], LATEST)[topic_partition] <= offset
+    except TidegaugeError:
+        return False

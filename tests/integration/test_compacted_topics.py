@@ -10,17 +10,15 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests import kafka_requests
 from tests.clients import programs
 from tests.clients.programs import Program, Unavailable, filled
 from tests.clients.runs import Child
-from tests.labs import make_topic
 from tests.waiting import until, until_async
 
 from tidegauge.kafka import apis
@@ -45,6 +43,8 @@ MAKERS: dict[str, Callable[[], Program]] = {
     "sarama": lambda: programs.go_client("sarama"),
     "kafkajs": programs.kafkajs,
 }
+PARAMS = [pytest.param(name, marks=[] if name == "kafkajs" else [pytest.mark.long]) for name in MAKERS]
+"""To build the programs in Go takes minutes."""
 
 
 def servers(cluster: LocalCluster) -> str:
@@ -97,10 +97,14 @@ def offsets_left(cluster: LocalCluster, at: TopicPartition) -> list[int]:
     return found
 
 
-@pytest.fixture
-async def compacted(brokers: LocalCluster) -> TopicPartition:
+@pytest.fixture(scope="module")
+def compacted(brokers: LocalCluster) -> TopicPartition:
     """A compacted topic of which the records of LEFT are left, broker 0 its leader."""
-    at = await make_topic(brokers, f"compacted-{uuid4().hex[:8]}", [0, 1, 2], **COMPACTED)
+    at = TopicPartition("compacted", 0)
+    topic = NewTopic(at.topic, 1, replica_assignment=[[0, 1, 2]], config=COMPACTED)
+    admin = AdminClient({"bootstrap.servers": servers(brokers)})
+    (future,) = admin.create_topics([topic]).values()
+    future.result(LIMIT_SECONDS)
     write(brokers, at.topic, [("dup", "first" * 22, 90)], idempotent=True)
     write(brokers, at.topic, [("dup", f"{number:04d}", 5) for number in range(1, DUPLICATES)])
     write(brokers, at.topic, [("dup", "last", 6)])
@@ -146,7 +150,7 @@ async def test_aiokafka_reads_a_compacted_topic(brokers: LocalCluster, compacted
         await consumer.stop()
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", PARAMS)
 def test_a_program_reads_a_compacted_topic_to_its_end(
     brokers: LocalCluster, compacted: TopicPartition, tmp_path: Path, name: str
 ) -> None:

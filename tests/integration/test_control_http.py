@@ -64,6 +64,16 @@ def test_a_killed_leader_is_replaced_and_a_reset_makes_it_undone(control: Any, c
     assert after["leader"] != killed
     assert after["leader_confirms"]
     assert after["leader_epoch"] > before["leader_epoch"]
+    silent = {one["id"]: (one["responds"], one["end"]) for one in control.cluster()["brokers"]}[killed]
+    assert (silent[0], silent[1]["how"]) == (False, "killed")
+    event = control.wait(event={"kind": "role", "partition": "steered-0", "broker": after["leader"]})["actual"]
+    assert (event["kind"], event["topic"], event["source"]) == ("role", "steered", f"broker-{after['leader']}")
+    with pytest.raises(steering.Refused) as refused:
+        control.wait(truncated={"partition": "steered-0", "broker": after["leader"]}, timeout_ms=100)
+    assert refused.value.status == 408
+    with pytest.raises(steering.Refused) as refused:
+        control.wait(event={"kind": "nonsense"})
+    assert refused.value.status == 400
     with pytest.raises(steering.Refused) as refused:
         control.wait(isr={"steered-0": [0, 1, 2]}, timeout_ms=100)
     assert refused.value.status == 408

@@ -26,6 +26,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
                 dead = tidegauge_cluster.kill_leader(tidegauge_topic)
                 assert tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead, timeout=150) != dead
                 assert producer.send(tidegauge_topic, b"b").result(150).offset == 1
+            assert tidegauge_cluster.wait_event("role", tidegauge_topic, broker=dead)["topic"] == tidegauge_topic
             tidegauge_cluster.wait_hw(tidegauge_topic, hw=2)
             assert tidegauge_cluster.high_watermark_of(tidegauge_topic) == 2
 

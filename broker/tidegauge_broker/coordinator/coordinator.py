@@ -60,7 +60,7 @@ from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
-from tidegauge_broker.coordinator.shard import Shard
+from tidegauge_broker.coordinator.shard import Expiration, Shard
 from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import Counters, Gauges, GroupView
@@ -123,13 +123,27 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def group_view(self, group_id: str) -> GroupView | None:
         """Return the full truth about a group; None if this broker does not have it."""
-        shard = self._shards.get(partition_of(group_id, self._runtime.settings.partitions))
+        shard = self._shard_of(group_id)
         group = None if shard is None else shard.groups.get(group_id)
         return None if group is None else viewed(group)
 
     def group_views(self) -> list[GroupView]:
         """Return the full truth about all groups of this broker."""
         return [viewed(group) for group in self._groups()]
+
+    def expiration_of(self, group_id: str) -> Expiration | None:
+        """Return the last expiration of a group's offsets, even if it exists no longer; None if none is known."""
+        shard = self._shard_of(group_id)
+        return None if shard is None else shard.expirations.get(group_id)
+
+    def refusal_of(self, group_id: str) -> str:
+        """Return why a group is out of service, as a clause; empty if it is not."""
+        shard = self._shard_of(group_id)
+        refused = None if shard is None else shard.refused.get(group_id)
+        return "" if refused is None else refused.cause
+
+    def _shard_of(self, group_id: str) -> Shard | None:
+        return self._shards.get(partition_of(group_id, self._runtime.settings.partitions))
 
     def shard_states(self) -> dict[int, ShardState]:
         """Return the state of every partition that this broker loads or serves."""
@@ -160,7 +174,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         if isinstance(request, ListGroups):
             self._runtime.read(event.token, request, partial(self._list, request, event.token))
             return
-        shard = self._shards.get(partition_of(request.group_id or "", self._runtime.settings.partitions))
+        shard = self._shard_of(request.group_id or "")
         error = self._error_before(request, shard)
         if error is not ErrorCode.NONE or shard is None:
             self._runtime.respond(event.token, _failed(request, error))

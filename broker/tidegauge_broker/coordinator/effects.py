@@ -61,10 +61,12 @@ class Note:
     """A change of a group's or transactional id's state for the event log.
 
     Attributes:
-        kind: ``group``, ``transaction``: a transition; ``coordinator``: of a partition of the internal topic.
+        kind: ``group``, ``transaction``: a transition; ``offsets``: offsets of a group expired; ``coordinator``: of a
+            partition of the internal topic.
         key: the group id, the transactional id, or the partition.
         cause: the event or timer behind it: JoinGroup, SyncGroup, LeaveGroup, SessionExpiration, Load, ...
-        fields: of a group: ``old`` and ``new`` state, ``generation``, ``members``, ``reason`` in Kafka's words; of a
+        fields: of expired offsets: ``partitions``; of a group: ``old`` and ``new`` state, ``generation``, ``members``,
+            ``reason`` in Kafka's words, or why it is out of service (Dead, without ``old``); of a
             transactional id: ``old`` and ``new`` state, ``producer_id``, ``producer_epoch``, ``coordinator_epoch``,
             ``partitions``; of a partition: ``state`` (loading, active, unloaded), ``leader_epoch``, ``groups`` or
             ``transactions``.

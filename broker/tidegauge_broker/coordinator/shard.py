@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroupResult, OffsetDelete, OffsetDeleteResult
@@ -24,6 +25,8 @@ from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, batch
 from tidegauge_broker.coordinator.records import group_key, offset_key
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 
+_MAX_EXPIRATIONS = 1_000
+"""Maximum number of groups whose last expiration is remembered."""
 Selection = Callable[[Group], Sequence[TopicPartition]]
 """Removes offsets from a group, and returns the partitions of those that were materialised."""
 
@@ -37,12 +40,21 @@ SHARD_TRANSITIONS = (
 )
 
 
+class Expiration(NamedTuple):
+    """The offsets of a group that expired in one retention run, and when it was, in ms."""
+
+    at_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
 class Shard(LedPartition):
     """A partition that this broker leads.
 
     Attributes:
         loader: takes the records while the shard is loading.
         open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
+        expirations: the last expiration of offsets, of the groups that had one most recently, by id; a group whose last
+            offset expires exists no longer.
         refused: groups that are out of service until the next load, by id: a record of theirs could not be served, or a
             decision about them failed unexpectedly.
     """
@@ -52,6 +64,7 @@ class Shard(LedPartition):
         self._phases = phases
         self.loader = Loader(partition)
         self.groups: dict[str, Group] = {}
+        self.expirations: dict[str, Expiration] = {}
         self.refused: dict[str, Refused] = {}
         self.open_groups: dict[int, set[str]] = {}
         super().__init__(runtime, partition, leader_epoch, since_ms, SHARD_TRANSITIONS)
@@ -210,7 +223,18 @@ class Shard(LedPartition):
                 self._runtime.attempt(self.owner(group_id), partial(act, group))
 
     def _expire(self, group: Group) -> list[TopicPartition]:
-        """Remove a group's expired offsets (KIP-211; GroupMetadata.removeExpiredOffsets).
+        """Remove a group's expired offsets, and note which (KIP-211; GroupMetadata.removeExpiredOffsets)."""
+        expired = self._take_expired(group)
+        if expired:
+            self._runtime.note("offsets", group.group_id, partitions=[str(one) for one in expired])
+            self.expirations.pop(group.group_id, None)
+            self.expirations[group.group_id] = Expiration(self._runtime.now_ms, tuple(expired))
+            if len(self.expirations) > _MAX_EXPIRATIONS:
+                del self.expirations[next(iter(self.expirations))]
+        return expired
+
+    def _take_expired(self, group: Group) -> list[TopicPartition]:
+        """Remove a group's expired offsets.
 
         A group whose members left keeps its offsets from that moment on; a Stable consumer group keeps those of its
         subscriptions; a group that never had members keeps each from its commit; any other keeps all.

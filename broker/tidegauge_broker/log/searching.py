@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge_broker.formats.records import decode_records
-from tidegauge_broker.log.records import first_record_at
+from tidegauge_broker.log.records import Look, first_record_at
 from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 
 def first_at_or_after(
-    segments: Sequence[LogSegment], timestamp_ms: int, log_start_offset: int, upper_bound: int
+    segments: Sequence[LogSegment],
+    timestamp_ms: int,
+    log_start_offset: int,
+    upper_bound: int,
+    look: Look = first_record_at,
 ) -> tuple[int, int] | None:
     """Find the first record of a time or later (ListOffsets by timestamp; UnifiedLog.fetchOffsetByTimestamp).
 
@@ -24,6 +28,7 @@ def first_at_or_after(
         timestamp_ms: the time, in ms since 1970.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
+        look: finds the record in a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if there is none.
@@ -33,14 +38,14 @@ def first_at_or_after(
             return None
         if segment.largest_timestamp[0] < timestamp_ms:
             continue
-        found = _first_in(segment, timestamp_ms, log_start_offset)
+        found = _first_in(segment, timestamp_ms, log_start_offset, look)
         if found is not None:
             return found if found[0] < upper_bound else None
     return None
 
 
 def with_largest_timestamp(
-    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int
+    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int, look: Look = first_record_at
 ) -> tuple[int, int] | None:
     """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
 
@@ -48,6 +53,7 @@ def with_largest_timestamp(
         segments: all segments.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
+        look: finds the record in a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
@@ -58,7 +64,7 @@ def with_largest_timestamp(
         at, (timestamp_ms, segment) = max(enumerate(largest), key=lambda one: one[1][0])
         if timestamp_ms < 0:
             return None
-        found = _first_in(segment, timestamp_ms, log_start_offset)
+        found = _first_in(segment, timestamp_ms, log_start_offset, look)
         if found is not None:
             return found if found[0] < upper_bound else None
         # The time index names a batch whose records compaction has removed, as Kafka's does.
@@ -66,10 +72,10 @@ def with_largest_timestamp(
     return None
 
 
-def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
+def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int, look: Look) -> tuple[int, int] | None:
     """Return offset and timestamp of a segment's first record of a time or later, at or above an offset."""
     for spot in segment.find_by_time(timestamp_ms, from_offset):
-        found = first_record_at(segment.batch_bytes(spot), timestamp_ms, from_offset)
+        found = look(segment.batch_bytes(spot), timestamp_ms, from_offset)
         if found is not None:
             return found
     return None

@@ -12,16 +12,18 @@ import click
 
 from tidegauge.cli import print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import check_same_size
 from tidegauge_client.cli.common import INT32_MAX, JSON, run, servers, usage
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cli.topics import parse_assignment
 
 ALTER_TIMEOUT_MS = 30_000
 
 
 @click.command("alter-topic")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topic)
 @click.option(
     "--partitions",
     type=click.IntRange(max=INT32_MAX),
@@ -64,9 +66,10 @@ def alter_topic(
             if topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 if if_exists:
                     return False
+                known = await admin.list_topics()
+                hint = did_you_mean(name, known, "; `tidegauge list-topics` shows what does")
                 raise TidegaugeError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"Topic '{name}' does not exist as expected; `tidegauge list-topics` shows what does",
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist as expected{hint}"
                 )
             count = len(topic.partitions)
             added = [] if whole is None else whole[count:]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from tidegauge.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, command_config, is_pipe
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -120,6 +121,12 @@ class PartitionType(click.ParamType[TopicPartition]):
             return TopicPartition.parse(value)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the partitions that begin so, for Tab in the shell."""
+        from tidegauge_client.cli.completing import complete_partition  # noqa: PLC0415 - only Tab pays for it
+
+        return [CompletionItem(name) for name in complete_partition(ctx, param, incomplete)]
 
 
 class MomentType(click.ParamType[int]):

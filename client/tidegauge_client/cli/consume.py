@@ -27,6 +27,7 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INDEX, INT64_MAX, JSON, Ending, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cli.formatting import compile_format, record_json
 from tidegauge_client.cli.group_properties import GroupSettings, parse_properties
 from tidegauge_client.consumer import Consumer
@@ -227,7 +228,7 @@ def _consumer(
 
 
 @click.command("consume")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.option(
     "--from-beginning",
     is_flag=True,

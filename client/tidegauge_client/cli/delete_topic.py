@@ -15,16 +15,18 @@ import click
 
 from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import marked_for_deletion
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.metadata import TopicInfo
 
 DELETE_TIMEOUT_MS = 30_000
 
 
 @click.command("delete-topic")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
 @click.option("--if-exists", is_flag=True, help="Ignore a topic that does not exist.")
 @verb_options
 @reports_errors
@@ -42,9 +44,9 @@ def delete_topic(
                 # Kafka checks all of them first, too: nothing is deleted if one does not exist.
                 if await admin.is_marked_for_deletion(missing[0]):
                     raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, marked_for_deletion(missing[0]))
+                hint = did_you_mean(missing[0], known, "; `tidegauge list-topics` shows what does")
                 raise TidegaugeError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"Topic '{missing[0]}' does not exist as expected; `tidegauge list-topics` shows what does",
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{missing[0]}' does not exist as expected{hint}"
                 )
             deleted = [name not in missing and await _delete(admin, name, if_exists=if_exists) for name in names]
             live = (await admin.metadata([])).live

@@ -26,6 +26,7 @@ from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, Ending, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.kafka_brokers import note
 from tidegauge_client.live_view import screen, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_view
@@ -200,7 +201,7 @@ def text_lines(
 
 
 @click.command("describe-topic")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topic)
 @click.option("--replicas", is_flag=True, help="Every replica's log end offset, high watermark and epochs.")
 @click.option(
     "--under-replicated-partitions",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 from tidegauge.cli import about_its_cluster, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -122,7 +123,7 @@ def refusals_of(at: TopicPartition, reports: Reports) -> tuple[RefusedRequest, .
         RefusedRequest(
             broker,
             one.request,
-            ErrorCode.of(one.error).name,
+            ErrorCode.of(one.reason).name,
             one.leader_epoch,
             one.ago_ms,
             one.topic_id,
@@ -325,6 +326,15 @@ class _Explained(click.ParamType["TopicPartition | _Named"]):
         if not key:
             self.fail(f"{kind}: needs an id, for example {_EXAMPLES[kind]}", param, ctx)
         return _Named(kind, key)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the partitions or groups that begin so, for Tab in the shell."""
+        kind, separator, key = incomplete.partition(":")
+        if kind == "group" and separator:
+            from tidegauge_client.cli.completing import complete_group  # noqa: PLC0415 - only Tab pays for it
+
+            return [CompletionItem(f"group:{name}") for name in complete_group(ctx, param, key)]
+        return PartitionType().shell_complete(ctx, param, incomplete)
 
 
 @click.command()

@@ -30,6 +30,7 @@ TITLES = {
     "lag": "Lag",
 }
 _ATTEMPT_MS = 2_000
+_OUT_OF_SERVICE = "out of service"
 
 
 async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
@@ -46,7 +47,9 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
     try:
         group = await admin.describe_group(group_id, timeout_ms=_ATTEMPT_MS)
     except TidegaugeError as problem:
-        return GroupFacts(group_id, held, live, problem=refusal(held, problem))
+        code = refusal(held, problem)
+        is_refused = code is ErrorCode.UNKNOWN_SERVER_ERROR and _OUT_OF_SERVICE in problem.message
+        return GroupFacts(group_id, held, live, problem=code, refusal=problem.message if is_refused else "")
     known = GroupFacts(group_id, held, live, group)
     try:
         return await _with_lag(admin, known, group)

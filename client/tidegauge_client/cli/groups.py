@@ -18,6 +18,7 @@ from tidegauge_client import group_tables
 from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup
 from tidegauge_client.cli.common import JSON, list_limit, run, servers
+from tidegauge_client.cli.completing import complete_group
 from tidegauge_client.group_tables import OffsetRow
 from tidegauge_client.kafka_brokers import kafka_leaders, note
 
@@ -76,7 +77,7 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
 
 
 @click.command("describe-group")
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_group)
 @click.option("--offsets", "shown", flag_value="offsets", default="offsets", help="Offsets and lag (the default).")
 @click.option("--members", "shown", flag_value="members", help="Members.")
 @click.option("--state", "shown", flag_value="state", help="Coordinator, strategy, state and number of members.")
@@ -142,7 +143,7 @@ def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, show
 
 
 @click.command("delete-group")
-@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_group)
 @verb_options
 @reports_errors
 def delete_group(groups: Sequence[str], bootstrap_server: str | None, directory: Path, output: str) -> int:

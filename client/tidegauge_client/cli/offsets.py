@@ -12,6 +12,7 @@ from tidegauge.cli import print_json, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
 from tidegauge_client.cli.common import INT64_MAX, JSON, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
 
 NAMED_TIMES = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": MAX_TIMESTAMP}
@@ -42,7 +43,7 @@ class TimeType(click.ParamType[int]):
 
 
 @click.command("get-offsets")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.option(
     "--time",
     "timestamp_ms",

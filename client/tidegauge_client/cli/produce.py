@@ -34,6 +34,7 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import JSON, Ending, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
 from tidegauge_client.cli.lines import read_lines
 from tidegauge_client.cli.produce_transactions import (
@@ -203,7 +204,7 @@ async def _begin(work: Work) -> None:
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.option(
     "--file",
     "file",

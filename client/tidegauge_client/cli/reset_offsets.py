@@ -18,6 +18,7 @@ from tidegauge_client import offset_reset
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.completing import complete_group
 
 _TARGETS = (
     "to_earliest",
@@ -32,7 +33,7 @@ _TARGETS = (
 
 
 @click.command("reset-offsets")
-@click.argument("group")
+@click.argument("group", shell_complete=complete_group)
 @click.option(
     "--topic", "topics", multiple=True, metavar="T[:P,...]", help="A topic, or some partitions; may be repeated."
 )

@@ -67,7 +67,7 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
     if output == "json":
         print_json({"number": wanted.number, "name": wanted.name, "question": text.title, "page": text.shown})
     else:
-        click.echo(terminal.page(text.shown, language), nl=False)
+        click.echo(terminal.rendered(text.shown, language), nl=False)
 
 
 @lab.command()

@@ -18,6 +18,7 @@ import click
 from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
 from tidegauge.counted import counted
 from tidegauge_client.cli.common import JSON, run, servers
+from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cluster_file import FILE_NAME, load_cluster_file
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.books import MEANINGS, Kind
@@ -33,7 +34,7 @@ SHOWN = 5
 
 
 @click.command("verify")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topic)
 @click.option(
     "--history",
     "histories",

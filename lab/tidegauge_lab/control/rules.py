@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from tidegauge.errors import TidegaugeError
 from tidegauge.faults.rules import read_rule
 from tidegauge.v1 import lab_pb2
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.lab import tally
 from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found
@@ -67,7 +68,7 @@ class Faults:
                 nothing was changed.
         """
         known = {broker.id for broker in load_cluster_file(self._directory).brokers}
-        for place, value in enumerate(values):
+        async for place, value in with_turns(enumerate(values)):
             try:
                 rule = read_rule(value)
                 if unknown := rule.nodes - known:
@@ -77,7 +78,7 @@ class Faults:
         async with self._changing() as noted:
             fault_id = noted.last_id + 1
             rules = []
-            for place, value in enumerate(values):
+            async for place, value in with_turns(enumerate(values)):
                 rule_id = f"{fault_id}.{place}"
                 path = noted_faults.tally_of(self._directory, rule_id)
                 tally.create(path)
@@ -151,7 +152,8 @@ class Faults:
 
         async def notify(switches: Switches, broker_id: int) -> None:
             wanted = [rule for rules in noted.faults.values() for rule in rules]
-            messages = [_message(rule) for rule in wanted if rule.belongs_at(broker_id, pids[broker_id])]
+            here = (rule for rule in wanted if rule.belongs_at(broker_id, pids[broker_id]))
+            messages = [_message(rule) async for rule in with_turns(here)]
             await switches.set_rules(broker_id, messages)
 
         try:

@@ -13,6 +13,8 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+import click
+
 from tidegauge_lab.labs.texts import ENGLISH
 
 WIDTH = 80
@@ -21,6 +23,10 @@ FIRST_KAFKA_PORT = 9092
 FIRST_ADDRESS = f"127.0.0.1:{FIRST_KAFKA_PORT}"
 _PAGES_ADDRESS = re.compile(r"127\.0\.0\.1:(909[2-9])\b")
 _FENCE = "```"
+_LINK = re.compile(r"\[([^]\n]+)\]\([^)\n]+\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_BEGIN, _END = "\x01", "\x02"
+_MARKED = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
 
 
 def wrapped(text: str, *, first: str = "", rest: str = "") -> list[str]:
@@ -36,6 +42,43 @@ def page(source: str, language: str) -> str:
     for is_block, part in _parts(source):
         lines += part if is_block or part[0].startswith("#") else _paragraph(part, language, "")
     return "\n".join(lines) + "\n"
+
+
+def rendered(source: str, language: str) -> str:
+    """Return a page in Markdown as a terminal shows it, with the terminal's own bold and colours.
+
+    Commands stay at the left margin without their fences (rule 1), what they print is indented, a heading is bold, a
+    link is its text, and ``code`` has a colour.
+    """
+    lines: list[str] = []
+    for is_block, part in _parts(source):
+        if is_block:
+            is_output = part[0].removeprefix(_FENCE) == "text"
+            lines += [f"    {line}" if line else "" for line in part[1:-1]] if is_output else map(_command, part[1:-1])
+        elif part[0].startswith("#"):
+            lines.append(click.style(part[0].lstrip("#").strip(), bold=True))
+        else:
+            lines += _with_colours(_paragraph(map(_with_marks, part), language, ""))
+    return "\n".join(lines) + "\n"
+
+
+def _command(line: str) -> str:
+    return click.style(line, fg="green") if line else line
+
+
+def _with_marks(line: str) -> str:
+    """Replace Markdown within a line: a link by its text, code by marks of no width."""
+    return _CODE.sub(rf"{_BEGIN}\1{_END}", _LINK.sub(r"\1", line))
+
+
+def _with_colours(lines: Iterable[str]) -> list[str]:
+    """Replace the marks in wrapped lines by colours; code that a line break divides has them on both lines."""
+    shown, is_code = [], False
+    for line in lines:
+        text = (_BEGIN if is_code else "") + line
+        is_code = text.count(_BEGIN) > text.count(_END)
+        shown.append(_MARKED.sub(lambda found: click.style(found[1], fg="cyan"), text + (_END if is_code else "")))
+    return shown
 
 
 def prose(section: str, language: str) -> str:

@@ -102,11 +102,12 @@ class LocalCluster:
             if recorded is None:
                 layout.require_new(directory)
                 plan = first_plan(directory, wanted, taken=reserved.others)
-                topology_of(directory, plan.file).require_installed()
             else:
                 containment.require_own(directory, recorded)
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
-            reserved.chosen.extend(ports_of(plan.file))
+            reserved.choose(ports_of(plan.file), ports.KEPT if recorded else ports.OTHERS)
+            if recorded is None:
+                topology_of(directory, plan.file).require_installed()
             layout.write(directory, plan.file)
         cluster = cls(directory)
         cluster.notes = plan.notes
@@ -360,8 +361,9 @@ class LocalCluster:
             TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
         """
         with self._together(targets) as processes:
-            self._require_sessions(targets, expire=expire)
-            return self._expired(faults.kill(processes, self.logs), expire=expire)
+            sessions.require_all(self.directory, self.file, targets if expire else ())
+            outcomes = faults.kill(processes, self.logs)
+            return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
@@ -384,8 +386,9 @@ class LocalCluster:
                 nothing was done.
         """
         with self._together(targets) as processes:
-            self._require_sessions(targets, expire=expire)
-            return self._expired(faults.pause(processes, self.logs), expire=expire)
+            sessions.require_all(self.directory, self.file, targets if expire else ())
+            outcomes = faults.pause(processes, self.logs)
+            return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
 
     def expire_session(self, broker_id: int) -> int:
         """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
@@ -394,29 +397,8 @@ class LocalCluster:
             TidegaugeError: the session is not known, or ZooKeeper does not serve.
         """
         with self._together((broker_id,)):
-            sessions.require(self.directory, self.file, [broker_id])
+            sessions.require_all(self.directory, self.file, [broker_id])
             return sessions.end(self.directory, self.file, broker_id)
-
-    def _require_sessions(self, targets: Sequence[Target], *, expire: bool) -> None:
-        if not expire:
-            return
-        if ZOOKEEPER in targets:
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
-                "while ZooKeeper is up; nothing was done",
-            )
-        sessions.require(self.directory, self.file, [one for one in targets if isinstance(one, int)])
-
-    def _expired(self, outcomes: list[Outcome], *, expire: bool) -> list[Outcome]:
-        """End the sessions of the brokers of these outcomes, if that is wanted."""
-        if not expire:
-            return outcomes
-        return [
-            one._replace(session_id=sessions.end(self.directory, self.file, one.target))
-            for one in outcomes
-            if isinstance(one.target, int)
-        ]
 
     def resume(self, *targets: Target) -> list[Outcome]:
         """SIGCONT; returns when the processes run again.

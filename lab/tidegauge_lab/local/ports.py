@@ -31,6 +31,8 @@ FIRST_BROKER_PORT = 19092
 FIRST_KAFKA_PORT = 9092
 FIRST_ZOOKEEPER_PORT = 12181
 LAST_PORT = 65535
+KEPT = "a cluster keeps its ports, so take that one down or use another directory (--dir)"
+OTHERS = "take that one down, or give other ports with --base-port, --kafka-port and --zookeeper-port"
 _LISTEN = "0A"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _COMMAND_LENGTH = 100
@@ -218,9 +220,9 @@ class Reservations:
     """Ports that belong to a directory, whether bound at the moment or not: no other ``up`` may take them.
 
     They are not bound yet while a cluster starts, and not while one of its processes is down, which comes back to them.
-    One small file per user, under a lock. A reservation ends when its cluster is taken down (``release``), when its
-    directory was removed, or when none of its processes has run for a minute. While one runs it stays, whichever ports
-    another directory has recorded.
+    One small file per user and network namespace, since each namespace has ports of its own; under a lock. A
+    reservation ends when its cluster is taken down (``release``), when its directory was removed, or when none of its
+    processes has run for a minute. While one runs it stays, whichever ports another directory has recorded.
     """
 
     def __init__(
@@ -229,26 +231,26 @@ class Reservations:
         now_seconds: Callable[[], float] = time.time,
         runs: Callable[[Path], bool] = layout.runs,
     ) -> None:
-        self._path = path or shared_directory() / f"tidegauge-ports-{os.getuid()}.json"
+        self._path = path or shared_directory() / f"tidegauge-ports-{os.getuid()}{_network_namespace()}.json"
         self._now_seconds = now_seconds
         self._runs = runs
 
     @contextlib.contextmanager
     def choosing(self, directory: Path) -> Iterator[Reserved]:
         """Hold the file; gives what others have reserved and takes what this directory chooses."""
-        with os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
+        with os.fdopen(self._opened(), "r+", encoding="utf-8", errors="replace") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             now = self._now_seconds()
             found = _read_reservations(file.read())
-            others = {other: since for other, since in found.values() if other != str(directory)}
+            others = {other: since for other, since in found.values() if other != str(directory) and _is_there(other)}
             running = {other for other in others if self._runs(Path(other))}
             last = {other: now if other in running else since for other, since in others.items()}
             entries = {
                 port: (other, last[other])
                 for port, (other, _) in found.items()
-                if other in last and 0 <= now - last[other] < _RESERVED_SECONDS and Path(other).is_dir()
+                if other in last and 0 <= now - last[other] < _RESERVED_SECONDS
             }
-            reserved = Reserved({port: Path(other) for port, (other, _) in entries.items()})
+            reserved = Reserved({port: Path(other) for port, (other, _) in entries.items()}, running)
             yield reserved
             for port in reserved.chosen:
                 if port not in entries or entries[port][0] not in running:
@@ -256,6 +258,27 @@ class Reservations:
             file.seek(0)
             file.write(json.dumps({str(port): entry for port, entry in entries.items()}))
             file.truncate()
+
+    def _opened(self) -> int:
+        """Open the file, which lies where other users may write too.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it is another user's, or no file.
+        """
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise self._unusable(problem.strerror or str(problem)) from None
+        if os.fstat(descriptor).st_uid != os.getuid():
+            os.close(descriptor)
+            raise self._unusable("it belongs to another user")
+        return descriptor
+
+    def _unusable(self, why: str) -> TidegaugeError:
+        return TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"{self._path}, which notes the ports of clusters, can't be used: {why}; remove it",
+        )
 
     def owned(self) -> frozenset[int]:
         """All ports that belong to some directory."""
@@ -286,15 +309,7 @@ class Reservations:
             TidegaugeError: INVALID_REQUEST, one of them is another cluster's that runs; nothing is reserved.
         """
         with self.choosing(directory) as reserved:
-            for port in ports:
-                other = reserved.owners.get(port)
-                if other is not None and self._runs(other):
-                    raise TidegaugeError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"port {port} is in use by the cluster in {other}, which runs; a cluster keeps its ports, so "
-                        "take that one down or use another directory (--dir)",
-                    )
-            reserved.chosen.extend(ports)
+            reserved.choose(ports, KEPT)
 
     def release(self, directory: Path) -> None:
         """Release the ports of the directory's cluster, which is down."""
@@ -307,12 +322,49 @@ class Reserved:
 
     Args:
         owners: the directory of each port that another one has reserved.
+        running: directories of clusters that run.
     """
 
-    def __init__(self, owners: Mapping[int, Path]) -> None:
+    def __init__(self, owners: Mapping[int, Path], running: Collection[str] = ()) -> None:
         self.owners = owners
+        self._running = running
         self.others = frozenset(owners)
         self.chosen: list[int] = []
+
+    def choose(self, ports: Collection[int], what_to_do: str) -> None:
+        """Take ports.
+
+        Args:
+            ports: which.
+            what_to_do: about one that is taken, for the sentence.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, one of them is another cluster's that runs; none is taken.
+        """
+        for port in ports:
+            other = self.owners.get(port)
+            if other is not None and str(other) in self._running:
+                raise TidegaugeError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"port {port} is in use by the cluster in {other}, which runs; {what_to_do}",
+                )
+        self.chosen.extend(ports)
+
+
+def _is_there(directory: str) -> bool:
+    """Whether a directory exists; a text that can't name one names none."""
+    try:
+        return Path(directory).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _network_namespace() -> str:
+    """Return the part of a file's name that tells network namespaces apart; empty where the system has none."""
+    try:
+        return f"-{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:
+        return ""
 
 
 def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
@@ -323,5 +375,5 @@ def _read_reservations(text: str) -> dict[int, tuple[str, float]]:
     try:
         entries, _ = json.JSONDecoder().raw_decode(text or "{}")
         return {int(port): (str(directory), float(since)) for port, (directory, since) in entries.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}

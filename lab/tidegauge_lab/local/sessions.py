@@ -7,16 +7,18 @@ leaders that late. Whoever has a session's id and password may close it before.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import Target
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.notes import fields_of, read_note, text_of
+from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.topology import topology_of
 
 _CAUSE = "Lab"
@@ -49,15 +51,32 @@ def noted(directory: Path, broker_id: int) -> Credentials:
     return found
 
 
-def require(directory: Path, file: ClusterFile, broker_ids: Collection[int]) -> None:
-    """Refuse to end sessions that are not known, or of a ZooKeeper that does not serve.
+def require_all(directory: Path, file: ClusterFile, targets: Collection[Target]) -> None:
+    """Refuse to end the sessions of targets of which one has none, or none that is known, or that ZooKeeper can't end.
 
     Raises:
         TidegaugeError: nothing was done.
     """
-    for broker_id in broker_ids:
-        noted(directory, broker_id)
-    topology_of(directory, file).require_ready()
+    for target in targets:
+        if not isinstance(target, int):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "while ZooKeeper is up; nothing was done",
+            )
+        noted(directory, target)
+    if targets:
+        topology_of(directory, file).require_ready()
+
+
+def ended(directory: Path, file: ClusterFile, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """End the sessions of the brokers to which a fault was done; return the outcomes with the sessions' ids.
+
+    Raises:
+        TidegaugeError: ZooKeeper does not respond.
+    """
+    brokers = [(one, one.target) for one in outcomes if isinstance(one.target, int)]
+    return [one._replace(session_id=end(directory, file, broker_id)) for one, broker_id in brokers]
 
 
 def end(directory: Path, file: ClusterFile, broker_id: int) -> int:

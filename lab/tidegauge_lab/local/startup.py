@@ -2,7 +2,8 @@
 
 Rules:
 - Ports are looked at before a process starts, so that the sentence names the holder; a recorded port never changes.
-- What a broker registers with serves before the first broker starts (``topology``). What brokers load is loaded meanwhile (``launcher``).
+- What a broker registers with serves before the first broker starts (``topology``). What brokers load is loaded
+  meanwhile (``launcher``).
 - A process that ends while it is waited for fails the wait at once, with the last line it wrote: brokers tell in one
   sentence why they refuse to start.
 """

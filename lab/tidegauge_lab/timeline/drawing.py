@@ -50,6 +50,7 @@ _COLOURS = {
     "refusal": "#cf222e",
     "restore": "#cf222e",
     "group": "#1b7c83",
+    "offsets": "#1b7c83",
     "transaction": "#1b7c83",
     "coordinator": "#1b7c83",
 }

@@ -33,9 +33,15 @@ def subject_of(event: Event) -> str:
     return group_of(event) or transactional_id_of(event) or partition_of(event)
 
 
+_OF_GROUPS = frozenset({"group", "offsets"})
+"""Kinds of events of a consumer group."""
+_MAX_NAMED = 5
+"""Maximum number of partitions that a line names."""
+
+
 def group_of(event: Event) -> str:
     """Return the id of the consumer group of an event; nothing for any other event."""
-    return str(event["group"]) if event.get("kind") == "group" and "group" in event else ""
+    return str(event["group"]) if event.get("kind") in _OF_GROUPS and "group" in event else ""
 
 
 def transactional_id_of(event: Event) -> str:
@@ -145,6 +151,12 @@ def _controller(event: Event) -> str:
     return f"{word}, controller epoch {event['controller_epoch']}"
 
 
+def _offsets(event: Event) -> str:
+    partitions = event["partitions"]
+    named = ", ".join(partitions[:_MAX_NAMED]) + (", ..." if len(partitions) > _MAX_NAMED else "")
+    return f"{counted(len(partitions), 'committed offset')} expired: {named}"
+
+
 def _group(event: Event) -> str:
     return f"{event['new']}, generation {event['generation']}"
 
@@ -202,6 +214,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "log_start_offset": _moved("log start"),
     "coordinator": _coordinator,
     "group": _group,
+    "offsets": _offsets,
     "transaction": _transaction,
     "refusal": _refusal,
     "fault": _fault,

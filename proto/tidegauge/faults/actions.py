@@ -7,7 +7,7 @@ Rules:
        error.
     3. Values are those of JSON, as for faults: a partition is ``"orders-0"``.
 
-docs/faults.md has the table, which ``make faults`` writes. Pure.
+docs/faults.md has the table, which ``make generate`` writes. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The faults that a broker can be asked for: the one place that declares them. docs/faults.md says what each one does.
 
-To add a parameter: declare it here, add its field to the fault's message in lab.proto, word it in ``wordings``, let the
-broker act on it, and run ``make faults proto``.
+To add a fault or a parameter: declare it here, add its field to the fault's message in lab.proto, word it in
+``wordings``, let the broker act on it (``tidegauge_broker.server.lab``), and run ``make generate``.
 """
 
 from __future__ import annotations

@@ -819,6 +819,8 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     PHASE_LEFT_MS_FIELD_NUMBER: builtins.int
     IN_INITIAL_DELAY_FIELD_NUMBER: builtins.int
     PENDING_MEMBERS_FIELD_NUMBER: builtins.int
+    EXPIRED_AGE_MS_FIELD_NUMBER: builtins.int
+    EXPIRED_PARTITIONS_FIELD_NUMBER: builtins.int
     state: builtins.str
     """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
     protocol_type: builtins.str
@@ -839,6 +841,8 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     """Time in ms until the join or sync phase ends at the latest; unset: the group is in neither."""
     in_initial_delay: builtins.bool
     """Whether that is the initial delay, which nothing ends early."""
+    expired_age_ms: builtins.int
+    """How long ago committed offsets of the group expired for the last time, in ms; unset: not since the last load."""
     @property
     def status(self) -> tidegauge.v1.common_pb2.Status:
         """An unknown group is no error: its state is Dead."""
@@ -854,6 +858,10 @@ class DescribeGroupResponse(google.protobuf.message.Message):
     @property
     def pending_members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Ids that were given with MEMBER_ID_REQUIRED and have not joined yet."""
+
+    @property
+    def expired_partitions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The partitions whose offsets expired then, as topic-partition."""
 
     def __init__(
         self,
@@ -872,9 +880,13 @@ class DescribeGroupResponse(google.protobuf.message.Message):
         phase_left_ms: builtins.int | None = ...,
         in_initial_delay: builtins.bool = ...,
         pending_members: collections.abc.Iterable[builtins.str] | None = ...,
+        expired_age_ms: builtins.int | None = ...,
+        expired_partitions: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "phase_left_ms", b"phase_left_ms", "state_age_ms", b"state_age_ms", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "coordinator", b"coordinator", "generation", b"generation", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms", "status", b"status"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "expired_age_ms", b"expired_age_ms", "phase_left_ms", b"phase_left_ms", "state_age_ms", b"state_age_ms", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "coordinator", b"coordinator", "expired_age_ms", b"expired_age_ms", "expired_partitions", b"expired_partitions", "generation", b"generation", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms", "status", b"status"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expired_age_ms", b"_expired_age_ms"]) -> typing.Literal["expired_age_ms"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_phase_left_ms", b"_phase_left_ms"]) -> typing.Literal["phase_left_ms"] | None: ...
     @typing.overload

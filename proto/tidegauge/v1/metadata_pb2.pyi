@@ -278,7 +278,7 @@ class RefusedRequest(google.protobuf.message.Message):
     TOPIC_FIELD_NUMBER: builtins.int
     PARTITION_FIELD_NUMBER: builtins.int
     REQUEST_FIELD_NUMBER: builtins.int
-    ERROR_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
     LEADER_EPOCH_FIELD_NUMBER: builtins.int
     TOPIC_ID_FIELD_NUMBER: builtins.int
     OWN_TOPIC_ID_FIELD_NUMBER: builtins.int
@@ -289,8 +289,8 @@ class RefusedRequest(google.protobuf.message.Message):
     """Partition index."""
     request: builtins.str
     """"LeaderAndIsr", which the broker refused, or "AlterPartition", which the controller refused."""
-    error: tidegauge.v1.common_pb2.ErrorCode.ValueType
-    """Why."""
+    reason: tidegauge.v1.common_pb2.ErrorCode.ValueType
+    """Why; not named as the errors of responses are, for this one is no error of the response."""
     leader_epoch: builtins.int
     """The leader epoch of the request."""
     topic_id: builtins.str
@@ -305,13 +305,13 @@ class RefusedRequest(google.protobuf.message.Message):
         topic: builtins.str = ...,
         partition: builtins.int = ...,
         request: builtins.str = ...,
-        error: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
+        reason: tidegauge.v1.common_pb2.ErrorCode.ValueType = ...,
         leader_epoch: builtins.int = ...,
         topic_id: builtins.str = ...,
         own_topic_id: builtins.str = ...,
         ago_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["ago_ms", b"ago_ms", "error", b"error", "leader_epoch", b"leader_epoch", "own_topic_id", b"own_topic_id", "partition", b"partition", "request", b"request", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ago_ms", b"ago_ms", "leader_epoch", b"leader_epoch", "own_topic_id", b"own_topic_id", "partition", b"partition", "reason", b"reason", "request", b"request", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
 
 global___RefusedRequest = RefusedRequest
 

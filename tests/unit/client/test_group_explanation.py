@@ -202,3 +202,24 @@ def test_a_deleted_partition_is_not_one_without_a_leader() -> None:
     assert lag_of({}, {}, member("a", T0), deleted=frozenset({T0})) == [
         "t-0 does not exist, though the group has it assigned or committed."
     ]
+
+
+def test_offsets_that_have_expired_are_named_also_of_a_group_that_is_gone() -> None:
+    """KIP-211: a consumer begins there where its auto.offset.reset says."""
+    expired = {"expired_age_ms": 4_000, "expired_partitions": ("t-0", "t-1")}
+    for state in ("Empty", "Dead"):
+        sentence = said(facts(group(state, **expired)), "group")[-1]
+        assert sentence.text.startswith(
+            "2 committed offsets of the group expired 4.0 s ago: t-0, t-1. A consumer begins"
+        )
+        assert "offsets.retention.minutes" in sentence.rule
+    assert not any("expired" in sentence.text for sentence in explain_group(facts(group("Empty"))))
+
+
+def test_a_group_that_is_out_of_service_is_explained_by_its_cause() -> None:
+    found = facts(
+        problem=ErrorCode.UNKNOWN_SERVER_ERROR, refusal="the group is out of service: its record makes no sense"
+    )
+    [sentence] = said(found, "coordinator")
+    assert "it is the coordinator, and the group is out of service: its record makes no sense. Every" in sentence.text
+    assert "`tidegauge delete-group g` deletes the group" in sentence.change

@@ -271,3 +271,17 @@ def test_removing_a_group_stops_its_timers():
     broker.after(CHECK_MS)
     assert broker.coordinator.group_view("g") is None
     assert len(broker.coordinator._runtime.timers) == 1
+
+
+def test_what_expires_is_an_event_and_is_remembered_also_of_a_group_that_is_gone():
+    """KIP-211; the timeline and ``explain group:G`` say it."""
+    broker = retaining()
+    broker.commit(1, T0)
+    broker.after(2 * RETENTION_MS)
+    assert broker.coordinator.group_view("g") is None
+    (note,) = [note for note in broker.notes if note.kind == "offsets"]
+    assert (note.key, note.cause, note.fields) == ("g", "OffsetsRetention", {"partitions": ["t-0"]})
+    expiration = broker.coordinator.expiration_of("g")
+    assert expiration is not None
+    assert (expiration.partitions, expiration.at_ms <= broker.now_ms) == ((T0,), True)
+    assert broker.coordinator.expiration_of("h") is None

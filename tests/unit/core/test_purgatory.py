@@ -96,6 +96,19 @@ def test_deadlines_come_in_order_and_stale_ones_do_not_count():
     assert (late.responses, early.responses, gone.responses) == (["expired"], ["expired"], [])
 
 
+def test_what_an_expiring_operation_parks_waits_for_the_next_call():
+    """Even if it is due at once: else a call would never end."""
+    purgatory: Purgatory[Waiter] = Purgatory()
+
+    class Again(Waiter):
+        def expire(self, out: list[Effect]) -> None:
+            purgatory.watch(Again(f"{self.token}+", 0, (AT,)))
+
+    purgatory.watch(Again("a", 10, (AT,)))
+    assert [purgatory.expire(10, []) for _ in range(3)] == [1, 1, 1]
+    assert (len(purgatory), purgatory.next_deadline_ms()) == (1, 0)
+
+
 def test_stale_deadlines_do_not_pile_up():
     """A producer's operations end long before their 30 s, thousands in a second."""
     purgatory: Purgatory[Waiter] = Purgatory()

@@ -151,6 +151,7 @@ def test_what_an_explanation_advises_means_its_cluster(monkeypatch: pytest.Monke
             lambda _: [one],
             lambda _, sentences: {"changes": [sentence.change for sentence in sentences]},
             lambda _, sentences, wrap: wrap(sentences[0].change, ""),
+            directory,
             output,
         )
 

@@ -16,6 +16,7 @@ import pytest
 from tests.unit.lab.test_snapshots import cluster_in
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import read_events
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout, snapshots
 
@@ -140,7 +141,12 @@ def test_a_restore_that_is_killed_at_any_step_is_undone_or_finished(clusters, mo
         snapshots.require_settled(directory)
         snapshots.put_back(directory, file, "one")
         expected = [path for path in before if "broker-1/data-2" not in str(path) and path.name != "baseline.json"]
-        assert (texts(directory), files(directory)) == ({"first"}, expected), "the next restore is whole"
+        noted = Path("logs/lab.events.jsonl")
+        restored = sorted([*expected, noted])
+        assert (texts(directory), files(directory)) == ({"first"}, restored), "the next restore is whole"
+        events = list(read_events(directory / noted))
+        assert 1 <= len(events) <= 3, "a restore that was finished is noted, once more if that was interrupted"
+        assert {event["kind"] for event in events} == {"restore"}
     else:
         pytest.fail("it has more steps")
     assert len(seen) == 3, f"nothing had begun, nothing was replaced, and some was: {seen}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 
+import click
 import pytest
 from tests.documents import blocks
 
@@ -96,3 +97,26 @@ def test_english_prose_fits_into_80_columns_and_no_word_is_lost(lab: Lab) -> Non
     prose = [line for number, part in enumerate(shown.split("```")) if number % 2 == 0 for line in part.splitlines()]
     assert max(len(line) for line in prose if not line.startswith("#")) <= terminal.WIDTH
     assert [block.text for block in blocks(shown)] == [block.text for block in blocks(text.shown)]
+
+
+@each_lab
+@each_language
+def test_a_page_is_shown_without_markdown_and_its_commands_can_be_pasted(lab: Lab, language: str) -> None:
+    """Fences, links and quotes of code are for a page in a browser; a terminal has colours."""
+    text = text_of(lab, language)
+    shown = click.unstyle(terminal.rendered(text.shown, language))
+    assert "```" not in shown
+    assert "](" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith("## ")]
+    assert "\x01" not in shown
+    assert "\x02" not in shown
+    for block in blocks(text.shown):
+        indent = "    " if block.language == "text" else ""
+        assert "\n".join(f"{indent}{line}" if line else "" for line in block.text.splitlines()) in shown
+
+
+def test_code_that_a_line_break_divides_is_coloured_on_both_lines() -> None:
+    words = "word " * 14
+    shown = terminal.rendered(f"{words}`tidegauge lab start`\n", ENGLISH).splitlines()
+    assert shown[0].endswith(click.style("tidegauge", fg="cyan"))
+    assert shown[1] == click.style("lab start", fg="cyan")

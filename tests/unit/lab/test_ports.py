@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_lab.local import ports
+from tidegauge_lab.local.cluster import LocalCluster
 
 WANTED = [19092, 19093, 19094]
 
@@ -178,3 +179,59 @@ def test_a_port_on_which_no_process_listens_has_no_process_to_end(tmp_path: Path
     row = f"   0: 0100007F:9A44 0100007F:1F90 {state} 00000000:00000000 00:00000000 00000000     0        0 0 1 0\n"
     table.write_text(f"  sl  local_address rem_address   st ...\n{row}")
     assert ports.holder_of(0x9A44, [table]) == holder
+
+
+def test_an_up_that_is_refused_for_a_reserved_port_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker there is down, so its port is free, and comes back to it. Other ports are not refused afterwards."""
+    directories = Directories(tmp_path, "runs")
+    [runs] = directories.paths
+    directories.running.add(runs)
+    directories.reservations.hold(runs, [29092])
+    reservations = directories.reservations
+    monkeypatch.setattr(ports, "Reservations", lambda: reservations)
+    new = tmp_path / "new"
+    refused = f"port 29092 is in use by the cluster in {runs}, which runs; .* --kafka-port"
+    for _ in range(2):
+        with pytest.raises(TidegaugeError, match=refused):
+            LocalCluster.create(new, 1, kafka_port=29092, zookeeper="127.0.0.1:1")
+        assert not new.exists()
+
+
+def test_reservations_are_of_one_network_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same port of another namespace is another port."""
+    monkeypatch.setattr(ports, "shared_directory", lambda: tmp_path)
+    cluster = tmp_path / "cluster"
+    cluster.mkdir()
+    ports.Reservations().hold(cluster, [29092])
+    assert ports.Reservations().owned() == {29092}
+    if Path("/proc/self/ns/net").exists():
+        assert ports._network_namespace() == f"-{Path('/proc/self/ns/net').stat().st_ino}"
+    monkeypatch.setattr(ports, "_network_namespace", lambda: "-1")
+    assert ports.Reservations().owned() == set()
+
+
+def test_a_file_of_reservations_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """It lies in /tmp, where every user may write."""
+    precious, link = tmp_path / "precious", tmp_path / "reservations.json"
+    precious.write_text("precious")
+    link.symlink_to(precious)
+    with pytest.raises(TidegaugeError, match=r"can't be used: .*; remove it"):
+        ports.Reservations(link).hold(tmp_path, [29092])
+    assert precious.read_text() == "precious"
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(
+        st.text(max_size=40),
+        st.dictionaries(st.text(max_size=6), st.tuples(st.text(max_size=20), st.floats())).map(json.dumps),
+        st.dictionaries(st.integers(0, 2**70).map(str), st.lists(st.integers() | st.text(max_size=9))).map(json.dumps),
+        st.sampled_from(["[" * 100_000, '{"1": ["\\u0000", 1e999]}', '{"1": ["' + "a" * 5000 + '", 0]}']),
+    )
+)
+def test_any_text_of_reservations_is_read(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "any-reservations.json"
+    file.write_text(text, encoding="utf-8", errors="replace")
+    assert ports.Reservations(file).owned() == set()

@@ -132,7 +132,7 @@ def test_nothing_is_done_if_a_session_can_not_be_ended(
 def test_the_lab_does_not_ask_a_broker_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with server(SESSION) as (address, _):
         cluster = make_cluster(tmp_path / "cluster", address)
-        monkeypatch.setattr(sessions, "require", lambda *_: None)
+        monkeypatch.setattr(sessions, "require_all", lambda *_: None)
         note(cluster.directory, 0)
 
         async def ask(_: int) -> int:

@@ -51,8 +51,12 @@ def rows_of(data: bytes) -> list[Row]:
 
 
 def _batches(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    offset = start
+    """Yield all batches; a read that gives none with a record must be the last: many clients never get past it."""
+    offset, is_last = start, False
     while data := log.read(offset, end, _ALL, at_least_one_batch=True):
+        has_records = any(header.record_count for header in iterate_headers(data))
+        assert not (is_last and has_records), f"{log.topic_partition}: no record before {offset}, and some behind it"
+        is_last = is_last or not has_records
         for header in iterate_headers(data):
             yield header.alone(), data[header.position : header.position + header.size_bytes]
             offset = header.next_offset

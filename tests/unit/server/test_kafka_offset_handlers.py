@@ -18,6 +18,13 @@ def returning(value: Any) -> Any:
     return lambda *_, **__: value
 
 
+def coming(value: Any) -> Any:
+    async def come(*_: Any, **__: Any) -> Any:
+        return value
+
+    return come
+
+
 def offsets_request(timestamp: int, *, twice: bool = False, **more: Any) -> Any:
     item = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": more.pop("count", 1)}
     return message("ListOffsets", topics=[{"name": "t", "partitions": [item] * (2 if twice else 1)}], **more)
@@ -29,7 +36,7 @@ FIRST_VERSIONS = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9}
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, -4, -5, -6])
 async def test_a_special_time_needs_its_version(timestamp: int) -> None:
     service = FakeService(
-        list_offset=returning((OffsetResult(offset=5, leader_epoch=2), -1)),
+        list_offset=coming((OffsetResult(offset=5, leader_epoch=2), -1)),
         old_style_offsets=returning((ErrorCode.NONE, [5])),
     )
     for version in versions("ListOffsets"):
@@ -40,7 +47,7 @@ async def test_a_special_time_needs_its_version(timestamp: int) -> None:
 
 async def test_a_partition_named_twice_is_refused_from_version_1_on() -> None:
     service = FakeService(
-        list_offset=returning((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [5]))
+        list_offset=coming((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [5]))
     )
     for version in versions("ListOffsets"):
         response = await ask(service, "ListOffsets", version, offsets_request(-1, twice=True, replica_id=-1))
@@ -49,7 +56,7 @@ async def test_a_partition_named_twice_is_refused_from_version_1_on() -> None:
 
 
 async def test_offsets_that_are_not_known_yet_have_the_versions_error() -> None:
-    service = FakeService(list_offset=returning((OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE), -1)))
+    service = FakeService(list_offset=coming((OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE), -1)))
     for version in range(1, 10):
         response = await ask(service, "ListOffsets", version, offsets_request(-1, replica_id=-1))
         assert response.topics[0].partitions[0].error_code == (78 if version >= 5 else 5)
@@ -58,7 +65,7 @@ async def test_offsets_that_are_not_known_yet_have_the_versions_error() -> None:
 @pytest.mark.parametrize("replica_id", [-1, -2, 7])
 async def test_the_replica_id_decides_what_is_seen(replica_id: int) -> None:
     service = FakeService(
-        list_offset=returning((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [9, 0]))
+        list_offset=coming((OffsetResult(offset=5), -1)), old_style_offsets=returning((ErrorCode.NONE, [9, 0]))
     )
     await ask(service, "ListOffsets", 9, offsets_request(-1, replica_id=replica_id))
     assert service.calls[0][1][0].replica_id == replica_id
@@ -70,7 +77,7 @@ async def test_the_replica_id_decides_what_is_seen(replica_id: int) -> None:
 
 @pytest.mark.parametrize(("timestamp", "known"), [(-1, (1_000, 5, 2)), (-5, (-1, -1, -1))])
 async def test_the_latest_tiered_offset_is_unknown_and_others_are_known(timestamp: int, known: tuple[int, ...]) -> None:
-    service = FakeService(list_offset=returning((OffsetResult(offset=5, leader_epoch=2), 1_000)))
+    service = FakeService(list_offset=coming((OffsetResult(offset=5, leader_epoch=2), 1_000)))
     response = await ask(service, "ListOffsets", 9, offsets_request(timestamp, replica_id=-1))
     [found] = response.topics[0].partitions
     assert (found.timestamp, found.offset, found.leader_epoch) == known
@@ -78,7 +85,7 @@ async def test_the_latest_tiered_offset_is_unknown_and_others_are_known(timestam
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 2), (5, 2), (-1, -1)])
 async def test_an_offset_has_its_epoch_the_first_one_too_and_none_has_none(offset: int, epoch: int) -> None:
-    service = FakeService(list_offset=returning((OffsetResult(offset=offset, leader_epoch=2), 1_000)))
+    service = FakeService(list_offset=coming((OffsetResult(offset=offset, leader_epoch=2), 1_000)))
     response = await ask(service, "ListOffsets", 9, offsets_request(-1, replica_id=-1))
     [found] = response.topics[0].partitions
     assert (found.offset, found.leader_epoch) == (offset, epoch)

@@ -18,13 +18,15 @@ import pytest
 from tidegauge.event_log import read_events
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.event_log_writer import EventLogWriter
-from tidegauge_lab.accountant.books import Findings
+from tidegauge_lab.accountant.books import Findings, Kind
 from tidegauge_lab.accountant.epochs import check_events
 from tidegauge_proof.simulator.simulation import history_of, replay_schedule
 from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE
 
 SEEDS = range(12)
 STEPS = 400
+LOSING_SEEDS = (0, 5, 10)
+"""Histories with a power loss in which a replica that was the last member of the ISR comes back with a shorter log."""
 Event = dict[str, Any]
 
 
@@ -98,3 +100,11 @@ def test_the_accountant_finds_nothing_in_the_events_of_a_healthy_history(seed: i
     findings = Findings()
     check_events("orders", events_of(seed, MUST_SURVIVE), findings)
     assert {kind: tally.examples for kind, tally in findings.tallies.items()} == {}
+
+
+@pytest.mark.parametrize("seed", LOSING_SEEDS)
+def test_the_accountant_finds_what_a_power_loss_takes_from_a_cleanly_elected_leader(seed: int) -> None:
+    """KAFKA-14139: nothing else is wrong with such a history, and no broker reports it."""
+    findings = Findings()
+    check_events("orders", events_of(seed, MAY_LOSE), findings)
+    assert set(findings.tallies) == {Kind.LEADER_BELOW_HIGH_WATERMARK}

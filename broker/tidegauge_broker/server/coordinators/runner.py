@@ -47,7 +47,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 LOG = logging.getLogger("tidegauge.coordinators")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_KEYS = {"group": "group", "transaction": "transactional_id"}
+_KEYS = {"group": "group", "offsets": "group", "transaction": "transactional_id"}
 """What the key of an event is called, by the event's kind."""
 MAX_CHUNK_BYTES = 65_536
 """Limit of what is read and replayed at a time: the event loop serves others between two chunks."""

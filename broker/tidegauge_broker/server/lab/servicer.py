@@ -20,6 +20,7 @@ from tidegauge.faults.table import BY_MESSAGE
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Describe, Holds
 from tidegauge_broker.server.lab.observed_groups import to_observed_group
@@ -69,12 +70,14 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         self._faults = faults
         self._rules = rules
         self._replication = replication
+        self._setting_rules = asyncio.Lock()
 
     async def SetRules(self, request: lab_pb2.SetRulesRequest, context: Context) -> lab_pb2.SetRulesResponse:
         """Put the rules in force, and no others."""
 
         async def set_rules() -> None:
-            self._rules.set([from_rule(one) for one in request.rules])
+            async with self._setting_rules:  # in their order, though each takes several turns
+                self._rules.set([from_rule(one) async for one in with_turns(request.rules)])
 
         await _or_abort(set_rules(), context)
         return lab_pb2.SetRulesResponse()

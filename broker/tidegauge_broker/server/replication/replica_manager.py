@@ -37,6 +37,7 @@ from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.old_style_offsets import old_style_offsets
 from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.log.records import Looked
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import Effect
@@ -210,8 +211,12 @@ class ReplicaManager:
         wall_ms = self.core.wall.at(self._now_ms())
         return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, wall_ms)
 
-    def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp found (-1 where none was looked up)."""
+    def list_offset(self, lookup: OffsetLookup, looked: Looked) -> tuple[OffsetResult, int]:
+        """Return the offset for a time, and the timestamp found (-1 where none was looked up).
+
+        Raises:
+            LookElsewhere: a batch must be looked into beside the event loop first.
+        """
         in_log = self.core.list_offset(lookup)
         if not isinstance(in_log, TimeLookup):
             return in_log, -1
@@ -219,7 +224,10 @@ class ReplicaManager:
         log, is_largest = self.logs.get(at), in_log.timestamp_ms == MAX_TIMESTAMP
         if log is None:
             return in_log.nothing, -1
-        found = log.find_largest_timestamp(bound) if is_largest else log.find_offset_by_time(in_log.timestamp_ms, bound)
+        if is_largest:
+            found = log.find_largest_timestamp(bound, looked.look)
+        else:
+            found = log.find_offset_by_time(in_log.timestamp_ms, bound, looked.look)
         if found is None:
             return in_log.nothing, -1
         return OffsetResult(offset=found[0], leader_epoch=self.core.epoch_at(at, found[0])), found[1]

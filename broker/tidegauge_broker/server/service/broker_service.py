@@ -29,6 +29,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, SettingView, Values
 from tidegauge.wall_time import WallTime
+from tidegauge_broker.log.records import Looked, LookElsewhere, first_record_at
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -287,10 +288,20 @@ class BrokerService:
             )
         return ErrorCode.NONE, ""
 
-    def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp that was found (-1: none)."""
+    async def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
+        """Return the offset for a time, and the timestamp that was found (-1: none).
+
+        A compressed or large batch is looked into beside the event loop; the log may have changed then, so the search
+        begins again and knows the result.
+        """
+        looked = Looked()
         try:
-            return self._replicas.list_offset(lookup)
+            while True:
+                try:
+                    return self._replicas.list_offset(lookup, looked)
+                except LookElsewhere as wanted:
+                    search = partial(first_record_at, *wanted.question)
+                    looked.note(wanted.question, await self.records_pool.run(search))
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 

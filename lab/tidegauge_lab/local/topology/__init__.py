@@ -1,4 +1,4 @@
-"""What a local cluster consists of besides its brokers: processes, ports, and the order in which they start and stop."""
+"""What a local cluster consists of besides its brokers: processes, their ports, and how they start and stop."""
 
 from __future__ import annotations
 

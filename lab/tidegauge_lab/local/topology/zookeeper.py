@@ -1,7 +1,7 @@
 """A cluster whose brokers register with ZooKeeper: its own, which starts first and stops last, or another's.
 
-Rule: ZooKeeper serves before the first broker starts, and until the last one has stopped: brokers can't hand their leaders
-over without it.
+Rule: ZooKeeper serves before the first broker starts, and until the last one has stopped: brokers can't hand their
+leaders over without it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
             at = TopicPartition(item.topic, item.partition)
             epoch = item.current_leader_epoch if item.HasField("current_leader_epoch") else None
             lookup = OffsetLookup(at, item.timestamp_ms, epoch, reads_committed=request.reads_committed)
-            response.partitions.append(convert.to_offset_result(at, *self._service.list_offset(lookup)))
+            response.partitions.append(convert.to_offset_result(at, *await self._service.list_offset(lookup)))
         return response
 
     async def OffsetsForLeaderEpoch(

@@ -255,7 +255,7 @@ def to_refused(refusal: Refusal, ago_ms: int) -> metadata_pb2.RefusedRequest:
         topic=refusal.topic_partition.topic,
         partition=refusal.topic_partition.partition,
         request=refusal.request,
-        error=to_error(refusal.error),
+        reason=to_error(refusal.error),
         leader_epoch=refusal.leader_epoch,
         topic_id=refusal.topic_id,
         own_topic_id=refusal.own_topic_id,

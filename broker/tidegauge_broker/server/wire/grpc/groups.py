@@ -239,8 +239,10 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
         if forwarded is not None:
             return forwarded
         found = await self._groups.ask(groups.DescribeGroup(request.group_id))
+        coordinator = self._groups.runner.coordinator
+        refusal = "" if found.error is ErrorCode.NONE else coordinator.refusal_of(request.group_id)
         response = groups_pb2.DescribeGroupResponse(
-            status=to_status(found.error),
+            status=to_status(found.error, refusal and f"the group is out of service: {refusal}"),
             state=found.state,
             protocol_type=found.protocol_type,
             protocol_name=found.protocol_name,
@@ -258,9 +260,13 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
             coordinator=self._service.broker_id,
             generation=-1,
         )
-        view = self._groups.runner.coordinator.group_view(request.group_id)
+        view = coordinator.group_view(request.group_id)
         if found.error is ErrorCode.NONE and view is not None:
             _add_view(response, view, self._groups.runner.time_ms, self._groups.runner.wall_ms)
+        expiration = coordinator.expiration_of(request.group_id)
+        if found.error is ErrorCode.NONE and expiration is not None:
+            response.expired_age_ms = max(0, self._groups.runner.time_ms - expiration.at_ms)
+            response.expired_partitions.extend(map(str, expiration.partitions))
         return response
 
     async def ListGroups(

@@ -12,9 +12,13 @@ from tidegauge_broker.server.wire.kafka.responses import Encoded
 
 @functools.cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields of a message that are errors, and those that are arrays of messages."""
+    """Return the fields of a message that are errors, and the arrays of messages with any: most items have none."""
     wires = wires_of(kind)
-    arrays = tuple(name for name, wire in wires.items() if wire.kind == "array" and isinstance(wire.item, type))
+    arrays = tuple(
+        name
+        for name, wire in wires.items()
+        if wire.kind == "array" and isinstance(wire.item, type) and any(_fields_of(wire.item))
+    )
     return tuple(name for name in wires if name in ERROR_FIELDS), arrays
 
 

@@ -23,7 +23,7 @@ from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response, Silent, settled
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
-PORTION_BYTES = 4 * 1024 * 1024
+PORTION_BYTES = 1024 * 1024
 
 
 class Division(NamedTuple):

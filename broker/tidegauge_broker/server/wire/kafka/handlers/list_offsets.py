@@ -24,23 +24,29 @@ from tidegauge.kafka.messages.list_offsets import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import OffsetLookup
+from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, checked_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.responses import Response
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSIONS = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
-    """Return an offset for each partition."""
+def handle(request: ListOffsetsRequest, context: Context) -> Response:
+    """Return an offset for each partition; at once, unless a batch must be looked into beside the event loop."""
+    return begun(_handle(request, context))
+
+
+async def _handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     named = Counter((topic.name, item.partition_index) for topic in request.topics for item in topic.partitions)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 topic.name,
                 [
-                    _partition(TopicPartition(topic.name, item.partition_index), item, context, named, request)
+                    await _partition(TopicPartition(topic.name, item.partition_index), item, context, named, request)
                     for item in topic.partitions
                 ],
             )
@@ -49,7 +55,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse
     )
 
 
-def _partition(
+async def _partition(
     at: TopicPartition,
     item: ListOffsetsPartition,
     context: Context,
@@ -67,7 +73,7 @@ def _partition(
     epoch = checked_epoch(item.current_leader_epoch)
     reads_committed = request.isolation_level == READ_COMMITTED
     lookup = OffsetLookup(at, timestamp, epoch, request.replica_id, reads_committed)
-    result, found_ms = context.service.list_offset(lookup)
+    result, found_ms = await context.service.list_offset(lookup)
     error = result.error
     if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
         error = ErrorCode.LEADER_NOT_AVAILABLE

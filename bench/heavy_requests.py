@@ -1,0 +1,104 @@
+"""The longest wait of another connection while a broker checks or converts much: ``python bench/heavy_requests.py``.
+
+Usage: python bench/heavy_requests.py HOST:PORT
+
+Asks a broker that leads all partitions of a new topic, so a cluster of one (``tidegauge up --brokers 1 -d``). While
+each request is handled, another connection asks for ApiVersions every 5 ms; its longest wait is the figure. What the
+machine does besides counts too, so the wait without a request stands first.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.kafka.apis import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, FETCH, PRODUCE
+from tidegauge.kafka.frames import joined, request_frame
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
+from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidegauge.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidegauge.record_batch import BatchHeader, make_batch
+from tidegauge_broker.formats.compression import compress
+from tidegauge_broker.formats.records import StoredRecord, encode_records
+
+PARTITIONS = 20
+NOW_MS = 1_700_000_000_000
+GZIP, ZSTD = 1, 4
+
+
+class Peer:
+    """A blocking connection."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=120)
+        self._file = self._socket.makefile("rb")
+
+    def ask(self, key: int, version: int, message: Any) -> None:
+        """Send a request and read its response."""
+        self._socket.sendall(joined(request_frame(key, version, 1, "heavy", message)))
+        (size,) = struct.unpack(">i", self._file.read(4))
+        self._file.read(size)
+
+
+def probe(address: str, worst_ms: Any) -> None:
+    """Ask on another connection again and again, and note the longest wait; a process of its own."""
+    peer = Peer(address)
+    while True:
+        began = time.perf_counter()
+        peer.ask(API_VERSIONS, 3, ApiVersionsRequest("bench", "1"))
+        worst_ms.value = max(worst_ms.value, (time.perf_counter() - began) * 1000)
+        time.sleep(0.005)
+
+
+def batch(count: int, value: bytes, codec: int = 0) -> bytes:
+    """Return a producer's batch."""
+    records = encode_records([StoredRecord(one, NOW_MS, None, value, ()) for one in range(count)], 0, NOW_MS)
+    header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count, 0)
+    return make_batch(header, compress(codec, records))
+
+
+def main() -> None:
+    """Print the longest wait for each kind of request."""
+    address, topic = sys.argv[1], f"heavy-{time.time_ns()}"
+    peer, worst_ms = Peer(address), multiprocessing.Value("d", 0.0)
+    peer.ask(CREATE_TOPICS, 5, CreateTopicsRequest([CreatableTopic(topic, PARTITIONS, 1)], 30_000))
+    time.sleep(2)
+    multiprocessing.Process(target=probe, args=(address, worst_ms), daemon=True).start()
+
+    def produce(records: bytes, partitions: int = 1, first: int = 0) -> Callable[[], Any]:
+        data = [PartitionProduceData(first + number, records) for number in range(partitions)]
+        request = ProduceRequest(None, 1, 60_000, [TopicProduceData(topic, data)])
+        return lambda: peer.ask(PRODUCE, 9, request)
+
+    def fetch(partition: int) -> Callable[[], Any]:
+        wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition, 0, partition_max_bytes=1 << 20)])
+        return lambda: peer.ask(FETCH, 2, FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, topics=[wanted]))
+
+    again = DescribeConfigsRequest([DescribeConfigsResource(2, topic, None)] * 2000, True, True)
+    work: dict[str, Callable[[], Any]] = {
+        "nothing": lambda: time.sleep(2),
+        "Produce, 3 KB of zstd, a value of 90 MiB": produce(batch(1, bytes(90 << 20), ZSTD), first=1),
+        "Produce, 92 KB of gzip, a value of 90 MiB": produce(batch(1, bytes(90 << 20), GZIP)),
+        "Produce, 100,000 records": produce(batch(100_000, b""), first=2),
+        "Produce, 20 partitions of 1 MB": produce(batch(1, bytes(1_000_000)), PARTITIONS),
+        "Fetch v2 of the gzip batch": fetch(0),
+        "Fetch v2 of 100,000 records": fetch(2),
+        "DescribeConfigs, one topic 2,000 times": lambda: peer.ask(DESCRIBE_CONFIGS, 4, again),
+    }
+    print("| request | it took, s | longest wait of another connection, ms |\n|---|---|---|")
+    for name, do in work.items():
+        worst_ms.value, began = 0.0, time.perf_counter()
+        do()
+        print(f"| {name} | {time.perf_counter() - began:.2f} | {worst_ms.value:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
