@@ -28,10 +28,11 @@ import pytest
 from tests.labs import resume_all
 
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab.local import launcher, layout, startup, takedown
+from tidegauge_lab.local import launcher, layout, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.ports import Reservations, is_free, shared_directory
 from tidegauge_lab.local.processes import ProcessState, living_children
+from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.switches import Switches
 
@@ -139,7 +140,7 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
     file = ClusterFile(f"127.0.0.1:{free_base_port()}", zookeeper_managed=True, profile="fast", brokers=[])
     (directory / layout.LOGS).mkdir()
     process = layout.zookeeper_process(directory)
-    startup.start_zookeeper(directory, file)
+    topology_of(directory, file).start(layout.ZOOKEEPER)
     yield file.zookeeper_address
     takedown.end([process])
 

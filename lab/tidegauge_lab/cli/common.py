@@ -15,8 +15,8 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
+from tidegauge_lab.local.topology.zookeeper_server import split_address
 from tidegauge_lab.local.waiting import TimeLimitError
-from tidegauge_lab.local.zookeeper import split_address
 
 
 class BrokerIdType(click.ParamType[int]):

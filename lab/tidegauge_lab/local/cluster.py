@@ -13,7 +13,6 @@ Synchronous: it is used by commands and tests, whose next step depends on the ef
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,15 +36,15 @@ from tidegauge_lab.local import (
     snapshots,
     startup,
     takedown,
-    zookeeper,
 )
 from tidegauge_lab.local import process_faults as faults
-from tidegauge_lab.local.broker_settings import check_settings, session_timeout_ms, with_whole_paths
+from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
+from tidegauge_lab.local.topology import Topology, topology_of
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
 UP_LIMIT_SECONDS = 120.0
@@ -108,7 +107,7 @@ class LocalCluster:
                 plan = next_plan(directory, recorded, wanted, taken=reserved.others)
             reserved.choose(ports_of(plan.file), ports.KEPT if recorded else ports.OTHERS)
             if recorded is None:
-                _require_zookeeper(directory, plan.file)
+                topology_of(directory, plan.file).require_installed()
             layout.write(directory, plan.file)
         cluster = cls(directory)
         cluster.notes = plan.notes
@@ -153,20 +152,21 @@ class LocalCluster:
         with self._alone():
             check_settings(self.file.settings, self.file.profile)
             self._settle_restore()
-            processes = self._processes()
+            topology, processes = self._topology, self._processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
             broker_ids = [target for target in down if isinstance(target, int)]
             started: list[LabProcess] = []
             try:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
-                startup.require_ports(self.file, broker_ids, with_zookeeper=ZOOKEEPER in down)
+                topology.require_ports(down)
+                startup.require_ports(self.file, broker_ids)
                 with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
-                    if ZOOKEEPER in down:
-                        started.append(processes[ZOOKEEPER])
-                        startup.start_zookeeper(self.directory, self.file)
-                    elif not self.file.zookeeper_managed:
-                        self._look_at_foreign_zookeeper()
-                    startup.require_zookeeper(self.directory, self.file)
+                    for target in topology.targets:
+                        if target in down:
+                            started.append(processes[target])
+                            topology.start(target)
+                    self.notes.extend(topology.remarks())
+                    topology.require_ready()
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
                     leads = controller if len(broker_ids) == len(self.file.brokers) else None
                     for broker_id in sorted(broker_ids, key=lambda one: one != leads):
@@ -200,11 +200,9 @@ class LocalCluster:
             if purge:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
-            if self.file.zookeeper_managed:  # brokers can't hand their leaders over without it
-                self._process(ZOOKEEPER).send(signal.SIGCONT)
+            self._topology.resume()
             takedown.end([self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
-            if self.file.zookeeper_managed:
-                takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds)
+            takedown.end(self._beside_brokers(), grace_seconds=grace_seconds)
             ports.Reservations().release(self.directory)
             noted_faults.forget(self.directory)
             (layout.control_process(self.directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
@@ -233,7 +231,7 @@ class LocalCluster:
         return {
             "bootstrap_servers": ",".join(self.bootstrap_servers),
             "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),
-            "zookeeper": self._zookeeper_status(),
+            **self._topology.status(self._end_of),
             "controller": controller._asdict(),
             "brokers": [
                 {
@@ -272,7 +270,7 @@ class LocalCluster:
             TimeLimitError: the cluster is not ready again in time.
         """
         snapshots.directory_of(self.directory, name)
-        snapshots.require_own_zookeeper(self.file)
+        self._topology.require_own()
         self._while_down(takedown.GRACE_SECONDS, lambda: snapshots.take(self.directory, self.file, name))
 
     def restore(self, name: str) -> None:
@@ -286,7 +284,7 @@ class LocalCluster:
                 not start.
             TimeLimitError: the cluster is not ready in time.
         """
-        snapshots.require_own_zookeeper(self.file)
+        self._topology.require_own()
         snapshots.directory_of(self.directory, name)
         with self._alone(), _reporting_storage(self.directory, "nothing was done"):
             snapshots.settle_names(self.directory)
@@ -329,11 +327,11 @@ class LocalCluster:
 
     def _end_all(self, grace_seconds: float) -> None:
         """End all brokers, then ZooKeeper; their ports stay reserved."""
-        self._process(ZOOKEEPER).send(signal.SIGCONT)
+        self._topology.resume()
         takedown.end(
             [self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
         )
-        takedown.end([self._process(ZOOKEEPER)], grace_seconds=grace_seconds, forget=False)
+        takedown.end(self._beside_brokers(), grace_seconds=grace_seconds, forget=False)
 
     def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
         """Record the brokers, and restart those that have changed and run, in order, on their data.
@@ -507,19 +505,19 @@ class LocalCluster:
     def _process(self, target: Target) -> LabProcess:
         if isinstance(target, int):
             return layout.broker_process(self.directory, self.file.broker(target).id)
-        if target != ZOOKEEPER:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{target!r} is neither a broker id nor {ZOOKEEPER!r}")
-        if not self.file.zookeeper_managed:
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                f"ZooKeeper at {self.file.zookeeper_address} was not started by `tidegauge up`, so it is left alone",
-            )
-        return layout.zookeeper_process(self.directory)
+        return self._topology.process(target)
+
+    @property
+    def _topology(self) -> Topology:
+        return topology_of(self.directory, self.file)
+
+    def _beside_brokers(self) -> list[LabProcess]:
+        """Return the processes beside the brokers, in the order in which they stop."""
+        return [self._process(target) for target in reversed(self._topology.targets)]
 
     def _processes(self) -> dict[Target, LabProcess]:
         targets: list[Target] = [broker.id for broker in self.file.brokers]
-        if self.file.zookeeper_managed:
-            targets.append(ZOOKEEPER)
+        targets.extend(self._topology.targets)
         return {target: self._process(target) for target in targets}
 
     def _up_ids(self) -> list[int]:
@@ -545,31 +543,6 @@ class LocalCluster:
         startup.wait_brokers(
             self.directory, self._entries(sorted(expected)), startup.all_ready(expected), limit_seconds, log_places
         )
-
-    def _zookeeper_status(self) -> dict[str, Any]:
-        address = self.file.zookeeper_address
-        if not self.file.zookeeper_managed:
-            state = ProcessState.UP if zookeeper.is_reachable(address) else ProcessState.DOWN
-            is_up = state is ProcessState.UP
-            return {"address": address, "pid": None, "state": state.value, "responds": is_up, "end": None}
-        process = self._process(ZOOKEEPER)
-        return {
-            "address": address,
-            "pid": process.pid,
-            "state": process.state.value,
-            "responds": process.state is ProcessState.UP and zookeeper.is_reachable(address),
-            "end": self._end_of(process),
-        }
-
-    def _look_at_foreign_zookeeper(self) -> None:
-        startup.require_zookeeper(self.directory, self.file)
-        asked_ms = session_timeout_ms(self.file.settings, self.file.profile)
-        granted_ms = zookeeper.granted_session_timeout_ms(self.file.zookeeper_address, asked_ms)
-        if granted_ms != asked_ms:
-            self.notes.append(
-                f"ZooKeeper at {self.file.zookeeper_address} grants sessions of {granted_ms} ms, not {asked_ms} ms: "
-                "that long a killed broker counts as alive"
-            )
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -618,15 +591,6 @@ class LocalCluster:
             for process in sorted(processes.values(), key=lambda process: process.name):
                 stack.enter_context(locks.hold(process.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS))
             yield processes
-
-
-def _require_zookeeper(directory: Path, file: ClusterFile) -> None:
-    """Check what a new cluster needs of ZooKeeper before its directory is created."""
-    if file.zookeeper_managed:
-        zookeeper.java_command()
-        zookeeper.jars_directory()
-    else:
-        startup.require_zookeeper(directory, file)
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegauge.files import replace_text
-from tidegauge_lab.local import layout, startup
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.launcher import environment_of_brokers
-from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.processes import ProcessState, ended
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 MODULE = "tidegauge_lab.cli.control"
@@ -43,7 +43,7 @@ def start(directory: Path, address: str, names: Sequence[str] = ()) -> str:
 
         def serves() -> bool:
             if process.pid is None:
-                raise startup.ended(process, since)
+                raise ended(process, since)
             return url_of(directory) is not None
 
         if not holds_within(serves, _LIMIT_SECONDS):

@@ -20,7 +20,7 @@ from tidegauge.host_addresses import dialled_host
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.local.zookeeper import split_address
+from tidegauge_lab.local.topology.zookeeper_server import split_address
 
 DEFAULT_BROKERS = 3
 MAX_BROKERS = 100

@@ -23,6 +23,7 @@ from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.layout import LOGS
 from tidegauge_lab.local.processes import LabProcess, ProcessState
+from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 Processes = Mapping[Target, LabProcess]
@@ -184,12 +185,15 @@ def start(
             _refuse_for_running(directory, target, start_with)
     down = [target for target, state in states.items() if state is ProcessState.DOWN]
     broker_ids = [target for target in down if isinstance(target, int)]
-    startup.require_ports(file, broker_ids, with_zookeeper=ZOOKEEPER in down)
-    if ZOOKEEPER in down:
-        _note(directory / LOGS, "start", ZOOKEEPER, processes[ZOOKEEPER])
-        startup.start_zookeeper(directory, file)
+    topology = topology_of(directory, file)
+    topology.require_ports(down)
+    startup.require_ports(file, broker_ids)
+    for target in topology.targets:
+        if target in down:
+            _note(directory / LOGS, "start", target, processes[target])
+            topology.start(target)
     if broker_ids:
-        startup.require_zookeeper(directory, file)
+        topology.require_ready()
     lost: dict[Target, int] = {}
     if start_with.after_power_cut:
         lost = {broker_id: cut_power(directory, broker_id) for broker_id in broker_ids}

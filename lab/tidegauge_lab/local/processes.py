@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.files import replace_text
 from tidegauge_lab.local.waiting import holds_within
 
@@ -245,3 +246,12 @@ def living_children() -> list[int]:
         if child.poll() is not None:
             del _children[pid]
     return sorted(_children)
+
+
+def ended(process: LabProcess, log_place: int) -> TidegaugeError:
+    """Return the error of a process that ended while the caller waited for it."""
+    words = process.last_words(log_place).splitlines()
+    why = words[-1].strip() if words else "it wrote nothing"
+    return TidegaugeError(
+        ErrorCode.BROKER_NOT_AVAILABLE, f"{process.name} ended while it started: {why} (its log: {process.log_file})"
+    )

@@ -15,10 +15,11 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import Target
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab.local import layout, startup
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.notes import fields_of, read_note, text_of
 from tidegauge_lab.local.process_faults import Outcome
+from tidegauge_lab.local.topology import topology_of
 
 _CAUSE = "Lab"
 _SESSION = re.compile(r"[0-9a-f]{1,16}")
@@ -65,7 +66,7 @@ def require_all(directory: Path, file: ClusterFile, targets: Collection[Target])
             )
         noted(directory, target)
     if targets:
-        startup.require_zookeeper(directory, file)
+        topology_of(directory, file).require_ready()
 
 
 def ended(directory: Path, file: ClusterFile, outcomes: Sequence[Outcome]) -> list[Outcome]:

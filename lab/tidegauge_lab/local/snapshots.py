@@ -57,19 +57,6 @@ def directory_of(directory: Path, name: str) -> Path:
     return directory / SNAPSHOTS / name
 
 
-def require_own_zookeeper(file: ClusterFile) -> None:
-    """Refuse a cluster whose ZooKeeper is another's: its znodes can't be copied.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST.
-    """
-    if not file.zookeeper_managed:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"ZooKeeper at {file.zookeeper_address} was not started by `tidegauge up`, so its data can't be copied",
-        )
-
-
 def names(directory: Path) -> list[str]:
     """Return the names of a cluster's snapshots."""
     found = (path.parent.name for path in (directory / SNAPSHOTS).glob(f"*/{_ABOUT}"))

@@ -23,11 +23,12 @@ from typing import TextIO
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_lab.local import layout, ports, startup, takedown
+from tidegauge_lab.local import layout, ports, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.guard import guarding
 from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.ports import shared_directory
+from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.scenario.client_processes import sign_of
 from tidegauge_lab.scenario.model import Scenario
 
@@ -111,7 +112,7 @@ def _own_zookeeper(directory: Path, port: int) -> Iterator[str]:
     (home / layout.LOGS).mkdir(parents=True)
     file = ClusterFile(f"{ports.HOST}:{port}", zookeeper_managed=True, profile="fast", brokers=[])
     try:
-        startup.start_zookeeper(home, file)
+        topology_of(home, file).start(layout.ZOOKEEPER)
         yield file.zookeeper_address
     finally:
         _surely(lambda: takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0))

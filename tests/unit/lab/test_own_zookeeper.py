@@ -11,7 +11,7 @@ import pytest
 import tidegauge.java
 from tidegauge.errors import TidegaugeError
 from tidegauge.settings import read_properties
-from tidegauge_lab.local import zookeeper
+from tidegauge_lab.local.topology import zookeeper_server as zookeeper
 
 
 def pretend_pyspark(monkeypatch: pytest.MonkeyPatch, directory: Path | None) -> None:

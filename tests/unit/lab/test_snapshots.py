@@ -15,6 +15,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import read_events
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.local import layout, snapshots
+from tidegauge_lab.local.topology import topology_of
 
 
 def cluster_in(directory: Path, text: str) -> ClusterFile:
@@ -110,7 +111,7 @@ def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
     with pytest.raises(TidegaugeError, match="is of brokers 0, 1"):
         snapshots.require(tmp_path, more, "one")
     with pytest.raises(TidegaugeError, match="its data can't be copied"):
-        snapshots.require_own_zookeeper(replace(file, zookeeper_managed=False))
+        topology_of(tmp_path, replace(file, zookeeper_managed=False)).require_own()
 
 
 def test_a_restore_is_an_event_with_the_time_of_its_snapshot(tmp_path: Path) -> None:

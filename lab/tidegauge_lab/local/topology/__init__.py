@@ -1,0 +1,82 @@
+"""What a local cluster consists of besides its brokers: processes, their ports, and how they start and stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+from tidegauge.faults.actions import Target
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab.local.processes import LabProcess
+from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
+
+
+class Topology(Protocol):
+    """The processes beside the brokers. See the module."""
+
+    @property
+    def targets(self) -> list[str]:
+        """Return the processes that `tidegauge up` starts, in the order in which they start; brokers follow."""
+        ...
+
+    def process(self, target: Target) -> LabProcess:
+        """Return the process of a target that is no broker.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such process, or it is another's.
+        """
+        ...
+
+    def require_installed(self) -> None:
+        """Check what a new cluster needs, before its directory is created.
+
+        Raises:
+            TidegaugeError: with what is missing.
+        """
+
+    def require_ports(self, down: Collection[Target]) -> None:
+        """Refuse a busy port of a process that is about to start.
+
+        Raises:
+            TidegaugeError: with the holder's name.
+        """
+
+    def start(self, target: Target) -> int:
+        """Start a process and wait until it serves; return its pid.
+
+        Raises:
+            TidegaugeError: it ended, or something that it needs is missing.
+            TimeLimitError: it does not serve in time.
+        """
+        ...
+
+    def require_ready(self) -> None:
+        """Refuse to start brokers without what they register with.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, it is down, paused or out of reach.
+        """
+
+    def remarks(self) -> list[str]:
+        """Return what a user should know of a process that is another's."""
+        ...
+
+    def resume(self) -> None:
+        """Resume what is paused: brokers that stop need it."""
+
+    def require_own(self) -> None:
+        """Refuse what needs the data of all processes, if one of them is another's.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST.
+        """
+
+    def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
+        """Return the fields of the processes in `tidegauge status -o json`; ``end_of`` says how a process ended."""
+        ...
+
+
+def topology_of(directory: Path, file: ClusterFile) -> Topology:
+    """Return the topology of a cluster."""
+    return ZooKeeperTopology(directory, file)
