@@ -49,10 +49,7 @@ def note_fault(logs: Path, action: str, process: str, broker_id: int | None, cau
 def next_sequence(tail: bytes) -> int:
     """One more than the last whole line's sequence; 1 in an empty file, as in a broker."""
     for line in reversed(tail.splitlines()):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and isinstance(event.get("sequence"), int):
+        event = event_log.read_line(line)
+        if event is not None and "sequence" in event:
             return int(event["sequence"]) + 1
     return 1

@@ -10,13 +10,12 @@ Rules:
 from __future__ import annotations
 
 import heapq
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tidegauge.event_log import causal_key
+from tidegauge.event_log import causal_key, read_line
 
 PATIENCE_SECONDS = 0.4
 _PATTERN = "*.events.jsonl"
@@ -71,11 +70,7 @@ class EventTail:
             if not self._rest.endswith(b"\n"):
                 return
             whole, self._rest = self._rest, b""
-            try:
-                event = json.loads(whole)
-            except ValueError:
-                continue  # a line that its writer was killed in
-            if isinstance(event, dict):
+            if (event := read_line(whole)) is not None:
                 yield event
 
 
