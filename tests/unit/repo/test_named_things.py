@@ -17,7 +17,9 @@ PACKAGES = ("proto", "broker", "controller", "client", "spark_jobs", "lab", "pro
 HISTORY = "CHANGELOG.md"
 """Names what was there at the time."""
 OF_OTHERS = {"compatibility.md", "scenarios.md"}
-PATH = re.compile(rf"(?<![\w./*<-])(?:{'|'.join(PACKAGES)}|docs|examples|docker)/[\w./-]*\w\.(?:py|md|json|txt|html|sh|yml|gz)\b")
+PATH = re.compile(
+    rf"(?<![\w./*<-])(?:{'|'.join(PACKAGES)}|docs|examples|docker)/[\w./-]*\w\.(?:py|md|json|txt|html|sh|yml|gz)\b"
+)
 NAME = re.compile(r"``([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)(?:\(\))?``")
 
 
@@ -87,13 +89,14 @@ def test_every_name_between_backquotes_in_a_docstring_exists() -> None:
     known = {word for tree in trees.values() for word in words_of_code(tree)}
     for path in tracked():
         known |= {part.partition(".")[0] for part in path.relative_to(ROOT).parts} | {path.name}
-        if path.suffix in {".proto", ".toml", ".yml", ".js", ".sh", ".html"} or path.name == "Makefile":
+        if path.suffix in {".proto", ".toml", ".yml", ".js", ".sh", ".html", ".json"} or path.name == "Makefile":
             known |= set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", path.read_text(encoding="utf-8")))
+    endings = {f"_{word.rpartition('_')[2]}" for word in known}
     gone = [
         f"{path.relative_to(ROOT)}:{docstring.lineno}: {name}"
         for path, tree in trees.items()
         for docstring in docstrings(tree)
         for name in NAME.findall(docstring.value)
-        if not all(part in known for part in name.split("."))
+        if not all(part in known or (part.startswith("_") and part in endings) for part in name.split("."))
     ]
     assert gone == []
