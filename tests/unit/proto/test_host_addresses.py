@@ -49,7 +49,8 @@ def test_an_address_that_is_given_on_can_be_dialled(host: str, address: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("bound", "dialled"), [("", "here"), ("0.0.0.0", "here"), ("::", "::1"), ("::1", "::1"), ("10.0.0.1", "10.0.0.1")]  # noqa: S104
+    ("bound", "dialled"),
+    [("", "here"), ("0.0.0.0", "here"), ("::", "::1"), ("::1", "::1"), ("10.0.0.1", "10.0.0.1")],  # noqa: S104
 )
 def test_a_server_that_listens_everywhere_is_reached_on_this_machine(bound: str, dialled: str) -> None:
     assert dialled_host(bound, "here") == dialled
