@@ -48,8 +48,8 @@ class FaultCalls(ABC):
     """Every declared fault, for those who can put one in force at a broker."""
 
     @abstractmethod
-    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
-        """Put a fault in force at a broker."""
+    async def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
+        """Put a fault in force at a broker, by its id or, where roles are known, the word of a role."""
 '''
 
 
@@ -63,7 +63,7 @@ def methods() -> str:
 def _method(kind: FaultKind) -> str:
     positional = [one for one in kind.parameters if one.is_positional]
     keywords = [one for one in kind.parameters if not one.is_positional]
-    arguments = ", ".join(["self", "broker: int", *map(_argument, positional), "*", *map(_argument, keywords)])
+    arguments = ", ".join(["self", "broker: int | str", *map(_argument, positional), "*", *map(_argument, keywords)])
     values = ", ".join(f'"{one.name}": {one.keyword}' for one in kind.parameters)
     about = "".join(_about(one) for one in kind.parameters)
     return f'''
@@ -71,7 +71,7 @@ def _method(kind: FaultKind) -> str:
         """{kind.meaning}.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
 {about}
         Returns:
             The fault as it is in force.

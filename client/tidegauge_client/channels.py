@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 import grpc.aio
 
-from tidegauge.channel_options import RECONNECT_OPTIONS, was_slow_to_connect
+from tidegauge.channel_options import RECONNECT_OPTIONS, agent_options, was_slow_to_connect
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
 from tidegauge.host_addresses import host_in
@@ -103,17 +103,21 @@ class Channels:
 
     Args:
         security: the security settings of all channels.
+        of_the_lab: whether the lab makes the calls, which no rule for requests means; None: by the context.
     """
 
-    def __init__(self, security: Security = PLAIN) -> None:
+    def __init__(self, security: Security = PLAIN, *, of_the_lab: bool | None = None) -> None:
         self.security = security
+        self._of_the_lab = of_the_lab
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to ``host:port``; it connects with its first call."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = open_channel(address, CHANNEL_OPTIONS, self.security)
+            channel = self._channels[address] = open_channel(
+                address, [*CHANNEL_OPTIONS, *agent_options(of_the_lab=self._of_the_lab)], self.security
+            )
         return channel
 
     def broker(self, address: str) -> BrokerServiceAsyncStub:

@@ -9,6 +9,8 @@ one attempt to connect may take, the peer's first frame included (docs/adr/0006-
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 _SLOW = "connection attempt timed out"
 """In gRPC's details of a call whose peer accepted a connection, and sent no frame within the time for an attempt."""
 RECONNECT_OPTIONS = (
@@ -17,6 +19,21 @@ RECONNECT_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+LAB_AGENT = "tidegauge-lab"
+"""The first word of the user agent of the lab's own calls: a broker's rules for requests mean clients, not these."""
+OF_THE_LAB: ContextVar[bool] = ContextVar("the lab's own calls", default=False)
+"""Whether channels that are opened in this context are for the lab's own calls."""
+
+
+def agent_options(*, of_the_lab: bool | None = None) -> tuple[tuple[str, str], ...]:
+    """Return the options of a channel by which a broker recognises the lab's own calls.
+
+    Args:
+        of_the_lab: whether they are; None: by the context.
+    """
+    is_labs = OF_THE_LAB.get() if of_the_lab is None else of_the_lab
+    return (("grpc.primary_user_agent", LAB_AGENT),) if is_labs else ()
 
 
 def was_slow_to_connect(details: str) -> bool:

@@ -106,6 +106,8 @@ class ErrorCode(IntEnum):
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
     INCONSISTENT_CLUSTER_ID = 104
@@ -115,6 +117,9 @@ class ErrorCode(IntEnum):
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
     TRANSACTION_ABORTABLE = 120
+    INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -303,6 +308,8 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.DUPLICATE_RESOURCE, no, no, definite, "The request names something twice."),
         (e.UNACCEPTABLE_CREDENTIAL, no, no, definite, "The credential does not meet the rules."),
         (e.INVALID_UPDATE_VERSION, no, no, definite, "The partition epoch is not the one in ZooKeeper."),
+        (e.SNAPSHOT_NOT_FOUND, no, no, definite, "The snapshot does not exist."),
+        (e.POSITION_OUT_OF_RANGE, no, no, definite, "The position is not within the snapshot."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),
         (e.INCONSISTENT_TOPIC_ID, retry, refresh, definite, "The topic id differs from partition.metadata."),
         (e.INCONSISTENT_CLUSTER_ID, no, no, definite, "The request was made for another cluster."),
@@ -318,6 +325,9 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
         (e.TRANSACTION_ABORTABLE, no, no, definite, "The partition is not in the transaction; abort it and go on."),
+        (e.INVALID_VOTER_KEY, no, no, definite, "The request was meant for another voter of the quorum."),
+        (e.DUPLICATE_VOTER, no, no, definite, "The node is a voter already."),
+        (e.VOTER_NOT_FOUND, no, no, definite, "The node is no voter, or is the last one."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

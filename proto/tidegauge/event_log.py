@@ -82,6 +82,8 @@ KINDS = frozenset(
 )
 REPAIRS = frozenset({"start", "resume", "release-fetch", "step-fetch", "sync", "clear-fault"})
 """Actions of a ``fault`` line that do no harm: they undo a fault, or let a held replica go on by a step."""
+_LAST_TIME_US = 253_402_214_400_000_000
+"""The end of the year 9999, UTC: no calendar shows a later time."""
 MERGEABLE_KINDS = frozenset({"high_watermark", "log_end_offset"})
 
 
@@ -95,6 +97,23 @@ def is_harm(event: Mapping[str, Any]) -> bool:
     return event.get("kind") == "fault" and event.get("action") not in REPAIRS
 
 
+def read_line(line: str | bytes) -> dict[str, Any] | None:
+    """Return the event in a line; None if it is none that can be put in order, such as one that its writer died in.
+
+    A cluster's directory may be a stranger's: what orders events and says when they happened is checked here.
+    """
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict):
+        return None
+    limits = {"logical_time": _LAST_TIME_US, "time_ms": _LAST_TIME_US // 1000, "sequence": _LAST_TIME_US}
+    if not all(type(one := event.get(name, 0)) is int and 0 <= one < most for name, most in limits.items()):
+        return None
+    return event if all(isinstance(event.get(name, ""), str) for name in ("kind", "source", "cause")) else None
+
+
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Read a source's events, oldest first, the moved-away part included.
 
@@ -106,11 +125,7 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
         except FileNotFoundError:
             continue
         for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
+            if (event := read_line(line)) is not None:
                 yield event
 
 

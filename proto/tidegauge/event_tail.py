@@ -7,11 +7,12 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from tidegauge.event_log import read_line
 
 
 class EventTail:
@@ -62,9 +63,5 @@ class EventTail:
             if not self._rest.endswith(b"\n"):
                 return
             whole, self._rest = self._rest, b""
-            try:
-                event = json.loads(whole)
-            except ValueError:
-                continue  # a line that its writer was killed in
-            if isinstance(event, dict):
+            if (event := read_line(whole)) is not None:
                 yield event

@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "200", "min.cleanable.dirty.ratio": "0.01"}
 LIMIT_SECONDS = 90.0
-DUPLICATES, OTHERS = 120, 6
+DUPLICATES, OTHERS = 119, 6
+"""Records of one key before its last, which shares a segment with one of the others: too large to be merged."""
 LEFT = list(range(DUPLICATES, DUPLICATES + 1 + OTHERS))
 END = LEFT[-1] + 1
 TIME_MS = int(time.time() * 1000) - 3_600_000

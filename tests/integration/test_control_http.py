@@ -168,6 +168,23 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     assert refused.value.status == 404
 
 
+def test_a_rule_meets_both_wires_and_says_which(control: Any, cluster: LocalCluster):
+    """The command line's `produce` speaks gRPC: a rule set over HTTP meets it as it meets a Kafka client."""
+    control.steps({"create_topic": {"name": "wired", "assignment": [0]}})
+    rule = {"keys": ["Produce"], "topic": "wired", "error": "NOT_ENOUGH_REPLICAS", "count": -1}
+    added = control.ask("POST", "/v1/faults", {"rules": [rule, {"keys": ["SaslHandshake"], "hold": True}]})
+    assert [one["acts_on"] for one in added["rules"]] == [["gRPC", "Kafka protocol"], ["Kafka protocol"]]
+    verb = [str(Path(sys.executable).parent / "tidegauge"), "produce", "wired", "--dir", str(cluster.directory)]
+    command = [*verb, "--delivery-timeout-ms", "3000", "--request-timeout-ms", "1000"]
+    done = subprocess.run(command, input="a\n", capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "NOT_ENOUGH_REPLICAS" in done.stderr
+    met = control.ask("GET", f"/v1/faults/{added['id']}")
+    assert met["rules"][0]["hits"] >= 1
+    looked_at = control.partition("wired")
+    assert looked_at["high_watermark"] == 0, "the control's own calls are not met, and nothing was appended"
+
+
 @pytest.mark.long
 def test_a_rule_of_one_partition_leaves_the_others_of_the_request_their_effect(control: Any):
     """One Produce request of a real client names both partitions; a throttle time and a slow response reach it, too."""

@@ -349,7 +349,10 @@ class LogSegment:
 
     @property
     def retention_ms(self) -> int:
-        """The time that retention looks at: the largest timestamp, or the file's where no record has one."""
+        """The time that retention and min.compaction.lag.ms go by: the largest timestamp, or that of the file if none.
+
+        Source: LogSegment.largestTimestamp.
+        """
         timestamp_ms, _ = self.largest_timestamp
         return timestamp_ms if timestamp_ms >= 0 else int(self.path.stat().st_mtime * 1000)
 

@@ -8,14 +8,16 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import click
 
+from tidegauge.cli import command_config
 from tidegauge.cluster_directory import found_directory
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.common import servers
+from tidegauge_client.bootstrap import resolve_bootstrap
 
 PATIENCE_SECONDS = 2.0
 
@@ -56,7 +58,8 @@ def _found(ctx: click.Context, look: Callable[[Admin], Awaitable[Sequence[str]]]
     async def work() -> Sequence[str]:
         given = ctx.params.get("directory")
         directory = given if isinstance(given, Path) else found_directory()
-        async with asyncio.timeout(PATIENCE_SECONDS), Admin(servers(_servers_of(ctx), directory)) as admin:
+        servers = resolve_bootstrap(_servers_of(ctx), directory, os.environ, command_config())
+        async with asyncio.timeout(PATIENCE_SECONDS), Admin(servers) as admin:
             return await look(admin)
 
     try:

@@ -9,10 +9,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from tidegauge.channel_options import OF_THE_LAB
 from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
+from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
-from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, read_coordinated
+from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
 from tidegauge_lab.local.topology.zookeeper_server import split_address
 from tidegauge_lab.local.waiting import TimeLimitError
 
@@ -27,11 +29,27 @@ class BrokerIdType(click.ParamType[int]):
         text = str(value)
         is_id = text.isascii() and text.isdigit() and len(text) <= len(str(INT32_MAX)) and int(text) <= INT32_MAX
         if not is_id:
-            options = [] if ctx is None else ctx.command.params
-            if text.lower() == "zookeeper" and any(one.name == "zookeeper" for one in options):
-                self.fail("ZooKeeper is no broker: it is named with --zookeeper", param, ctx)
             self.fail(f"'{text}' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them", param, ctx)
         return int(text)
+
+
+class TargetType(click.ParamType["int | str | Role"]):
+    """A broker on the command line: by id, or by the word of a role, as steps and paths have it."""
+
+    name = "ID"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str | Role:
+        """Read it, or fail as a usage error; ``zookeeper`` is a target where the verb takes it."""
+        if isinstance(value, Role):
+            return value
+        text = str(value)
+        if text == ZOOKEEPER and any(one.name == ZOOKEEPER for one in ([] if ctx is None else ctx.command.params)):
+            return ZOOKEEPER
+        try:
+            role = read_role(text)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+        return BrokerIdType().convert(value, param, ctx) if role is None else role
 
 
 class AddressType(click.ParamType[str]):
@@ -92,13 +110,16 @@ def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list
 
 
 def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb so that its errors become one sentence, and its own time limit exit code 124."""
+    """Decorate a verb so that its errors become one sentence, its own time limit exit code 124, its calls the lab's."""
 
     @functools.wraps(command)
     def limited(*arguments: Any, **options: Any) -> Any:
+        of_the_lab = OF_THE_LAB.set(True)
         try:
             return command(*arguments, **options)
         except TimeLimitError as error:
             fail(error.message, str(options.get("output", "text")), code=error.code, exit_code=EXIT_TIME_LIMIT)
+        finally:
+            OF_THE_LAB.reset(of_the_lab)
 
     return reports_errors(limited)

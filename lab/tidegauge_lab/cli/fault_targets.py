@@ -11,25 +11,32 @@ import click
 from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import PartitionType
 from tidegauge_client.metadata import ClusterInfo, newest_view
-from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType
+from tidegauge_lab.cli.common import CoordinatedType, TargetType
 from tidegauge_lab.local import roles
 from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
 
 Target = int | roles.Role
-_KEYWORDS = ("target_id", "target_leader_of", "target_coordinator_of", "target_controller")
+_KEYWORDS = ("target_id", "target_leader_of", "target_follower_of", "target_coordinator_of", "target_controller")
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an argument and options that name one broker; ``taken_target`` reads them."""
     decorators = [
-        click.argument("target_id", type=BrokerIdType(), metavar="[ID]", required=False),
+        click.argument("target_id", type=TargetType(), metavar="[ID]", required=False),
         click.option(
             "--leader-of",
             "target_leader_of",
             type=PartitionType(),
             metavar="T-P",
             help="The broker that leads this partition.",
+        ),
+        click.option(
+            "--follower-of",
+            "target_follower_of",
+            type=PartitionType(),
+            metavar="T-P",
+            help="A broker that follows there.",
         ),
         click.option(
             "--coordinator-of",
@@ -53,19 +60,22 @@ def taken_target(options: dict[str, Any]) -> Target:
     Raises:
         click.UsageError: there is none, or more than one.
     """
-    broker_id, leader_of, coordinated, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
+    broker_id, leader_of, follower_of, coordinated, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
     found: list[Target] = []
     if broker_id is not None:
         found.append(broker_id)
     if leader_of is not None:
         found.append(roles.Role(roles.RoleKind.LEADER, leader_of))
+    if follower_of is not None:
+        found.append(roles.Role(roles.RoleKind.FOLLOWER, follower_of))
     if coordinated is not None:
         found.append(roles.Role(roles.RoleKind.COORDINATOR, of=coordinated))
     if is_controller:
         found.append(roles.Role(roles.RoleKind.CONTROLLER))
     if len(found) != 1:
         raise click.UsageError(
-            f"Name one broker: by ID, --leader-of T-P, --coordinator-of {roles.COORDINATED_FORMS} or --controller."
+            "Name one broker: by ID, --leader-of T-P, --follower-of T-P, "
+            f"--coordinator-of {roles.COORDINATED_FORMS} or --controller, or by one such word: leader-of:T-P."
         )
     return found[0]
 
@@ -90,7 +100,10 @@ def broker_with(role: roles.Role, said: Mapping[int, ClusterInfo]) -> int:
     if role.of is not None:
         return roles.coordinator_of(said, role.of)
     if role.partition is not None:
-        return roles.leader_of(roles.partition_view(said, role.partition), role.partition)
+        view = roles.partition_view(said, role.partition)
+        if role.kind is roles.RoleKind.FOLLOWER:
+            return roles.follower_of(view, role.partition, lambda broker_id: broker_id in said)
+        return roles.leader_of(view, role.partition)
     return roles.require_controller(newest_view(said).controller_id if said else None)
 
 

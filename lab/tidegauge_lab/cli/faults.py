@@ -1,6 +1,6 @@
 """``tidegauge kill``, ``stop``, ``pause``, ``resume``, ``start``: faults on processes of the cluster in ``--dir``.
 
-Contract: targets are ids, ``--zookeeper``, or a role that is resolved once; wrong usage (no target,
+Contract: targets are ids, ``zookeeper``, or a role that is resolved once, a word or an option; wrong usage (no target,
 ids and a role together, an id that is no number) ends with 2 before anything was contacted. Each verb returns when its
 effect is true and prints a line per process; what was so already exits 0 too.
 """
@@ -19,7 +19,7 @@ from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, CoordinatedType, lab_verb
+from tidegauge_lab.cli.common import CoordinatedType, TargetType, lab_verb
 from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
@@ -30,7 +30,7 @@ from tidegauge_lab.performing import on_processes
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name the targets of a fault."""
     decorators = [
-        click.argument("ids", nargs=-1, type=BrokerIdType(), metavar="[ID]..."),
+        click.argument("ids", nargs=-1, type=TargetType(), metavar="[ID]..."),
         click.option("--leader-of", type=PartitionType(), metavar="T-P", help="The broker that leads this partition."),
         click.option("--follower-of", type=PartitionType(), metavar="T-P", help="A broker that follows there."),
         click.option(
@@ -50,7 +50,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_targets(
-    ids: Sequence[int],
+    named: Sequence[int | Role],
     leader_of: TopicPartition | None,
     follower_of: TopicPartition | None,
     *,
@@ -62,7 +62,8 @@ def read_targets(
     Raises:
         click.UsageError: two ways at once.
     """
-    given: list[Role] = []
+    ids = [one for one in named if isinstance(one, int)]
+    given = [one for one in named if isinstance(one, Role)]
     if leader_of is not None:
         given.append(Role(RoleKind.LEADER, leader_of))
     if follower_of is not None:
@@ -73,21 +74,23 @@ def read_targets(
         given.append(Role(RoleKind.CONTROLLER))
     if len(given) + bool(ids) > 1:
         raise click.UsageError(
-            "Name brokers in one way: by ID, --leader-of, --follower-of, --coordinator-of or --controller."
+            "Name brokers in one way: by ID, --leader-of, --follower-of, --coordinator-of or --controller, "
+            "or by one such word: leader-of:T-P."
         )
-    return given[0] if given else list(ids)
+    return given[0] if given else [*ids]
 
 
 def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, values: Mapping[str, Any]) -> None:
     """Name the targets, do it, tell it."""
+    with_zookeeper = bool(options["zookeeper"]) or ZOOKEEPER in options["ids"]
     wanted = read_targets(
-        options["ids"],
+        [one for one in options["ids"] if one != ZOOKEEPER],
         options["leader_of"],
         options["follower_of"],
         controller=bool(options["controller"]),
         coordinator_of=options["coordinator_of"],
     )
-    if not wanted and not options["zookeeper"]:
+    if not wanted and not with_zookeeper:
         raise click.UsageError(
             f"Name a process: ID..., --leader-of T-P, --follower-of T-P, --coordinator-of {COORDINATED_FORMS}, "
             "--controller or --zookeeper."
@@ -100,7 +103,7 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
         targets = [cluster.resolve(role, fits)]
     elif isinstance(wanted, list):
         targets = wanted
-    if options["zookeeper"]:
+    if with_zookeeper:
         targets = [*targets, ZOOKEEPER]
     outcomes = on_processes(cluster, kind, *targets, **values)
     if options["output"] == "json":

@@ -16,8 +16,8 @@ from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, lab_verb
-from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
+from tidegauge_lab.cli.common import TargetType, lab_verb
+from tidegauge_lab.cli.fault_targets import Target, resolved, taken_target, target_options
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.local.cluster import LocalCluster
@@ -79,18 +79,19 @@ def release_requests(
 
 
 @click.command(EXPIRE_SESSION.words, help=f"{EXPIRE_SESSION.meaning}.")
-@click.argument("broker_id", type=BrokerIdType(), metavar="ID")
+@click.argument("target", type=TargetType(), metavar="ID")
 @verb_options
 @lab_verb
-def expire_session(broker_id: int, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def expire_session(target: Target, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """End a broker's ZooKeeper session on the server, at once."""
 
-    async def do(switches: Switches) -> int:
+    async def do(switches: Switches) -> tuple[int, int]:
+        broker_id = await resolved(switches, target)
         if not means_directory(bootstrap_server):  # the brokers may be another machine's
-            return await switches.expire_session(broker_id)
-        return await end_session(LocalCluster(directory), switches, broker_id)
+            return broker_id, await switches.expire_session(broker_id)
+        return broker_id, await end_session(LocalCluster(directory), switches, broker_id)
 
-    session_id = with_switches(directory, bootstrap_server, do)
+    broker_id, session_id = with_switches(directory, bootstrap_server, do)
     if output == "json":
         print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
     else:
@@ -98,15 +99,20 @@ def expire_session(broker_id: int, output: str, directory: Path, bootstrap_serve
 
 
 @click.command(SYNC.words, help=f"{SYNC.meaning}.")
-@click.argument("broker_id", type=BrokerIdType(), metavar="ID")
+@click.argument("target", type=TargetType(), metavar="ID")
 @click.argument("partition", type=PartitionType(), required=False, metavar="[T-P]")
 @verb_options
 @lab_verb
 def sync(
-    broker_id: int, partition: TopicPartition | None, output: str, directory: Path, bootstrap_server: str | None
+    target: Target, partition: TopicPartition | None, output: str, directory: Path, bootstrap_server: str | None
 ) -> None:
     """Flush logs, and print how far."""
-    flushed = with_switches(directory, bootstrap_server, lambda switches: switches.sync_log(broker_id, partition))
+
+    async def do(switches: Switches) -> tuple[int, dict[TopicPartition, int]]:
+        broker_id = await resolved(switches, target)
+        return broker_id, await switches.sync_log(broker_id, partition)
+
+    broker_id, flushed = with_switches(directory, bootstrap_server, do)
     if output == "json":
         logs = [{"partition": str(at), "recovery_point": offset} for at, offset in flushed.items()]
         print_json({"broker": broker_id, "logs": logs})

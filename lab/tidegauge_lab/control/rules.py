@@ -177,6 +177,11 @@ class Faults:
             return list(await asyncio.gather(*(ask(switches, broker_id) for broker_id in alive)))
 
 
+def wires_of(rule: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return which wires' requests a rule that has been read meets, for a response."""
+    return {"acts_on": list(read_rule(rule).acts_on)}
+
+
 def _known(noted: NotedFaults, fault_id: int) -> int:
     if fault_id not in noted.faults:
         raise not_found(f"there is no fault {fault_id}")
@@ -193,6 +198,7 @@ def _view(fault_id: int, rules: Sequence[NotedRule], held: Mapping[str, Mapping[
     views = [
         {
             **rule.value,
+            **wires_of(rule.value),
             "hits": tally.read(rule.tally_file)[1],
             "held": sum(held.get(rule.rule_id, {}).values()),
             "in_force": sorted(held.get(rule.rule_id, {})),

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegauge.channel_options import OF_THE_LAB
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
 from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
@@ -99,6 +100,7 @@ def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitab
     serve: Callable[[Asked], Awaitable[Any]] = getattr(control, endpoint.name)
 
     async def handle(request: Request) -> Response:
+        OF_THE_LAB.set(True)
         try:
             asked = read(endpoint, request.path_params, request.query_params.multi_items(), await _body(request))
             return _json(200, await serve(asked))

@@ -41,7 +41,7 @@ from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
 from tidegauge_lab.control.request_journal import RequestJournal
 from tidegauge_lab.control.reset import Baseline, forget_baseline, load_baseline, reset, save_baseline
-from tidegauge_lab.control.rules import Faults
+from tidegauge_lab.control.rules import Faults, wires_of
 from tidegauge_lab.control.targets import read_target
 from tidegauge_lab.control.transactions import start_offsets
 from tidegauge_lab.group_conditions import offset_rows_of
@@ -253,7 +253,8 @@ class Control:
 
     async def add_fault(self, asked: Asked) -> dict[str, Any]:
         """Put rules in force at every broker."""
-        return {"id": await self._faults.add([await self._with_topic(rule) for rule in asked.body["rules"]])}
+        rules = [await self._with_topic(rule) for rule in asked.body["rules"]]
+        return {"id": await self._faults.add(rules), "rules": [wires_of(rule) for rule in rules]}
 
     async def faults(self, _: Asked) -> dict[str, Any]:
         """Return all faults."""

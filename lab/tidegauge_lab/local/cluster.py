@@ -552,11 +552,39 @@ class LocalCluster:
             self.file = load_cluster_file(self.directory)
             yield
 
+    def _named(self, target: Target) -> Target:
+        """Return the target that a text names by its role now; others are returned as they are.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the text names no role; or no broker has it.
+        """
+        if isinstance(target, int) or target == ZOOKEEPER:
+            return target
+        try:
+            role = roles.read_role(target)
+        except ValueError as problem:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, str(problem)) from None
+        if role is None:
+            known = f"it is a broker's id, {ZOOKEEPER}, {roles.ROLE_WORDS}"
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{target!r} is no target: {known}")
+        return self.resolve(role)
+
+    def broker_of(self, target: Target) -> int:
+        """Return the broker that an id, or the word of a role, names now.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it names no broker; or no broker has the role.
+        """
+        found = self._named(target)
+        if isinstance(found, int):
+            return found
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ZooKeeper is no broker; name one by its id or its role")
+
     @contextlib.contextmanager
     def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
         """Hold these processes; other faults may work on others meanwhile."""
         containment.require_own(self.directory, self.file)
-        processes = {target: self._process(target) for target in dict.fromkeys(targets)}
+        processes = {target: self._process(target) for target in dict.fromkeys(map(self._named, targets))}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))
             # In one order everywhere, so that two commands can't wait for each other.

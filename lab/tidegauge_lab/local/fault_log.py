@@ -64,10 +64,7 @@ def note_event(logs: Path, kind: str, cause: str, fields: Mapping[str, object]) 
 def next_sequence(tail: bytes) -> int:
     """One more than the last whole line's sequence; 1 in an empty file, as in a broker."""
     for line in reversed(tail.splitlines()):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and isinstance(event.get("sequence"), int):
+        event = event_log.read_line(line)
+        if event is not None and "sequence" in event:
             return int(event["sequence"]) + 1
     return 1

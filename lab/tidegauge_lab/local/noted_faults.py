@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import TidegaugeError
 from tidegauge.faults.rules import read_rule
 from tidegauge.files import replace_text
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, text_of
-
-_WHAT_TO_DO = "`tidegauge down` forgets all faults on requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,8 @@ def load(cluster: Path) -> NotedFaults:
         TidegaugeError: INVALID_REQUEST, the note is damaged (rule 3).
     """
     path = directory_of(cluster) / layout.FAULTS_FILE
-    return read_note(path, lambda value: _faults_of(cluster, value), _WHAT_TO_DO) or NotedFaults()
+    what_to_do = f"{command_for(cluster, 'down')} forgets all faults on requests"
+    return read_note(path, lambda value: _faults_of(cluster, value), what_to_do) or NotedFaults()
 
 
 def tally_of(cluster: Path, rule_id: str) -> Path:

@@ -59,6 +59,12 @@ COORDINATED: Mapping[str, CoordinatedKind] = {one.word: one for one in (GROUP, T
 COORDINATED_FORMS = " or ".join(f"{one.word}:{'G' if one is GROUP else 'ID'}" for one in COORDINATED.values())
 
 
+OF_PARTITION = {"leader-of": RoleKind.LEADER, "follower-of": RoleKind.FOLLOWER}
+COORDINATOR_OF = "coordinator-of"
+ROLE_WORDS = "controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G or coordinator-of:transaction:ID"
+"""The words that name a broker by its role, in every place that takes a broker's id."""
+
+
 class Coordinated(NamedTuple):
     """A group or a transactional id."""
 
@@ -175,6 +181,30 @@ def read_coordinated(text: str) -> Coordinated:
             f"'{text}' names no group and no transactional id; write {COORDINATED_FORMS}, for example {examples}"
         )
     return Coordinated(COORDINATED[word], key)
+
+
+def read_role(text: str) -> Role | None:
+    """Return the role that a word names: ``controller``, ``leader-of:T-P``; None: it is none of these words.
+
+    Raises:
+        ValueError: what follows the word has another form.
+    """
+    if text == RoleKind.CONTROLLER.value:
+        return Role(RoleKind.CONTROLLER)
+    word, separator, rest = text.partition(":")
+    return role_of(word, rest) if separator else None
+
+
+def role_of(word: str, value: str) -> Role | None:
+    """Return the role of an option and its value, ``leader-of`` and ``T-P``; None: there is no such option.
+
+    Raises:
+        ValueError: the value has another form.
+    """
+    word = word.replace("_", "-")
+    if word in OF_PARTITION:
+        return Role(OF_PARTITION[word], TopicPartition.parse(value))
+    return Role(RoleKind.COORDINATOR, of=read_coordinated(value)) if word == COORDINATOR_OF else None
 
 
 def not_ours(broker_id: int, address: str, role: Role | None = None) -> TidegaugeError:

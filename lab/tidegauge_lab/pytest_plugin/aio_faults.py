@@ -42,16 +42,17 @@ class AsyncFaults(FaultCalls):
     def _up(self) -> list[int]:
         return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
 
-    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+    async def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
         """Put a declared fault in force; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
         """
+        broker_id = broker if isinstance(broker, int) else await asyncio.to_thread(self.local.broker_of, broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            fault = await switches.set_fault(broker, wanted)
+            fault = await switches.set_fault(broker_id, wanted)
         if fails_disk(fault):
-            self._disks_failed.add(broker)
+            self._disks_failed.add(broker_id)
         return fault
 
     async def heal(self, *brokers: int) -> None:

@@ -347,7 +347,7 @@ class SyncCluster(SyncClusterBase):
         """
         self._run(self.aio.restore())
 
-    def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+    def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
         """Put a declared fault in force; every method of ``FaultCalls`` comes here.
 
         Raises:
@@ -401,7 +401,7 @@ class SyncCluster(SyncClusterBase):
 
     def isolate(
         self,
-        broker: int,
+        broker: int | str,
         ends: Plane | str | Sequence[int],
         direction: Direction | str = "both",
         *,
@@ -412,7 +412,7 @@ class SyncCluster(SyncClusterBase):
         """Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             ends: The other end: all other brokers, some of them, ZooKeeper, or clients.
             direction: in: calls that arrive at the broker; out: calls it makes; responses belong to their calls.
             delay_ms: Delay each message instead, in milliseconds.
@@ -429,7 +429,7 @@ class SyncCluster(SyncClusterBase):
 
     def inject_error(
         self,
-        broker: int,
+        broker: int | str,
         rpc: str,
         error: ErrorCode | str = "NONE",
         *,
@@ -448,7 +448,7 @@ class SyncCluster(SyncClusterBase):
         """Make calls of an RPC fail at a broker.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
             grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
@@ -490,7 +490,7 @@ class SyncCluster(SyncClusterBase):
 
     def hold_requests(
         self,
-        broker: int,
+        broker: int | str,
         rpc: str,
         *,
         after_effect: bool = False,
@@ -506,7 +506,7 @@ class SyncCluster(SyncClusterBase):
         """Hold requests of an API at a broker, or their responses, until they are released.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             after_effect: The request takes effect, and its response is held.
             outlives_connection: The request waits on when its client disconnects, and takes effect late, at the
@@ -543,7 +543,7 @@ class SyncCluster(SyncClusterBase):
 
     def inject_disk(
         self,
-        broker: int,
+        broker: int | str,
         *,
         delay_ms: int | None = None,
         errno: str = "",
@@ -555,7 +555,7 @@ class SyncCluster(SyncClusterBase):
         """Make a broker's disk slow, or make it fail.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             delay_ms: Additional duration of each operation, in milliseconds.
             errno: Or the error of the operating system with which each fails: EIO, ENOSPC.
             operation: Only these operations; default: all.
@@ -575,11 +575,13 @@ class SyncCluster(SyncClusterBase):
             )
         )
 
-    def skew_clock(self, broker: int, *, offset_ms: int | None = None, set_to: str = "", frozen: bool = False) -> Fault:
+    def skew_clock(
+        self, broker: int | str, *, offset_ms: int | None = None, set_to: str = "", frozen: bool = False
+    ) -> Fault:
         """Set a broker's wall clock ahead or back, or stop it.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             offset_ms: How far the clock is ahead of the machine's; a negative number: behind it, in milliseconds.
             set_to: Or the time that it shows at first: 2030-01-01T00:00:00Z.
             frozen: The clock stands still at that time, or at the present one.

@@ -14,11 +14,12 @@ from tidegauge_lab.scenario import steps
 
 
 def problem_of(step: steps.FaultStep) -> str:
-    """Return why the broker would refuse the step's fault; empty if it would not."""
-    if problem := step.fault.problem(step.broker):
+    """Return why the broker would refuse the step's fault; empty if it would not. Of a role it may still refuse one."""
+    broker_id = step.broker if isinstance(step.broker, int) else -1
+    if problem := step.fault.problem(broker_id):
         return problem
     try:
-        FaultTable(step.broker, DiskFaults()).set(to_message(step.fault))
+        FaultTable(broker_id, DiskFaults()).set(to_message(step.fault))
     except TidegaugeError as refusal:
         return refusal.message
     return ""

@@ -87,6 +87,7 @@ class Hands:
         self._is_complete = is_complete
         self._loop = LoopThread("tidegauge-scenario")
         self._channels = self._run(_made(lambda: Channels(cluster.file.security)))
+        self._clients = self._run(_made(lambda: Channels(cluster.file.security, of_the_lab=False)))
         self._admin = self._run(_made(lambda: Admin(cluster.bootstrap_servers)))
         self._switches = Switches.of_cluster(cluster.file)
         addresses = {broker.id: broker.address for broker in cluster.file.brokers}
@@ -100,6 +101,7 @@ class Hands:
             await self._switches.close()
             await self._admin.stop()
             await self._channels.close()
+            await self._clients.close()
 
         try:
             # A connection that does not close in time ends with its broker, which is about to be taken down.
@@ -115,6 +117,7 @@ class Hands:
             await self._switches.close()
             for broker_id in brokers:
                 await self._channels.discard(self._address(broker_id))
+                await self._clients.discard(self._address(broker_id))
 
         self._run(close())
 
@@ -224,7 +227,7 @@ class Hands:
         return self._loop.submit(self._produce(request, self._address(broker_id), wait_ms + _MARGIN_MS))
 
     async def _produce(self, request: produce_pb2.ProduceRequest, address: str, limit_ms: float) -> Response:
-        stub = self._channels.broker(address)
+        stub = self._clients.broker(address)
         try:
             response = await call(stub.Produce, request, timeout_ms=limit_ms, address=address)
         except TidegaugeError as problem:
@@ -259,7 +262,7 @@ class Hands:
 
         async def fetch() -> list[str]:
             address = self._address(leader)
-            response = await call(self._channels.broker(address).Fetch, request, timeout_ms=_MARGIN_MS, address=address)
+            response = await call(self._clients.broker(address).Fetch, request, timeout_ms=_MARGIN_MS, address=address)
             [result] = response.partitions
             if result.error:
                 raise TidegaugeError(ErrorCode.of(result.error), result.error_message)

@@ -346,8 +346,8 @@ class _Context:
                 self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)
-            for role in step.brokers if isinstance(step, steps.ProcessStep) else ():
-                if isinstance(role, Role) and role.partition is not None:
+            for role in _roles(step):
+                if role.partition is not None:
                     self._partition(step.line, role.partition)
             if isinstance(step, steps.PartitionStep):
                 self._partition(step.line, self._scenario.partition_of(step))
@@ -402,6 +402,12 @@ class _Context:
 
 _BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr")
 _BY_BROKER_ARGUMENTS = ("hw", "lso", "leo", "remote_leo", "log", "epochs")
+
+
+def _roles(step: steps.Step) -> list[Role]:
+    """Return the roles by which a step names brokers."""
+    found = getattr(step, "brokers", None) or (getattr(step, "broker", None),)
+    return [one for one in found if isinstance(one, Role)]
 
 
 def brokers_named(step: steps.Step) -> list[int]:

@@ -148,7 +148,7 @@ def _(step: steps.Start) -> str:
 
 @_sentence.register
 def _(step: steps.FaultStep) -> str:
-    return step.fault.order(step.broker)
+    return step.fault.order(brokers([step.broker]))
 
 
 @_sentence.register
@@ -173,7 +173,7 @@ def _(step: steps.ClearFaults) -> str:
 
 @_sentence.register
 def _(step: steps.ExpireSession) -> str:
-    return f"Expire the ZooKeeper session of broker {step.broker}"
+    return f"Expire the ZooKeeper session of {brokers([step.broker])}"
 
 
 @_sentence.register

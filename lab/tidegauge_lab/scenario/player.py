@@ -345,10 +345,13 @@ class Player:
 
     @_do.register
     def _process(self, step: steps.ProcessStep) -> None:
-        ids = [one if isinstance(one, int) else self._broker_with(one) for one in step.brokers]
+        ids = self._ids(step.brokers)
         on_processes(self._cluster, step.kind, *ids, **step.values)
         if isinstance(step, steps.Start):
             self._hands.reconnect(ids)
+
+    def _ids(self, brokers: Sequence[int | Role]) -> list[int]:
+        return [one if isinstance(one, int) else self._broker_with(one) for one in brokers]
 
     def _broker_with(self, role: Role) -> int:
         """Return the broker that has a role now, and report it."""
@@ -358,26 +361,27 @@ class Player:
 
     @_do.register
     def _set_fault(self, step: steps.FaultStep) -> None:
-        self._detail(f"broker {step.broker}: {self._hands.set_fault(step.broker, step.fault).text}")
+        [broker_id] = self._ids([step.broker])
+        self._detail(f"broker {broker_id}: {self._hands.set_fault(broker_id, step.fault).text}")
 
     @_do.register
     def _release_requests(self, step: steps.ReleaseRequests) -> None:
-        for broker_id in step.brokers:
+        for broker_id in self._ids(step.brokers):
             self._hands.release_requests(broker_id)
 
     @_do.register
     def _clear_faults(self, step: steps.ClearFaults) -> None:
-        for broker_id in step.brokers:
+        for broker_id in self._ids(step.brokers):
             self._hands.clear_faults(broker_id)
 
     @_do.register
     def _heal(self, step: steps.Heal) -> None:
-        for broker_id in step.brokers:
+        for broker_id in self._ids(step.brokers):
             self._hands.heal(broker_id)
 
     @_do.register
     def _expire(self, step: steps.ExpireSession) -> None:
-        self._hands.expire_session(step.broker)
+        self._hands.expire_session(*self._ids([step.broker]))
 
     @_do.register
     def _elect(self, step: steps.Elect) -> None:

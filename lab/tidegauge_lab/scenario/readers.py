@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from tidegauge.cli import say
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.local.roles import Role, RoleKind, read_coordinated
+from tidegauge_lab.local.roles import ROLE_WORDS, Role, RoleKind, read_role, role_of
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Scalar, Sequence
 
 Read = TypeVar("Read")
@@ -133,18 +133,21 @@ def partition(node: Node) -> TopicPartition:
 
 
 def broker_or_role(node: Node) -> int | Role:
-    """Read a broker id, ``{leader_of: TOPIC-PARTITION}``, or ``{coordinator_of: group:G}``."""
-    if not isinstance(node, Mapping):
-        return integer(node)
-    if len(node.entries) != 1 or node.entries.keys() - {"leader_of", "coordinator_of"}:
-        raise MalformedYaml(node.line, "a broker id, {leader_of: T-P} or {coordinator_of: group:G} is expected")
-    [(name, value)] = node.entries.items()
-    if name == "leader_of":
-        return Role(RoleKind.LEADER, partition(value))
+    """Read a broker id, or a role: as a word, ``leader-of:T-P``, or as ``{leader_of: T-P}``."""
     try:
-        return Role(RoleKind.COORDINATOR, of=read_coordinated(text(value)))
+        if isinstance(node, Scalar) and not isinstance(node.value, int):
+            role = read_role(node.text)
+        elif isinstance(node, Mapping) and len(node.entries) == 1:
+            [(name, value)] = node.entries.items()
+            is_controller = name == RoleKind.CONTROLLER.value and truth(value)
+            role = Role(RoleKind.CONTROLLER) if is_controller else role_of(name, text(value))
+        else:
+            return integer(node)
     except ValueError as problem:
-        raise MalformedYaml(value.line, str(problem)) from None
+        raise MalformedYaml(node.line, str(problem)) from None
+    if role is None:
+        raise MalformedYaml(node.line, f"a broker id, {ROLE_WORDS} is expected, not {shown(node)}")
+    return role
 
 
 def logged_record(node: Node) -> LoggedRecord:

@@ -91,7 +91,7 @@ class FaultStep(Step):
 
     kind: ClassVar[FaultKind]
 
-    broker: int = argument(readers.integer, "the broker")
+    broker: int | Role = argument(readers.broker_or_role, "the broker, or its role")
     fault: WantedFault
 
     def value_of(self, argument: Argument) -> Any:
@@ -183,7 +183,7 @@ class ProcessStep(Step):
     main = "brokers"
 
     brokers: tuple[int | Role, ...] = argument(
-        readers.one_or_many(readers.broker_or_role), "broker ids; or {leader_of: T-P}, {coordinator_of: group:G}"
+        readers.one_or_many(readers.broker_or_role), "broker ids; or roles: leader-of:T-P, coordinator-of:group:G"
     )
 
     @property
@@ -257,7 +257,7 @@ class Heal(Step):
     main = "brokers"
     about = in_a_line(actions.HEAL.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +280,7 @@ class ReleaseRequests(Step):
     main = "brokers"
     about = in_a_line(actions.RELEASE_REQUESTS.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +291,7 @@ class ClearFaults(Step):
     main = "brokers"
     about = in_a_line(actions.CLEAR_FAULTS.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +302,7 @@ class ExpireSession(Step):
     main = "broker"
     about = in_a_line(actions.EXPIRE_SESSION.meaning)
 
-    broker: int = argument(readers.integer, "the broker")
+    broker: int | Role = argument(readers.broker_or_role, "the broker, or its role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,13 +146,15 @@ class Switches(FormerCalls):
 
     # Faults
 
-    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
+    async def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
         """Put a fault in force at a broker; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, its declaration or the broker refuses it; BROKER_NOT_AVAILABLE, the broker
                 does not respond, or the fault names one that the cluster does not have.
         """
+        if not isinstance(broker, int):
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{broker!r} is no id; LocalCluster.broker_of has it")
         if problem := wanted.problem(broker):
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, problem)
         await self._check_named(wanted)

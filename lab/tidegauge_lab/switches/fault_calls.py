@@ -18,12 +18,12 @@ class FaultCalls(ABC):
     """Every declared fault, for those who can put one in force at a broker."""
 
     @abstractmethod
-    async def set_fault(self, broker: int, wanted: WantedFault) -> Fault:
-        """Put a fault in force at a broker."""
+    async def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
+        """Put a fault in force at a broker, by its id or, where roles are known, the word of a role."""
 
     async def isolate(
         self,
-        broker: int,
+        broker: int | str,
         ends: Plane | str | Sequence[int],
         direction: Direction | str = "both",
         *,
@@ -34,7 +34,7 @@ class FaultCalls(ABC):
         """Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             ends: The other end: all other brokers, some of them, ZooKeeper, or clients.
             direction: in: calls that arrive at the broker; out: calls it makes; responses belong to their calls.
             delay_ms: Delay each message instead, in milliseconds.
@@ -52,7 +52,7 @@ class FaultCalls(ABC):
 
     async def inject_error(
         self,
-        broker: int,
+        broker: int | str,
         rpc: str,
         error: ErrorCode | str = "NONE",
         *,
@@ -71,7 +71,7 @@ class FaultCalls(ABC):
         """Make calls of an RPC fail at a broker.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
             grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
@@ -111,7 +111,7 @@ class FaultCalls(ABC):
 
     async def hold_requests(
         self,
-        broker: int,
+        broker: int | str,
         rpc: str,
         *,
         after_effect: bool = False,
@@ -127,7 +127,7 @@ class FaultCalls(ABC):
         """Hold requests of an API at a broker, or their responses, until they are released.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             after_effect: The request takes effect, and its response is held.
             outlives_connection: The request waits on when its client disconnects, and takes effect late, at the
@@ -162,7 +162,7 @@ class FaultCalls(ABC):
 
     async def inject_disk(
         self,
-        broker: int,
+        broker: int | str,
         *,
         delay_ms: int | None = None,
         errno: str = "",
@@ -174,7 +174,7 @@ class FaultCalls(ABC):
         """Make a broker's disk slow, or make it fail.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             delay_ms: Additional duration of each operation, in milliseconds.
             errno: Or the error of the operating system with which each fails: EIO, ENOSPC.
             operation: Only these operations; default: all.
@@ -200,7 +200,7 @@ class FaultCalls(ABC):
 
     async def skew_clock(
         self,
-        broker: int,
+        broker: int | str,
         *,
         offset_ms: int | None = None,
         set_to: str = "",
@@ -209,7 +209,7 @@ class FaultCalls(ABC):
         """Set a broker's wall clock ahead or back, or stop it.
 
         Args:
-            broker: The broker.
+            broker: Its id, or the word of a role.
             offset_ms: How far the clock is ahead of the machine's; a negative number: behind it, in milliseconds.
             set_to: Or the time that it shows at first: 2030-01-01T00:00:00Z.
             frozen: The clock stands still at that time, or at the present one.

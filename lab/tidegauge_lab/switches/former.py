@@ -98,7 +98,7 @@ class FormerCalls(FaultCalls):
 
     async def isolate(
         self,
-        broker: int,
+        broker: int | str,
         ends: Plane | str | Sequence[int],
         direction: Direction | str = "both",
         effect: NetworkEffect | None = None,
@@ -109,7 +109,7 @@ class FormerCalls(FaultCalls):
         return await super().isolate(broker, ends, direction, **given)
 
     async def inject_error(
-        self, broker: int, rpc: str | InjectedError, error: ErrorCode | str = "NONE", **values: Any
+        self, broker: int | str, rpc: str | InjectedError, error: ErrorCode | str = "NONE", **values: Any
     ) -> Fault:
         """Make calls of an RPC fail; see ``FaultCalls.inject_error``, whose arguments replace an ``InjectedError``."""
         if isinstance(rpc, InjectedError):

@@ -87,7 +87,7 @@ def happening(event: Event) -> str:
     words = _WORDS.get(str(event.get("kind")))
     try:
         return str(event.get("kind")) if words is None else words(event)
-    except KeyError:  # a line of another version
+    except (KeyError, TypeError, ValueError):  # a line of another version, or none that a broker has written
         return str(event.get("kind"))
 
 

@@ -26,6 +26,7 @@ from tidegauge_proof.simulator.exactly_once.forced_schedules import forced_of
 from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
 from tidegauge_proof.simulator.exactly_once.network import LATE, LATE_ENDS, TIMELY
 from tidegauge_proof.simulator.groups.group_history import group_history_of
+from tidegauge_proof.simulator.quorum.quorum_history import quorum_history_of
 from tidegauge_proof.simulator.record import cpu_seconds, lines_of
 from tidegauge_proof.simulator.search import IS_COMPILED, without_ctrl_c
 from tidegauge_proof.simulator.transactions.transaction_history import transaction_history_of
@@ -34,7 +35,7 @@ PIECE_RUNS = 200
 """Histories in a piece: five seconds to two minutes."""
 _CHUNK_RUNS = 2
 
-GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED = "groups", "transactions", "exactly-once", "forced"
+GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED, QUORUM = "groups", "transactions", "exactly-once", "forced", "quorum"
 
 
 class Kind(NamedTuple):
@@ -71,6 +72,11 @@ def _forced(seed: int, steps: int, requests: str, tells: bool) -> History:
     return forced_history_of(seed, *forced_of(seed), tells=tells)
 
 
+def _quorum(seed: int, steps: int, requests: str, tells: bool) -> History:
+    del requests
+    return quorum_history_of(seed, steps, tells=tells)
+
+
 _JOINT_COUNTS = {
     "transactions": "transactions",
     "committed": "committed",
@@ -92,6 +98,17 @@ KINDS: dict[str, Kind] = {
         _forced,
         (TIMELY,),
         {**_JOINT_COUNTS, "strikes": "faults that found their step"},
+    ),
+    QUORUM: Kind(
+        "a quorum of controllers",
+        _quorum,
+        (TIMELY,),
+        {
+            "elections": "elections",
+            "commits": "commits",
+            "voter_changes": "changes of the voters",
+            "snapshots": "snapshots fetched",
+        },
     ),
 }
 

@@ -6,6 +6,34 @@ An API has Kafka's name. A fault may give the name of gRPC's RPC instead, where 
 
 from __future__ import annotations
 
+GRPC = "gRPC"
+KAFKA = "Kafka protocol"
+WIRES = (GRPC, KAFKA)
+"""What carries requests."""
+_OF_KAFKA_ALONE = frozenset(
+    {
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "AlterReplicaLogDirs",
+        "AlterUserScramCredentials",
+        "ApiVersions",
+        "CreateAcls",
+        "CreateDelegationToken",
+        "DeleteAcls",
+        "DescribeAcls",
+        "DescribeClientQuotas",
+        "DescribeCluster",
+        "DescribeDelegationToken",
+        "DescribeLogDirs",
+        "DescribeUserScramCredentials",
+        "ExpireDelegationToken",
+        "RenewDelegationToken",
+        "SaslAuthenticate",
+        "SaslHandshake",
+        "UpdateFeatures",
+    }
+)
+"""APIs of Kafka's protocol that no RPC has."""
 _APIS_OF_RPCS = {
     "AddOffsets": "AddOffsetsToTxn",
     "AddPartitions": "AddPartitionsToTxn",
@@ -26,6 +54,11 @@ _APIS_OF_RPCS = {
 
 _OF_TRANSACTIONAL_ID = frozenset({"AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "InitProducerId", "Produce"})
 """APIs whose requests name a transactional id and no group; AddOffsetsToTxn and TxnOffsetCommit name both."""
+
+
+def is_over_grpc(api: str) -> bool:
+    """Return whether an RPC of gRPC has this API of Kafka's protocol."""
+    return api not in _OF_KAFKA_ALONE
 
 
 def api_of(rpc: str) -> str:

@@ -210,11 +210,11 @@ class Wording(NamedTuple):
 
     Attributes:
         state: says what is in force: ``append takes 5 ms more``.
-        order: says what a broker of this id is to do: ``Make append operations of broker 1 take 5 ms longer``.
+        order: says what a broker, named by a text, is to do: ``Make append operations of broker 1 take 5 ms longer``.
     """
 
     state: Callable[[WantedFault], str]
-    order: Callable[[int, WantedFault], str]
+    order: Callable[[str, WantedFault], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +272,9 @@ class WantedFault:
         """What is in force, in one line for people."""
         return self.kind.wording.state(self)
 
-    def order(self, broker_id: int) -> str:
-        """Return what a broker is to do, as a sentence without a full stop."""
-        return self.kind.wording.order(broker_id, self)
+    def order(self, broker: int | str) -> str:
+        """Return what a broker, by its id or named by a text, is to do: a sentence without a full stop."""
+        return self.kind.wording.order(f"broker {broker}" if isinstance(broker, int) else broker, self)
 
     @property
     def brokers(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Rules for requests of Kafka's protocol: which requests one means, and what is done to them. The one declaration.
+"""Rules for requests of clients: which requests one means, and what is done to them. The one declaration.
 
 Rules:
     1. The fields ``keys`` to ``observe`` are those of kfake's faults, so that one file of rules works for both.
@@ -7,6 +7,8 @@ Rules:
        many, -1 without limit. Its chance for the n-th request comes from its seed and n alone.
     4. An error of a rule that names a topic stands in the results of the topic's partitions that the rule means; the
        others of the request have their effect (docs/steering.md lists the APIs of which that is so).
+    5. A rule meets requests over both wires, if an RPC of gRPC has the API, and gRPC has what the rule names and does
+       (``Rule.acts_on``).
 
 Pure.
 """
@@ -19,6 +21,7 @@ from random import Random
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.apis import KAFKA, WIRES, is_over_grpc
 from tidegauge.kafka.apis import APIS
 from tidegauge.near_names import did_you_mean
 
@@ -130,6 +133,13 @@ class Rule:
     bytes_per_second: int = 0
     throttle_time_ms: int = 0
     sticky: bool = False
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        """The wires whose requests it can meet. Rule 5."""
+        over_grpc = not self.keys or any(map(is_over_grpc, self.keys))
+        is_grpcs = not (self.resource or self.top_level or self.throttle_time_ms or self.bytes_per_second)
+        return WIRES if over_grpc and is_grpcs else (KAFKA,)
 
     def is_affected(self, seen: int, met: int) -> bool:
         """Return whether the rule affects the ``seen``-th request that it means, after ``met`` others. Rule 3."""

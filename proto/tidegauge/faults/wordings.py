@@ -42,16 +42,16 @@ def _isolated(fault: WantedFault) -> str:
     return f"{ways} {others}: partitioned"
 
 
-def _isolate(broker: int, fault: WantedFault) -> str:
+def _isolate(broker: str, fault: WantedFault) -> str:
     ends = fault["from"]
     others = _joined(ends) if not isinstance(ends, str) else _ENDS[ends] if ends != "clients" else "all clients"
     way = _WAYS[fault["direction"]]
     if fault["delay_ms"] is not None:
-        return f"Delay each message between broker {broker} and {others} by {fault['delay_ms']} ms{way}"
+        return f"Delay each message between {broker} and {others} by {fault['delay_ms']} ms{way}"
     if fault["drop"] is not None:
         chance = f"probability {fault['drop']:g}{_seed(fault)}"
-        return f"Drop calls between broker {broker} and {others} with {chance}{way}"
-    return f"Isolate broker {broker} from {others}{way}"
+        return f"Drop calls between {broker} and {others} with {chance}{way}"
+    return f"Isolate {broker} from {others}{way}"
 
 
 ISOLATE = Wording(_isolated, _isolate)
@@ -86,11 +86,11 @@ def _erring(fault: WantedFault) -> str:
     return f"{fault['rpc']}{_scope(fault)} responds with {_error(fault)}{_count(fault)}{chance}{effect}"
 
 
-def _make_err(broker: int, fault: WantedFault) -> str:
+def _make_err(broker: str, fault: WantedFault) -> str:
     chance = f" with probability {fault['probability']:g}{_seed(fault)}" if fault["probability"] < 1 else ""
     effect = ", although they take effect" if fault["after_effect"] else ""
     calls = f"{fault['rpc']} calls{_scope(fault)}"
-    return f"Make {calls} at broker {broker} fail with {_error(fault)}{_given_count(fault)}{chance}{effect}"
+    return f"Make {calls} at {broker} fail with {_error(fault)}{_given_count(fault)}{chance}{effect}"
 
 
 INJECT_ERROR = Wording(_erring, _make_err)
@@ -102,10 +102,10 @@ def _held(fault: WantedFault) -> str:
     return f"{what}{fault['rpc']}{_scope(fault)} held{late}{_count(fault)}"
 
 
-def _hold(broker: int, fault: WantedFault) -> str:
+def _hold(broker: str, fault: WantedFault) -> str:
     what = f"the responses to {fault['rpc']}" if fault["after_effect"] else f"{fault['rpc']} requests"
     late = ", also when their clients disconnect" if fault["outlives_connection"] else ""
-    return f"Hold {what}{_scope(fault)} at broker {broker}{late}{_given_count(fault)}"
+    return f"Hold {what}{_scope(fault)} at {broker}{late}{_given_count(fault)}"
 
 
 HOLD_REQUESTS = Wording(_held, _hold)
@@ -122,10 +122,10 @@ def _disk_failing(fault: WantedFault) -> str:
     return f"{fault['operation'] or 'every disk operation'}{_files(fault)} {effect}{_count(fault)}"
 
 
-def _make_disk_fail(broker: int, fault: WantedFault) -> str:
+def _make_disk_fail(broker: str, fault: WantedFault) -> str:
     operations = f"{fault['operation'] or 'disk'} operations"
     effect = f"fail with {fault['errno']}" if fault["errno"] else f"take {fault['delay_ms']} ms longer"
-    return f"Make {operations}{_files(fault)} of broker {broker} {effect}{_given_count(fault)}"
+    return f"Make {operations}{_files(fault)} of {broker} {effect}{_given_count(fault)}"
 
 
 INJECT_DISK = Wording(_disk_failing, _make_disk_fail)
@@ -149,12 +149,12 @@ def _clock_skewed(fault: WantedFault) -> str:
     return f"wall clock {_clock(fault)}"
 
 
-def _skew_clock(broker: int, fault: WantedFault) -> str:
+def _skew_clock(broker: str, fault: WantedFault) -> str:
     if fault["frozen"]:
-        return f"Stop the wall clock of broker {broker}{_clock(fault).removeprefix('stopped')}"
+        return f"Stop the wall clock of {broker}{_clock(fault).removeprefix('stopped')}"
     if fault["set_to"]:
-        return f"Set the wall clock of broker {broker} to {fault['set_to']}"
-    return f"Set the wall clock of broker {broker} {_clock(fault)}"
+        return f"Set the wall clock of {broker} to {fault['set_to']}"
+    return f"Set the wall clock of {broker} {_clock(fault)}"
 
 
 SKEW_CLOCK = Wording(_clock_skewed, _skew_clock)

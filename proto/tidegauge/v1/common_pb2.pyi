@@ -207,6 +207,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The credential does not meet the rules."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The partition epoch is not the one in ZooKeeper."""
+    ERROR_CODE_SNAPSHOT_NOT_FOUND: _ErrorCode.ValueType  # 98
+    """The snapshot does not exist."""
+    ERROR_CODE_POSITION_OUT_OF_RANGE: _ErrorCode.ValueType  # 99
+    """The position is not within the snapshot."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
     """The topic id is not known."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 103
@@ -225,6 +229,12 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """There is no such endpoint type."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The partition is not in the transaction; abort it and go on (KIP-890)."""
+    ERROR_CODE_INVALID_VOTER_KEY: _ErrorCode.ValueType  # 125
+    """The request was meant for another voter of the quorum."""
+    ERROR_CODE_DUPLICATE_VOTER: _ErrorCode.ValueType  # 126
+    """The node is a voter already."""
+    ERROR_CODE_VOTER_NOT_FOUND: _ErrorCode.ValueType  # 127
+    """The node is no voter, or is the last one."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -413,6 +423,10 @@ ERROR_CODE_UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
 """The credential does not meet the rules."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The partition epoch is not the one in ZooKeeper."""
+ERROR_CODE_SNAPSHOT_NOT_FOUND: ErrorCode.ValueType  # 98
+"""The snapshot does not exist."""
+ERROR_CODE_POSITION_OUT_OF_RANGE: ErrorCode.ValueType  # 99
+"""The position is not within the snapshot."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
 """The topic id is not known."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
@@ -431,6 +445,12 @@ ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
 """There is no such endpoint type."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The partition is not in the transaction; abort it and go on (KIP-890)."""
+ERROR_CODE_INVALID_VOTER_KEY: ErrorCode.ValueType  # 125
+"""The request was meant for another voter of the quorum."""
+ERROR_CODE_DUPLICATE_VOTER: ErrorCode.ValueType  # 126
+"""The node is a voter already."""
+ERROR_CODE_VOTER_NOT_FOUND: ErrorCode.ValueType  # 127
+"""The node is no voter, or is the last one."""
 global___ErrorCode = ErrorCode
 
 @typing.final

@@ -41,7 +41,7 @@ class FakeAdmin:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeAdmin.asked.clear()
     monkeypatch.setattr(completing, "Admin", FakeAdmin)
-    monkeypatch.setattr(completing, "servers", lambda given, directory: given or str(directory))
+    monkeypatch.setattr(completing, "resolve_bootstrap", lambda given, directory, *_: given or str(directory))
 
 
 def completed(*words: str) -> list[str]:
@@ -85,6 +85,6 @@ def test_a_cluster_that_can_not_be_asked_completes_nothing(
     def fail(*_: object) -> str:
         raise RuntimeError("defect")
 
-    monkeypatch.setattr(completing, "servers", fail)
+    monkeypatch.setattr(completing, "resolve_bootstrap", fail)
     assert completed("describe-topic", "") == []
     assert capfd.readouterr() == ("", "")

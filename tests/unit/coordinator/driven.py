@@ -11,6 +11,8 @@ from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 
+MAX_TURNS = 50
+
 
 class Coordinator(Protocol):
     """What is driven."""
@@ -60,7 +62,10 @@ class Driven:
     def after(self, delay_ms: int) -> None:
         """Let time pass, from deadline to deadline."""
         end_ms = self.now_ms + delay_ms
+        turns = 0
         while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            turns = turns + 1 if deadline_ms <= self.now_ms else 0
+            assert turns < MAX_TURNS, "the timers do not come to rest while no time passes"
             self.now_ms = max(self.now_ms, deadline_ms)
             self.carry_out(self.coordinator.step(self.now_ms))
         self.now_ms = end_ms

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.harness import T0, T1, Harness, subscription
+from tests.unit.coordinator.harness import INITIAL_DELAY_MS, T0, T1, Harness, subscription
 from tests.unit.coordinator.transaction_harness import OFFSETS_0, U0, TransactionHarness
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     DeleteGroup,
     DescribeGroup,
+    GroupState,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -105,6 +106,30 @@ class OddGroups:
                     )
                 )
 
+    def settle(self) -> None:
+        """Bring a group forward as its members would: two static ones join and synchronise, or come again oddly."""
+        group, broker, one = self._rng.choice(("g", "h")), self._broker, self._rng.choice
+        for _ in range(one((1, 2))):
+            view = broker.coordinator.group_view(group)
+            is_stable = view is not None and view.state is GroupState.STABLE
+            rebalance_ms = one((0, 0, 60_000, *INT32)) if is_stable else 60_000
+            for instance in ("i", "j"):
+                session_ms = one((6_000, 12_000, 1_800_000))
+                broker.join(
+                    group=group,
+                    group_instance_id=instance,
+                    session_timeout_ms=session_ms,
+                    rebalance_timeout_ms=rebalance_ms,
+                )
+            broker.after(0 if is_stable else 2 * INITIAL_DELAY_MS)
+            view = broker.coordinator.group_view(group)
+            if view is not None and view.state is GroupState.COMPLETING_REBALANCE:
+                broker.sync_all([member.member_id for member in view.members], view.generation, group)
+
+    def remove_static(self) -> LeaveGroup:
+        """Return the request of an administrator, who names an instance id alone."""
+        return LeaveGroup(self._rng.choice(("g", "h")), (LeavingMember("", self._rng.choice(("i", "j"))),))
+
     def _member(self, group: str | None) -> str:
         view = self._broker.coordinator.group_view(group or "")
         known = () if view is None else (*(member.member_id for member in view.members), *view.pending_members)
@@ -117,13 +142,26 @@ class OddGroups:
 
 @pytest.mark.parametrize("seed", range(15))
 def test_a_group_coordinator_takes_any_requests(seed: int) -> None:
+    play_groups(seed)
+
+
+def test_the_groups_that_odd_requests_meet_are_in_every_state() -> None:
+    assert set().union(*(play_groups(seed) for seed in range(4))) == set(GroupState) - {GroupState.DEAD}
+
+
+def play_groups(seed: int) -> set[GroupState]:
+    """Play a seed; return the states in which groups were."""
     rng = random.Random(seed)
     settings = {"offsets_retention_ms": 10**6, "group_max_size": rng.choice((2, 2**31 - 1))}
     broker = Harness(**settings)
+    seen: set[GroupState] = set()
     odd = OddGroups(rng, broker)
     for _ in range(REQUESTS):
         broker.holds_verifications = rng.random() < 0.2
-        broker.send(odd.request())
+        broker.send(odd.request() if rng.random() < 0.8 else odd.remove_static())
+        if rng.random() < 0.1:
+            odd.settle()
+        seen |= {view.state for view in broker.coordinator.group_views()}
         if rng.random() < 0.3:
             broker.after(rng.choice(TIMES_MS))
         if broker.verifications and rng.random() < 0.5:
@@ -137,6 +175,7 @@ def test_a_group_coordinator_takes_any_requests(seed: int) -> None:
         broker.verify()
     broker.resign(1)
     assert broker.coordinator.open_requests == 0
+    return seen
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -64,12 +64,14 @@ ERROR = {"keys": ["Produce"], "error": "NOT_ENOUGH_REPLICAS", "count": -1}
         ({"txn_id": "t"}, request(group="g"), False),
         ({"resource": "orders"}, request(resources=["orders"]), True),
         ({"resource": "orders"}, request(), False),
-        ({}, request(is_of_kafka=False), False),
+        ({}, request(is_of_kafka=False), True),
+        ({"resource": "orders"}, request(is_of_kafka=False, resources=["orders"]), False),
+        ({}, request(is_of_kafka=False, is_of_lab=True), False),
         ({}, request(caller=Caller("broker", "127.0.0.1", 2)), False),
     ],
 )
 def test_every_field_that_is_given_must_fit(narrowed: dict[str, Any], one: GatedRequest, means: bool):
-    """The lab's own requests come over gRPC, and brokers' requests are no client's: rules mean neither."""
+    """A rule means both wires; the lab's own requests and those of brokers are no client's."""
     assert is_affected(table(ERROR | narrowed), one) == means
 
 

@@ -96,7 +96,7 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("produce: {values: m1, acks: 2}", "6: acks is all, 1 or 0, not '2'"),
         ("produce: {values: m1, error: OOPS}", "6: there is no error OOPS"),
         ("produce: []", "6: at least one is expected, but the list is empty"),
-        ("kill: one", "6: a number (0 or more) is expected, not 'one'"),
+        ("kill: one", "6: a broker id, controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G or"),
         ("kill: -1", "6: a number (0 or more) is expected, not '-1'"),
         ("kill: 3", "6: there is no broker 3 in this scenario"),
         ("wait_hw: {3: 1}", "6: there is no broker 3 in this scenario"),
@@ -201,7 +201,7 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     [
         ("{coordinator_of: g}", "'g' names no group"),
         ("{leader_of: story-7}", "story-7"),
-        ("{follower_of: story-0}", "{leader_of: T-P} or {coordinator_of: group:G} is expected"),
+        ("{leads: story-0}", "a broker id, controller, leader-of:T-P, follower-of:T-P"),
         ("{leader_of: story-0, coordinator_of: group:g}", "is expected"),
     ],
 )

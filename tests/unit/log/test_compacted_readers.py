@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -199,6 +201,19 @@ def test_a_segment_is_rolled_by_the_time_of_its_first_record(bench, writer):
     bench.now_ms += HOUR_MS + 1
     writer.put((b"b", b"2"))
     assert len(bench.log().segments) == 2
+
+
+def test_a_segment_without_times_waits_for_min_compaction_lag_by_the_time_of_its_file(bench, writer):
+    """LogSegment.largestTimestamp."""
+    bench.settings["log.cleaner.min.compaction.lag.ms"] = str(HOUR_MS)
+    bench.append(empty_batch(read_header(writer.keyed_batch((b"a", b"1")))))
+    writer.roll()
+    writer.put((b"b", b"1"))
+    path, now = bench.log().segments[0].path, bench.now_ms // 1000
+    os.utime(path, (now, now))
+    assert compact(bench) is None
+    os.utime(path, (now - 3600, now - 3600))
+    assert compact(bench) == 1
 
 
 # Crashes

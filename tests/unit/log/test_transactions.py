@@ -274,13 +274,14 @@ def test_a_read_lists_the_aborted_transactions_that_it_overlaps(bench, writer):
 
 
 def test_a_read_from_a_gap_lists_the_aborted_transactions_of_the_segment_that_it_goes_on_to(bench, batch):
-    """A follower that copies a compacted log may begin a segment behind a gap (LocalLog.read names what it has read).
+    """Kafka's follower of a compacted log begins a segment behind a gap (LocalLog.read names what it has read).
 
     Each consumer that reads on behind the batch before the gap asks for the gap's first offset.
     """
     bench.settings["log.segment.bytes"] = "100"
     bench.append(batch(3))
     log = bench.log()
+    log._roll(8)
     aborted = batch(1, producer_id=1, sequence=0, transactional=True)
     marker = make_marker(TransactionMarker(1, 0, Outcome.ABORT, 0), bench.now_ms)
     for offset, made in ((8, aborted), (9, marker)):

@@ -5,8 +5,8 @@ Rules:
        that affects the request decides.
     2. The whole list is set at once. A rule whose id stays keeps what it holds; one that is
        no longer there releases it.
-    3. Only requests over Kafka's protocol are meant, and none among brokers: the lab's own requests, which go over
-       gRPC, are neither counted nor affected.
+    3. Requests of clients are meant, over Kafka's protocol and over gRPC, as far as the rule can act there
+       (``Rule.acts_on``). Those among brokers, and the lab's own, are neither counted nor affected.
     4. The journal has the requests that arrive while a rule is in force, and those that a fault affects, with what was
        done to each, by the fault and by the deciding rule.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegauge.faults.apis import GRPC
 from tidegauge.faults.rules import Rule
 from tidegauge_broker.server.lab.barrier import Barrier
 from tidegauge_broker.server.lab.tally import Tally
@@ -151,6 +152,8 @@ class RuleTable:
         arrived = self._arrived(request, now_ms)
         for entry in self._in_force:
             rule = entry.rule
+            if not request.is_of_kafka and GRPC not in rule.acts_on:
+                continue
             if not _means(rule, request, self._broker_id) or not entry.tally.take(rule.is_affected):
                 continue
             arrived.rules.append(entry.rule_id)
@@ -180,8 +183,8 @@ class RuleTable:
 
 
 def _is_a_clients(request: GatedRequest) -> bool:
-    """Return whether the request came over Kafka's protocol, and not from a broker. Rule 3."""
-    return request.is_of_kafka and request.caller.broker_id is None
+    """Return whether the request comes neither from a broker nor from the lab. Rule 3."""
+    return request.caller.broker_id is None and not request.is_of_lab
 
 
 def described(rule: Rule) -> str:

@@ -28,6 +28,7 @@ class GatedRequest:
         transactional_id: the one that it names; empty: none.
         resources: names of the resources of configurations that it names.
         is_of_kafka: whether it came over Kafka's protocol.
+        is_of_lab: whether the lab itself sends it: to look at the cluster, or to change it.
         size_bytes: of the request, where the wire knows it.
     """
 
@@ -39,6 +40,7 @@ class GatedRequest:
     transactional_id: str = ""
     resources: Collection[str] = ()
     is_of_kafka: bool = False
+    is_of_lab: bool = False
     size_bytes: int = 0
 
 
@@ -77,6 +79,12 @@ class InjectedError:
     partitions: frozenset[int] = frozenset()
     throttle_time_ms: int = 0
     bytes_per_second: int = 0
+
+    def means(self, topic: str, partition: int = -1) -> bool:
+        """Return whether the error is about a topic, or a partition of it; partition -1: any."""
+        if not self.topic or self.top_level:
+            return True
+        return topic == self.topic and (partition < 0 or not self.partitions or partition in self.partitions)
 
     @property
     def is_failure(self) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import grpc.aio
 
+from tidegauge.channel_options import LAB_AGENT
 from tidegauge.host_addresses import host_in, java_host
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
@@ -29,6 +30,11 @@ def host_of(peer: str) -> str:
     """Return a client's address in Java's form, from gRPC's ``ipv4:127.0.0.1:40312``; ``?``: it has none."""
     kind, _, rest = unquote(peer).partition(":")
     return java_host(host_in(rest)) if kind in {"ipv4", "ipv6"} else "?"
+
+
+def is_of_lab(metadata: Iterable[Any] | None) -> bool:
+    """Return whether the lab itself makes a call with this metadata."""
+    return any(key == "user-agent" and str(value).startswith(LAB_AGENT) for key, value in metadata or ())
 
 
 def calling_broker(metadata: Iterable[Any] | None) -> int | None:

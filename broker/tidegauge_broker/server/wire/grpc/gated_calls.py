@@ -26,7 +26,7 @@ from tidegauge_broker.server.service.admission import INJECTED, Admission, admit
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
-from tidegauge_broker.server.wire.grpc.callers import calling_broker
+from tidegauge_broker.server.wire.grpc.callers import calling_broker, is_of_lab
 from tidegauge_broker.server.wire.grpc.named_partitions import named_partitions
 from tidegauge_broker.server.wire.grpc.records_response import whole
 
@@ -50,6 +50,7 @@ class _Call:
     """One call in progress.
 
     Attributes:
+        is_of_lab: whether the lab itself makes it.
         standing: the partitions of a follower's stream, which names one when it changes and means it until it is
             forgotten.
         replaced: what becomes of a response, by the number that it shares with its request.
@@ -58,6 +59,7 @@ class _Call:
     rpc: str
     caller: Caller
     entry: Entry
+    is_of_lab: bool = False
     replaced: dict[int, Admission] = field(default_factory=dict)
     standing: set[TopicPartition] = field(default_factory=set)
 
@@ -85,29 +87,36 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         if handler is None or (method.startswith(_FREE) and method != _STEPPED_ROUND):
             return handler
         # The gate distinguishes callers by broker only; a call's peer is not known before its handler runs.
-        caller = Caller("", self._listener, calling_broker(handler_call_details.invocation_metadata))
-        rpc = method.rpartition("/")[2]
+        metadata = handler_call_details.invocation_metadata
+        caller = Caller("", self._listener, calling_broker(metadata))
+        rpc, of_lab = method.rpartition("/")[2], is_of_lab(metadata)
         if handler.request_streaming and handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
-                self._stream(handler, rpc, caller), handler.request_deserializer, handler.response_serializer
+                self._stream(handler, rpc, caller, of_lab=of_lab),
+                handler.request_deserializer,
+                handler.response_serializer,
             )
         if not handler.request_streaming and not handler.response_streaming:
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(handler, rpc, caller), handler.request_deserializer, handler.response_serializer
+                self._unary(handler, rpc, caller, of_lab=of_lab),
+                handler.request_deserializer,
+                handler.response_serializer,
             )
         return handler
 
     # One call
 
-    def _unary(self, handler: Any, rpc: str, caller: Caller) -> Callable[[Any, Context], Awaitable[Any]]:
+    def _unary(
+        self, handler: Any, rpc: str, caller: Caller, *, of_lab: bool
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
         async def respond(request: Any, context: Context) -> Any:
-            call = self._begin(rpc, caller)
+            call = self._begin(rpc, caller, of_lab=of_lab)
             try:
                 if self._gate.is_open:
                     return await handler.unary_unary(request, context)
                 form = _Form(rpc, request)
                 return await through(
-                    self._gate, _asked(call, request), form, lambda: handler.unary_unary(request, context)
+                    self._gate, _asked(call, request), form, lambda: handler.unary_unary(form.request, context)
                 )
             except (CallRefused, asyncio.CancelledError) as problem:
                 refused = _why(call, problem)
@@ -118,9 +127,11 @@ class GatedCalls(grpc.aio.ServerInterceptor):
 
         return respond
 
-    def _stream(self, handler: Any, rpc: str, caller: Caller) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    def _stream(
+        self, handler: Any, rpc: str, caller: Caller, *, of_lab: bool
+    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
         async def responses(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-            call = self._begin(rpc, caller)
+            call = self._begin(rpc, caller, of_lab=of_lab)
             try:
                 self._gate.check(call.entry)
                 async for real in handler.stream_stream(_Requests(self, call, requests), context):
@@ -140,10 +151,10 @@ class GatedCalls(grpc.aio.ServerInterceptor):
 
         return responses
 
-    def _begin(self, rpc: str, caller: Caller) -> _Call:
+    def _begin(self, rpc: str, caller: Caller, *, of_lab: bool) -> _Call:
         task = asyncio.current_task()
         assert task is not None
-        return _Call(rpc, caller, self._gate.enter(caller, task.cancel))
+        return _Call(rpc, caller, self._gate.enter(caller, task.cancel), of_lab)
 
     def admit(self, call: _Call, request: Any) -> Awaitable[Any] | None:
         """Return what a stream's next request has to wait for, if anything is in force."""
@@ -154,14 +165,15 @@ class GatedCalls(grpc.aio.ServerInterceptor):
 
     async def _admit_one_of_many(self, call: _Call, request: Any) -> Any:
         """Return the request that the service is to see; rule 3."""
-        admission = await admit(self._gate, _asked(call, request), _Form(call.rpc, request))
+        form = _Form(call.rpc, request)
+        admission = await admit(self._gate, _asked(call, request), form)
         if admission is None:
             return request
         if admission.refusal is not None and injection.is_for_the_whole(call.rpc):
             raise _RespondedEarly(await admission.finish(admission.refusal))
         call.replaced[_number_of(request)] = admission
         if admission.refusal is None:
-            return request
+            return form.request
         empty = type(request)()  # it must reach the service in its place, but without effect
         empty.CopyFrom(request)
         empty.ClearField("partitions")
@@ -185,12 +197,18 @@ class _Requests:
         return request if waiting is None else await waiting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Form:
-    """The form of the response to a request of an RPC."""
+    """The form of the response to a request of an RPC.
+
+    Attributes:
+        request: what of it is handled: without the partitions that are refused, if others of it are not.
+        refused: the results of what is refused.
+    """
 
     rpc: str
     request: Message
+    refused: Message | None = None
 
     def refusal(self, injected: InjectedError) -> Message | None:
         """Return the response that refuses the request; None where only the real one names what there is.
@@ -200,13 +218,25 @@ class _Form:
         """
         if not injection.can_refuse(self.rpc):
             raise CallRefused(INJECTED)
-        if injection.must_run(self.rpc):
+        if injection.must_run(self.rpc) or injection.reads_others(self.rpc, self.request, injected.means):
+            return None
+        parts = injection.split(self.rpc, self.request, injected.means)
+        if parts is not None:
+            self.request, refused = parts
+            self.refused = injection.refusal(injected.error, refused, injection.empty_response(self.rpc))
             return None
         return injection.refusal(injected.error, self.request, injection.empty_response(self.rpc))
 
     def with_error(self, response: Any, injected: InjectedError) -> Message:
         """Return the response with the error in it."""
+        if not injected.error:
+            return response  # type: ignore[no-any-return]  # a message, or one that is made when it is sent
         real: Message = whole(response)
+        if self.refused is not None:
+            real.MergeFrom(self.refused)
+            return real
+        if injection.put_in_part(injected.error, real, injected.means):
+            return real
         return injection.with_error(injected.error, real)
 
     def discard(self, response: Any) -> None:
@@ -224,6 +254,8 @@ def _asked(call: _Call, request: Message) -> GatedRequest:
         group,
         getattr(request, "client_id", ""),
         getattr(request, "transactional_id", ""),
+        is_of_lab=call.is_of_lab,
+        size_bytes=request.ByteSize(),
     )
 
 

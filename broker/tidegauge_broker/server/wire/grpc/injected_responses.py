@@ -7,11 +7,14 @@ Rules:
     2. An RPC that changes something, and whose response has errors only in its items, can't fail so before its effect:
        ``after_effect`` is needed, or a gRPC status. Where Kafka's response can, the fault is accepted, and a call of
        gRPC that meets it ends with UNAVAILABLE.
+    3. An error of some partitions stands in their results alone. Before its effect, a request that names others too is
+       split, if Kafka treats its partitions one by one (``_ONE_BY_ONE``); else it fails as a whole.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
@@ -46,7 +49,10 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """By name; no two services have a method of the same name."""
 _READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
+_ONE_BY_ONE = frozenset({"Produce", "ProduceStream", "CommitOffsets", "CommitOffsetsInTransaction", "DeleteRecords"})
 INJECTED = "injected by the lab"
+Means = Callable[[str, int], bool]
+"""Whether an error is about this partition of this topic; -1: about the topic."""
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
@@ -104,6 +110,50 @@ def with_error(error: int, response: AnyMessage, words: str = INJECTED) -> AnyMe
             for item in items:
                 with_error(error, item, words)
     return response
+
+
+def split(rpc: str, request: AnyMessage, means: Means) -> tuple[AnyMessage, AnyMessage] | None:
+    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 3."""
+    if rpc not in _ONE_BY_ONE or is_for_the_whole(rpc):
+        return None
+    parts = type(request)(), type(request)()
+    for part in parts:
+        part.CopyFrom(request)
+        part.ClearField("partitions")
+    for asked in request.partitions:  # type: ignore[attr-defined]  # requests of these RPCs have them
+        parts[means(asked.topic, asked.partition)].partitions.append(asked)  # type: ignore[attr-defined]  # the same
+    return parts if all(part.partitions for part in parts) else None  # type: ignore[attr-defined]  # the same
+
+
+def reads_others(rpc: str, request: Any, means: Means) -> bool:
+    """Return whether a request that only reads names partitions that an error is not about: these are read. Rule 3."""
+    if rpc not in _READS or "partitions" not in request.DESCRIPTOR.fields_by_name:
+        return False
+    return not all(means(asked.topic, asked.partition) for asked in request.partitions)
+
+
+def put_in_part(error: int, response: Message, means: Means) -> bool:
+    """Put the error into the results of what is meant; return whether there are others, and it is done. Rule 3."""
+    found = list(_results(response, ""))
+    meant = [one for one, topic, partition in found if means(topic, partition)]
+    if not meant or len(meant) == len(found):
+        return False
+    for one in meant:
+        _put(error, one, INJECTED)
+    return True
+
+
+def _results(message: Any, topic: str) -> Iterator[tuple[Any, str, int]]:
+    """Yield what has a place for an error and is of a topic, with its topic and its partition; -1: it is the topic."""
+    for field, items in message.ListFields():
+        if field.message_type is None or not field.is_repeated:
+            continue
+        for item in items:
+            names = item.DESCRIPTOR.fields_by_name
+            name = next((getattr(item, one) for one in ("topic", "name") if one in names), topic)
+            if name and {"error", "status"} & set(names):
+                yield item, name, item.partition if "partition" in names else -1
+            yield from _results(item, name)
 
 
 def _put(error: int, message: Message, words: str) -> bool:

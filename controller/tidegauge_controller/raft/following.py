@@ -1,0 +1,294 @@
+"""Fetches of a node that does not lead: of records, of snapshots, and in search of a leader (KIP-595, KIP-630)."""
+
+from __future__ import annotations
+
+from tidegauge.errors import ErrorCode
+from tidegauge_controller.raft.config import MAX_FETCH_WAIT_MS
+from tidegauge_controller.raft.core import Core
+from tidegauge_controller.raft.effects import DropSnapshot, Truncate, WriteSnapshot
+from tidegauge_controller.raft.events import RequestReceived, SnapshotInstalled
+from tidegauge_controller.raft.messages import (
+    UNKNOWN_OFFSET,
+    ChangeVoterResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    UpdateVoterRequest,
+)
+from tidegauge_controller.raft.states import NEVER_MS, Download, Follower, IllegalTransitionError, Unattached
+from tidegauge_controller.raft.values import OffsetAndEpoch
+
+
+def run_timers(core: Core) -> None:
+    """Take the fetch timeout of a follower that is a voter; an observer never stands for election."""
+    state = core.state
+    if not isinstance(state, Follower) or not core.is_voter:
+        return
+    if core.now_ms >= state.fetch_deadline_ms and not core.is_shutting_down:
+        core.become_prospective("fetch timeout")
+    elif core.now_ms >= state.update_voter_deadline_ms and not _needs_update(core, state):
+        state.update_voter_deadline_ms = core.now_ms + core.config.fetch_timeout_ms
+
+
+def deadline_ms(core: Core) -> int | None:
+    """Return when the follower's next timer is due; None if the node is no follower.
+
+    An UpdateRaftVoter that is overdue waits for its slot, and a node that shuts down stands for no election.
+    """
+    state = core.state
+    if not isinstance(state, Follower):
+        return None
+    if not core.is_voter:
+        return NEVER_MS
+    update = state.update_voter_deadline_ms
+    return min(
+        NEVER_MS if core.is_shutting_down else state.fetch_deadline_ms, update if update > core.now_ms else NEVER_MS
+    )
+
+
+def send(core: Core) -> None:
+    """Fetch from the leader; from a bootstrap server if the leader is not known or does not respond."""
+    state = core.state
+    if isinstance(state, Follower):
+        _send_to_leader(core, state)
+    elif isinstance(state, Unattached):
+        core.send_to_bootstrap_server(_fetch_request(core))
+
+
+def _send_to_leader(core: Core, state: Follower) -> None:
+    download = state.download
+    if core.config.can_become_voter and not core.log.is_flushed:
+        return
+    endpoint = state.endpoints[state.leader_id]
+    if core.connections.is_failing(state.leader_id, core.now_ms):
+        core.send_to_bootstrap_server(_fetch_request(core))
+    elif download is not None:
+        limit = core.config.fetch_snapshot_max_bytes
+        request = FetchSnapshotRequest(
+            core.config.cluster_id, core.me, state.epoch, download.snapshot, download.position, limit
+        )
+        core.send(state.leader_id, endpoint, request)
+    elif _wants_update(core, state):
+        core.send(state.leader_id, endpoint, _update_request(core, state))
+    else:
+        core.send(state.leader_id, endpoint, _fetch_request(core))
+
+
+def _fetch_request(core: Core) -> FetchRequest:
+    known = UNKNOWN_OFFSET if core.high_watermark is None else core.high_watermark
+    return FetchRequest(
+        core.config.cluster_id,
+        core.me,
+        core.state.epoch,
+        core.log.end_offset,
+        core.log.last_epoch,
+        MAX_FETCH_WAIT_MS,
+        known,
+        core.config.fetch_max_bytes,
+    )
+
+
+def handle_fetch_response(core: Core, node_id: int, response: FetchResponse) -> None:
+    """Take records, a truncation or a snapshot in; the common rule for epochs and leaders has been applied.
+
+    Source: KafkaRaftClient.handleFetchResponse.
+
+    Raises:
+        IllegalTransitionError: the leader would take back what is committed.
+    """
+    state = core.state
+    if not isinstance(state, Follower):
+        return
+    if response.error is not ErrorCode.NONE:
+        core.connections.back_off(node_id, core.now_ms)
+        return
+    if state.leader_id not in {node_id, response.leader_id}:
+        return
+    if response.diverging is not None:
+        _truncate(core, response.diverging)
+    elif response.snapshot is not None:
+        _begin_download(core, state, response.snapshot)
+    else:
+        _append(core, response)
+    _heard_of_leader(core, state)
+
+
+def _heard_of_leader(core: Core, state: Follower) -> None:
+    state.has_fetched = True
+    state.fetch_deadline_ms = core.now_ms + core.config.fetch_timeout_ms
+
+
+def _truncate(core: Core, diverging: OffsetAndEpoch) -> None:
+    offset = core.log.truncation_offset(diverging)
+    common, committed = min(offset, diverging.offset), core.high_watermark
+    if committed is not None and common < committed:
+        raise IllegalTransitionError(f"the leader's log diverges at {common}, below the high watermark {committed}")
+    if offset < core.log.end_offset:
+        core.log.truncate(offset)
+        core.history.truncate(offset)
+        core.emit(Truncate(offset))
+
+
+def _append(core: Core, response: FetchResponse) -> None:
+    for batch in response.batches:
+        if batch.base_offset != core.log.end_offset or batch.epoch < core.log.last_epoch:
+            break
+        core.append(batch)
+    if core.config.can_become_voter:
+        core.flush()
+    if response.high_watermark >= 0:
+        _follow_high_watermark(core, response.high_watermark)
+
+
+def _follow_high_watermark(core: Core, leaders: int) -> None:
+    bound = min(leaders, core.log.end_offset)
+    if core.high_watermark is not None and bound < core.high_watermark:
+        raise IllegalTransitionError(
+            f"the leader's high watermark {leaders} is below this node's {core.high_watermark}"
+        )
+    core.move_high_watermark(bound)
+
+
+def _begin_download(core: Core, state: Follower, snapshot: OffsetAndEpoch) -> None:
+    if state.download is not None and state.download.snapshot == snapshot:
+        return
+    state.download = Download(snapshot)
+    if snapshot in core.log.snapshots and core.log.is_beyond(snapshot):
+        core.install(snapshot)
+
+
+def handle_snapshot_response(
+    core: Core, node_id: int, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+) -> None:
+    """Take a slice of a snapshot in; install the snapshot when it is complete.
+
+    Source: KafkaRaftClient.handleFetchSnapshotResponse.
+    """
+    state = core.state
+    if not isinstance(state, Follower) or state.download is None or state.download.snapshot != request.snapshot:
+        return
+    download = state.download
+    is_gone = response.error in {ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE}
+    if response.error is not ErrorCode.NONE and not is_gone:
+        core.connections.back_off(node_id, core.now_ms)
+        return
+    is_other = response.snapshot != download.snapshot or response.position != download.position
+    if is_gone or is_other or (not response.data and download.position < response.size_bytes):
+        state.download = None
+        core.emit(DropSnapshot(download.snapshot))
+        core.connections.back_off(node_id, core.now_ms)
+        return
+    core.emit(WriteSnapshot(download.snapshot, download.position, response.data))
+    download.position += len(response.data)
+    if download.position >= response.size_bytes:
+        core.install(download.snapshot)
+    _heard_of_leader(core, state)
+
+
+def handle_installed(core: Core, event: SnapshotInstalled) -> None:
+    """Go on behind an installed snapshot: log, voters and high watermark are those of its end.
+
+    Raises:
+        IllegalTransitionError: the snapshot does not reach beyond the log.
+    """
+    if not core.log.is_beyond(event.snapshot):
+        raise IllegalTransitionError(f"snapshot {event.snapshot} does not reach beyond the log's end {core.log.end}")
+    core.log.restart_at(event.snapshot)
+    core.history.restart(event.voter_set, event.kraft_version)
+    if core.high_watermark is None or event.snapshot.offset > core.high_watermark:
+        core.move_high_watermark(event.snapshot.offset)
+    if isinstance(core.state, Follower):
+        core.state.download = None
+
+
+def handle_end_quorum_epoch(core: Core, event: RequestReceived, request: EndQuorumEpochRequest) -> None:
+    """Stand for election sooner or later, by the rank that the resigned leader gives (KafkaRaftClient)."""
+    error = _refusal(core, request.leader_id, request.epoch)
+    if error is ErrorCode.NONE:
+        endpoints = {} if not request.endpoints else {request.leader_id: request.endpoints[0]}
+        if core.learn(
+            request.epoch, request.leader_id, endpoints, f"EndQuorumEpoch of node {request.leader_id}", event
+        ):
+            return
+        state = core.state
+        if isinstance(state, Follower) and state.leader_id == request.leader_id:
+            rank = next((i for i, key in enumerate(request.preferred) if key.id == core.me.id), None)
+            wait = election_backoff_ms(rank, len(request.preferred), core.config.election_backoff_max_ms)
+            state.fetch_deadline_ms = core.now_ms + wait
+    known = core.leader_endpoints()
+    response = EndQuorumEpochResponse(
+        error=error, leader_id=core.state.leader_id, epoch=core.state.epoch, endpoints=known
+    )
+    core.respond(event.token, response)
+
+
+def _refusal(core: Core, leader_id: int, epoch: int) -> ErrorCode:
+    if epoch < core.state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return contradiction(core, leader_id, epoch)
+
+
+def contradiction(core: Core, leader_id: int, epoch: int) -> ErrorCode:
+    """Return INVALID_REQUEST if a request names no leader, or another one than this node knows in the same epoch.
+
+    Kafka's node ends its process there (KafkaRaftClient.maybeTransition). No honest leader sends such a request.
+    """
+    known = core.state.leader_id
+    other = epoch == core.state.epoch and known is not None and known != leader_id
+    is_me = leader_id == core.me.id and known != core.me.id
+    return ErrorCode.INVALID_REQUEST if leader_id < 0 or other or is_me else ErrorCode.NONE
+
+
+def election_backoff_ms(rank: int | None, candidates: int, longest_ms: int) -> int:
+    """Return how long the voter of a rank waits after a resignation.
+
+    Source: KafkaRaftClient.strictExponentialElectionBackoffMs.
+
+    Args:
+        rank: the voter's place among the preferred candidates, 0 first; None if it is not among them.
+        candidates: how many there are.
+        longest_ms: ``controller.quorum.election.backoff.max.ms``.
+    """
+    if rank is None:
+        return longest_ms
+    if rank == 0:
+        return 0
+    return min(longest_ms, (longest_ms >> (candidates - 1)) << (rank - 1))
+
+
+def _wants_update(core: Core, state: Follower) -> bool:
+    return core.is_voter and core.now_ms >= state.update_voter_deadline_ms and _needs_update(core, state)
+
+
+def _needs_update(core: Core, state: Follower) -> bool:
+    if core.history.version == 0:
+        return not state.has_updated
+    mine = core.voters.voters[core.me.id]
+    same_range = (mine.lowest_version, mine.highest_version) == (
+        core.config.lowest_version,
+        core.config.highest_version,
+    )
+    return mine.endpoints != core.config.endpoints or not same_range
+
+
+def _update_request(core: Core, state: Follower) -> UpdateVoterRequest:
+    config = core.config
+    return UpdateVoterRequest(
+        config.cluster_id, state.epoch, core.me, config.endpoints, config.lowest_version, config.highest_version
+    )
+
+
+def handle_update_response(core: Core, node_id: int, response: ChangeVoterResponse) -> None:
+    """Note that the leader knows the node's endpoints; try again later after an error."""
+    state = core.state
+    if not isinstance(state, Follower):
+        return
+    state.update_voter_deadline_ms = core.now_ms + core.config.fetch_timeout_ms
+    if response.error is ErrorCode.NONE:
+        state.has_updated = True
+        state.fetch_deadline_ms = core.now_ms + core.config.fetch_timeout_ms
+    else:
+        core.connections.back_off(node_id, core.now_ms)

@@ -1,0 +1,118 @@
+"""One language for targets: the words of paths and steps, and the options of verbs, name a broker everywhere."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge_lab.cli.common import TargetType
+from tidegauge_lab.cli.faults import kill, read_targets
+from tidegauge_lab.cli.inject import expire_session, skew_clock, sync
+from tidegauge_lab.cli.isolate import heal
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind, read_role, role_of
+from tidegauge_lab.scenario.readers import broker_or_role
+from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, read_yaml
+
+AT = TopicPartition("orders", 0)
+LEADER = Role(RoleKind.LEADER, AT)
+WORDS = [
+    ("controller", Role(RoleKind.CONTROLLER)),
+    ("leader-of:orders-0", LEADER),
+    ("follower-of:orders-0", Role(RoleKind.FOLLOWER, AT)),
+    ("coordinator-of:group:a:b", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a:b"))),
+    ("coordinator-of:transaction:t", Role(RoleKind.COORDINATOR, of=Coordinated(TRANSACTION, "t"))),
+]
+
+
+def node(text: str) -> Node:
+    read = read_yaml(f"a: {text}")
+    assert isinstance(read, Mapping)
+    return read.entries["a"]
+
+
+@pytest.mark.parametrize(("word", "role"), WORDS)
+def test_a_word_names_the_role_on_the_command_line_and_in_steps(word: str, role: Role) -> None:
+    assert read_role(word) == role
+    assert TargetType().convert(word, None, None) == role
+    assert broker_or_role(node(word)) == role
+
+
+@pytest.mark.parametrize(
+    ("form", "role"),
+    [
+        ("{leader_of: orders-0}", LEADER),
+        ("{follower_of: orders-0}", Role(RoleKind.FOLLOWER, AT)),
+        ("{coordinator_of: 'group:g'}", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "g"))),
+        ("{controller: true}", Role(RoleKind.CONTROLLER)),
+    ],
+)
+def test_steps_have_the_options_too(form: str, role: Role) -> None:
+    assert broker_or_role(node(form)) == role
+
+
+@pytest.mark.parametrize(
+    "form", ["leader-of:orders", "leader:orders-0", "{leader: orders-0}", "{coordinator_of: g}", "x"]
+)
+def test_a_step_that_names_no_broker_is_refused(form: str) -> None:
+    with pytest.raises(MalformedYaml):
+        broker_or_role(node(form))
+
+
+def test_an_option_and_a_word_are_one_role() -> None:
+    assert role_of("leader_of", "orders-0") == role_of("leader-of", "orders-0") == LEADER
+    assert role_of("leader", "orders-0") is None
+    assert read_targets([LEADER], None, None, controller=False) == LEADER
+    assert read_targets([1, 2], None, None, controller=False) == [1, 2]
+
+
+@pytest.mark.parametrize("named", [[LEADER, 1], [LEADER, LEADER]])
+def test_brokers_are_named_in_one_way_at_a_time(named: list[int | Role]) -> None:
+    with pytest.raises(click.UsageError, match="Name brokers in one way"):
+        read_targets(named, None, None, controller=False)
+
+
+def test_every_verb_with_a_broker_takes_words() -> None:
+    for verb, name in [
+        (kill, "ids"),
+        (heal, "targets"),
+        (skew_clock, "target_id"),
+        (expire_session, "target"),
+        (sync, "target"),
+    ]:
+        [argument] = [one for one in verb.params if one.name == name]
+        assert isinstance(argument.type, TargetType)
+
+
+def test_a_fault_inside_a_broker_takes_each_option() -> None:
+    options = {option for one in skew_clock.params for option in one.opts}
+    assert {"--leader-of", "--follower-of", "--coordinator-of", "--controller"} <= options
+
+
+@pytest.mark.parametrize(
+    "arguments", [["leader-of:orders"], ["dance"], ["leader-of:orders-0", "--leader-of", "orders-0"]]
+)
+def test_a_wrong_target_is_a_usage_error_before_anything_is_contacted(arguments: list[str]) -> None:
+    done = CliRunner().invoke(skew_clock, [*arguments, "--frozen"])
+    assert done.exit_code == 2
+
+
+def test_zookeeper_is_a_word_where_it_is_a_target() -> None:
+    context = click.Context(kill)
+    assert TargetType().convert("zookeeper", None, context) == "zookeeper"
+    with pytest.raises(click.BadParameter):
+        TargetType().convert("zookeeper", None, click.Context(skew_clock))
+
+
+def test_a_local_cluster_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the pytest plugin and Python do: `kill("leader-of:orders-0")`."""
+    local = object.__new__(LocalCluster)
+    monkeypatch.setattr(LocalCluster, "resolve", lambda _self, role: 2 if role == LEADER else 0)
+    assert local.broker_of("leader-of:orders-0") == 2
+    assert local.broker_of(1) == 1
+    for wrong in ("zookeeper", "leader-of:orders", "dance"):
+        with pytest.raises(TidegaugeError):
+            local.broker_of(wrong)
