@@ -16,7 +16,7 @@ from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator.actions import ACTIONS, DISK_ACTIONS, swarm_of
 from tidegauge_proof.simulator.acts import FAULTS_END, Act, act
 from tidegauge_proof.simulator.checker import Checker, Violation
-from tidegauge_proof.simulator.controllers.zookeeper import sim_controller
+from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.coverage import Coverage
 from tidegauge_proof.simulator.dice import Dice, Schedule, Step
 from tidegauge_proof.simulator.memory_broker import AT
@@ -143,7 +143,7 @@ def _new_world(swarm: Swarm, rule: str, *, tells: bool) -> World:
         replica_fetch_backoff_ms=100,
         truncation_rule=rule,
         coordinator_topics=frozenset({AT.topic}),
-        refuses_previous_incarnation=not sim_controller.SETTINGS.trusts_restarted_brokers,
+        refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
         emits_diagnostics=tells,
     )
     rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
