@@ -13,6 +13,12 @@ from tidegauge_broker.log.records import Look, first_record_at
 from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
+_MOST_FALSE_TIMES = 16
+"""How many batches may claim a time that none of their records has before a search for the largest one gives up.
+
+A producer writes its batches' headers: a search must end, and soon, whatever they say.
+"""
+
 
 def first_at_or_after(
     segments: Sequence[LogSegment],
@@ -60,15 +66,15 @@ def with_largest_timestamp(
     """
     first = max((at for at, one in enumerate(segments) if one.base_offset <= log_start_offset), default=0)
     largest = [(_largest_from(one, log_start_offset), one) for one in segments[first:]]
-    while largest:
+    for _ in range(len(largest) + _MOST_FALSE_TIMES if largest else 0):
         at, (timestamp_ms, segment) = max(enumerate(largest), key=lambda one: one[1][0])
         if timestamp_ms < 0:
             return None
         found = _first_in(segment, timestamp_ms, log_start_offset, look)
         if found is not None:
             return found if found[0] < upper_bound else None
-        # The time index names a batch whose records compaction has removed, as Kafka's does.
-        largest[at] = min(_largest_of_records(segment, log_start_offset), timestamp_ms - 1), segment
+        # The time index names a batch whose records compaction has removed, as Kafka's does; or a header lies.
+        largest[at] = _largest_of_records(segment, log_start_offset, below_ms=timestamp_ms), segment
     return None
 
 
@@ -86,15 +92,22 @@ def _largest_from(segment: LogSegment, offset: int) -> int:
     return segment.largest_timestamp[0] if segment.base_offset >= offset else _largest_of_records(segment, offset)
 
 
-def _largest_of_records(segment: LogSegment, offset: int) -> int:
-    """Return the largest timestamp of the records at or above an offset; -1 if none has one."""
+def _largest_of_records(segment: LogSegment, offset: int, *, below_ms: int | None = None) -> int:
+    """Return the largest timestamp of the records at or above an offset; -1 if none has one.
+
+    Args:
+        segment: the segment.
+        offset: records below do not count.
+        below_ms: only times below this one count; None: all do.
+    """
     largest = NO_TIMESTAMP
     for spot in segment.find_by_time(NO_TIMESTAMP, offset):
         if spot.base_offset >= offset:
-            largest = max(largest, spot.max_timestamp_ms)
+            times = [spot.max_timestamp_ms]
         else:
             records = decode_records(segment.batch_bytes(spot))
-            largest = max([largest, *(one.timestamp_ms for one in records if one.offset >= offset)])
+            times = [one.timestamp_ms for one in records if one.offset >= offset]
+        largest = max([largest, *(time for time in times if below_ms is None or time < below_ms)])
     return largest
 
 
