@@ -1,21 +1,14 @@
 # Tidegauge's images. Targets: broker (also the command line), zookeeper, cluster (all in one container), spark.
 # Any Debian-like image with Python 3.11 or newer (pip, venv) and bash will do as BASE_IMAGE.
+# Packages are those of docker/locked, by their hashes; the base image is a tag, so that it has its security updates: give
+# BASE_IMAGE=python@sha256:... where it must be one and the same.
 # What is large and seldom changes comes first, code last: after a change of code only the last layers are built again.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
-# What is to be installed, as lists that change only when they do.
-FROM ${BASE_IMAGE} AS lists
-COPY pyproject.toml docker/requirements.py /tmp/
-RUN mkdir /lists \
-    && python /tmp/requirements.py --build /tmp/pyproject.toml > /lists/build.txt \
-    && python /tmp/requirements.py /tmp/pyproject.toml > /lists/broker.txt \
-    && python /tmp/requirements.py /tmp/pyproject.toml watch > /lists/cluster.txt \
-    && python /tmp/requirements.py /tmp/pyproject.toml spark demo > /lists/spark.txt
-
 # The package, built once for all images.
 FROM ${BASE_IMAGE} AS wheel
-COPY --from=lists /lists/build.txt /tmp/
-RUN pip install --no-cache-dir --quiet --requirement /tmp/build.txt
+COPY docker/locked/build.txt /tmp/
+RUN pip install --no-cache-dir --quiet --require-hashes --requirement /tmp/build.txt
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY proto proto
@@ -37,9 +30,8 @@ LABEL org.opencontainers.image.title="tidegauge-broker" \
 RUN useradd --uid 1000 --create-home tidegauge \
     && mkdir /var/lib/tidegauge \
     && chown tidegauge /var/lib/tidegauge
-COPY constraints.txt /opt/tidegauge/constraints.txt
-COPY --from=lists /lists/broker.txt /opt/tidegauge/requirements.txt
-RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt --requirement /opt/tidegauge/requirements.txt
+COPY docker/locked/broker.txt /opt/tidegauge/requirements.txt
+RUN pip install --no-cache-dir --quiet --require-hashes --requirement /opt/tidegauge/requirements.txt
 COPY --from=wheel /wheels /opt/tidegauge/wheels
 RUN pip install --no-cache-dir --quiet --no-deps /opt/tidegauge/wheels/*.whl
 USER tidegauge
@@ -51,8 +43,8 @@ CMD ["broker", "--environment"]
 
 # PySpark as it is published, and the ZooKeeper server's jars out of it.
 FROM ${BASE_IMAGE} AS pyspark
-COPY constraints.txt docker/take_jars.py /tmp/
-RUN pip download --no-cache-dir --quiet --no-deps --dest /pyspark --constraint /tmp/constraints.txt pyspark \
+COPY docker/locked/pyspark.txt docker/take_jars.py /tmp/
+RUN pip download --no-cache-dir --quiet --no-deps --dest /pyspark --require-hashes --requirement /tmp/pyspark.txt \
     && mkdir /jars \
     && python /tmp/take_jars.py /pyspark /jars
 
@@ -84,9 +76,8 @@ LABEL org.opencontainers.image.title="tidegauge-cluster" \
       org.opencontainers.image.description="Tidegauge: ZooKeeper, three brokers and the control interface over HTTP, on OpenJDK 17" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
 RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/tidegauge && chown tidegauge /var/lib/tidegauge
-COPY constraints.txt /opt/tidegauge/constraints.txt
-COPY --from=lists /lists/cluster.txt /opt/tidegauge/requirements.txt
-RUN pip install --no-cache-dir --quiet --constraint /opt/tidegauge/constraints.txt --requirement /opt/tidegauge/requirements.txt
+COPY docker/locked/cluster.txt /opt/tidegauge/requirements.txt
+RUN pip install --no-cache-dir --quiet --require-hashes --requirement /opt/tidegauge/requirements.txt
 COPY --from=pyspark /jars /opt/zookeeper/jars
 ENV TIDEGAUGE_ZOOKEEPER_JARS=/opt/zookeeper/jars
 COPY --from=wheel /wheels /opt/tidegauge/wheels
@@ -101,9 +92,9 @@ ENTRYPOINT ["tidegauge", "up", "--dir", "/var/lib/tidegauge/cluster", "--control
 
 # PySpark and the rest, in an environment that can be taken without the archive.
 FROM pyspark AS spark-environment
-COPY --from=lists /lists/spark.txt /tmp/
+COPY docker/locked/spark.txt /tmp/
 RUN python -m venv /opt/tidegauge \
-    && /opt/tidegauge/bin/pip install --no-cache-dir --quiet --constraint /tmp/constraints.txt --find-links /pyspark \
+    && /opt/tidegauge/bin/pip install --no-cache-dir --quiet --require-hashes --find-links /pyspark \
         --requirement /tmp/spark.txt
 
 # Spark with the data source and the jobs; also the demo, which runs a whole cluster of its own.

@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean
+.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -178,6 +178,9 @@ wheel: .venv ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere wi
 constraints: .venv ## Pin what is installed now.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+locked: ## docker/locked: what images and action.yml install, in the versions of constraints.txt, with hashes (needs uv).
+	tools/lock.sh
 
 clean: ## Remove what was built, not clusters' data.
 	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist build

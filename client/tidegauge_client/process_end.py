@@ -2,7 +2,7 @@
 
 Rules:
     1. The pid file was written when the process started, so only events and log lines from its time on are about it.
-       Without a pid file nothing is to be told: the process never ran, or the cluster was taken down on purpose.
+       Without a pid file there is no end to report: the process never ran, or the cluster was taken down on purpose.
     2. The lab notes a kill or a stop before its signal, so the last of them since the start is what ended the process.
     3. A broker that wrote ``stopped`` shut down in order: for a SIGTERM, or by itself after an error.
     4. Whatever else ended it left no event. Its last ERROR or CRITICAL line says why; without one it was killed from

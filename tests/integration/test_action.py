@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = """#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then
     mkdir -p "$3/bin"
-    printf '#!/bin/sh\\necho "$@" > %s\\n' "{installed}" > "$3/bin/pip"
+    printf '#!/bin/sh\\necho "$@" >> %s\\n' "{installed}" > "$3/bin/pip"
     chmod +x "$3/bin/pip"
     ln -s "{tidegauge}" "$3/bin/tidegauge"
 else
@@ -65,7 +65,11 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
         env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert installed.read_text(encoding="utf-8").split() == ["install", "--quiet", f"{ROOT}[watch,spark]"]
+    assert installed.read_text(encoding="utf-8").splitlines() == [
+        f"install --quiet --require-hashes -r {ROOT}/docker/locked/action.txt",
+        f"install --quiet --require-hashes -r {ROOT}/docker/locked/build.txt",
+        f"install --quiet --no-deps --no-build-isolation {ROOT}",
+    ]
     given = dict(line.split("=", 1) for line in output.read_text(encoding="utf-8").splitlines())
     with urllib.request.urlopen(f"{given['control']}/v1/cluster", timeout=60) as response:  # noqa: S310 - ours
         cluster = json.load(response)

@@ -107,7 +107,7 @@ def test_committed_records_that_a_clean_election_lost_are_found(shell_of_its_own
     assert "The books do not balance: 1 leader-below-high-watermark." in text.stdout
 
 
-def test_a_refused_leader_and_isr_is_told_with_both_topic_ids(shell_of_its_own: Shell) -> None:
+def test_a_refused_leader_and_isr_is_explained_with_both_topic_ids(shell_of_its_own: Shell) -> None:
     """A tool rewrites the topic's znode without topic_id and the controller changes (KAFKA-14190)."""
     shell = shell_of_its_own
     topic = shell.topic("renamed", (1, 2, 0))
@@ -172,7 +172,7 @@ def test_status_and_explain_say_how_a_process_ended(shell_of_its_own: Shell) -> 
 
 
 def test_a_full_disk_is_named_as_the_end(shell_of_its_own: Shell) -> None:
-    """With the last of its log directories a broker shuts down, as Kafka's halts; the cause is told."""
+    """With the last of its log directories a broker shuts down, as Kafka's halts; its last error is the cause."""
     shell = shell_of_its_own
     topic = shell.topic("full", (1, 0))
     ok(shell, inject_disk, "1", "--errno", "ENOSPC")

@@ -39,7 +39,7 @@ class LookElsewhere(Exception):
 
 
 class Looked:
-    """Looks into batches that are small, and has been told of the others: a search that meets one begins again."""
+    """Looks into small batches, and knows what was found in others elsewhere: a search that meets one begins again."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Found] = {}

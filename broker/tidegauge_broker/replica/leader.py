@@ -130,7 +130,9 @@ class Leader(Reader):
                 header = only_batch(item.records)
             if acks == ACKS_ALL:
                 self._check_min_isr()
-            prepared = item.prepared or prepare(item, partition.rules, wall_ms, from_coordinator=from_coordinator)
+            prepared = item.prepared or prepare(
+                item, partition.rules, wall_ms, header=header, from_coordinator=from_coordinator
+            )
             header = prepared.header
             if prepared.refusal is not None:
                 raise prepared.refusal

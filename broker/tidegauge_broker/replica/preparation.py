@@ -24,7 +24,7 @@ from tidegauge_broker.replica.validation import check_batch, check_size, only_ba
 
 LIGHT_BYTES = 256 * 1024
 LIGHT_CONVERSIONS = 500
-_SURELY_LIGHT_BYTES = 16 * 1024
+_SURELY_LIGHT_BYTES = 32 * 1024
 _ATTRIBUTES_AT = 22
 _CODEC_OF_MESSAGE_AT = 17
 _LEAST_MESSAGE_BYTES = 26
@@ -58,6 +58,7 @@ def prepare(
     rules: TopicRules,
     wall_ms: int,
     *,
+    header: BatchHeader | None = None,
     from_coordinator: bool = False,
     pause: Pause | None = None,
 ) -> Prepared:
@@ -67,11 +68,11 @@ def prepare(
         item: the batch.
         rules: the topic's.
         wall_ms: the wall-clock time.
+        header: of the batch, if that is at hand.
         from_coordinator: whether a coordinator of this broker appends it.
         pause: in a thread beside the event loop: lets that go on (``large_batches``).
     """
     records, name, converted_count = item.records, item.topic_partition, 0
-    header: BatchHeader | None = None
     try:
         if item.is_message_set:
             conversion = up_convert(
@@ -85,7 +86,8 @@ def prepare(
             if conversion is None:
                 return Prepared()
             records, converted_count = conversion
-        header = only_batch(records)
+        if header is None:
+            header = only_batch(records)
         whole = None if item.is_message_set else item.inflated
         check_batch(records, header, name, rules, wall_ms, from_coordinator=from_coordinator, whole=whole, pause=pause)
         if header.attributes & LOG_APPEND_TIME_BIT:

@@ -118,7 +118,7 @@ class IsrTimes:
             self._note(led, time_us)
 
     def restored(self, time_us: int) -> None:
-        """Note that a snapshot took the place of the data: nobody leads, and the topic may be another one."""
+        """Note that a snapshot took the place of the data: no replica leads, and the topic may be another one."""
         for source in list(self._leaders):
             self.ended(source, time_us)
         self._topic_id = ""

@@ -1,7 +1,7 @@
 """A trace: the steps by which a replication protocol was driven into the ground, to be tried on the core.
 
 The format is JSON: ``id``, ``weakness``, ``breaks``, ``replicas`` (names) and ``steps``; a step says what is done
-(``do``), to whom, and perhaps what the weaker protocol reached by it (``weaker_protocol_state``, not read here). What
+(``do``), to whom, and perhaps what the weaker protocol reached by it, which is not read here. What
 each step means stands in ``replay.py``. Whatever is unknown is refused: a trace that is half understood proves nothing.
 """
 

@@ -297,7 +297,7 @@ def test_a_cleanly_elected_leader_has_all_that_was_committed(later: tuple[Any, .
     assert of(*first, *later) == ({Kind.LEADER_BELOW_HIGH_WATERMARK: times} if times else {})
 
 
-def test_a_loss_by_a_clean_election_is_told_with_both_ends() -> None:
+def test_a_loss_by_a_clean_election_is_reported_with_both_ends() -> None:
     result = report(None, events=(*COMMITTED, elected(2), leads(2, time_ms=7, log_end_offset=4)))
     (example,) = result.tallies[Kind.LEADER_BELOW_HIGH_WATERMARK].examples
     assert example.offset == 4

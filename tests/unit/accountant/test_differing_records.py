@@ -1,4 +1,4 @@
-"""The first record that differs between two batches, told so that both sides can be told apart."""
+"""The first record that differs between two batches, in words that differ for both sides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_first_record_that_differs_is_named_not_the_batchs_first() -> None:
         (record(0, leader_epoch=2), record(0)),
     ],
 )
-def test_both_sides_are_told_apart_whatever_differs(one: Record, other: Record) -> None:
+def test_both_sides_are_worded_differently_whatever_differs(one: Record, other: Record) -> None:
     found = first_difference([one], [other])
     assert found is not None
     assert found.offset == 0

@@ -425,6 +425,6 @@ def test_the_ids_of_metadata_znode_and_replicas_are_compared(ids: TopicIds, list
     assert listed in "".join(texts)
 
 
-def test_a_process_that_ended_is_told_with_its_end() -> None:
+def test_a_process_that_ended_is_named_with_its_end() -> None:
     facts = replace(WELL, ends={2: "Broker 2 was killed by the lab (SIGKILL) at 12:00:00"})
     assert ("process", "Broker 2 was killed by the lab (SIGKILL) at 12:00:00.", RULE_PROCESS) in said_of(facts)

@@ -78,7 +78,7 @@ class CountedZooKeeper:
 
 @dataclass
 class Term:
-    """A controller's term, driven as in a broker, and what it asked since ``take_asked``."""
+    """A controller's term, driven as in a broker, and what a decision asks of ZooKeeper and of brokers."""
 
     tree: MemoryZooKeeper
     reported: Counter[int] = field(default_factory=Counter)

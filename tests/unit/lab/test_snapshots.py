@@ -115,7 +115,7 @@ def test_what_does_not_fit_the_cluster_is_refused(tmp_path: Path):
 
 
 def test_a_restore_is_an_event_with_the_time_of_its_snapshot(tmp_path: Path) -> None:
-    """Rule 5: what lies before it can then be told from what comes after. Taken without a time: the file's counts."""
+    """Rule 5: what lies before it can be kept apart from what comes after. Without a noted time the file's counts."""
     file = cluster_in(tmp_path, "first")
     before_ms = time.time_ns() // 1_000_000
     snapshots.take(tmp_path, file, "one")

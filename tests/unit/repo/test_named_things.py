@@ -1,8 +1,7 @@
-"""What prose names is there: paths and tests in pages, parameters and functions in docstrings."""
+"""What prose names is there: paths and tests in pages, parameters and functions in docstrings and comments."""
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +16,12 @@ PACKAGES = ("proto", "broker", "controller", "client", "spark_jobs", "lab", "pro
 HISTORY = "CHANGELOG.md"
 """Names what was there at the time."""
 OF_OTHERS = {"compatibility.md", "scenarios.md"}
-PATH = re.compile(rf"(?<![\w./*<-])(?:{'|'.join(PACKAGES)}|docs|examples|docker)/[\w./-]*\w\.(?:py|md|json|txt|html|sh|yml|gz)\b")
+PATH = re.compile(
+    rf"(?<![\w./*<-])(?:{'|'.join(PACKAGES)}|docs|examples|docker)/[\w./-]*\w\.(?:py|md|json|txt|html|sh|yml|gz)\b"
+)
+CODE = {".py", ".proto", ".toml", ".yml", ".js", ".sh", ".html", ".json"}
+WORD = re.compile(r"\w+")
+QUOTED = re.compile(r"``[^`]*``")
 NAME = re.compile(r"``([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)(?:\(\))?``")
 
 
@@ -57,43 +61,24 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert gone == []
 
 
-def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield the docstrings of a module: of classes, functions, and behind attributes."""
-    for node in ast.walk(tree):
-        for one in getattr(node, "body", ()) if isinstance(getattr(node, "body", None), list) else ():
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
-                yield one.value
+def test_every_name_between_backquotes_exists() -> None:
+    """A parameter that was renamed lives on in prose otherwise. Kafka's own names are in camel case, ours are not.
 
-
-def words_of_code(tree: ast.AST) -> Iterator[str]:
-    """Yield the names in a module's code, and the words of its texts, docstrings left out."""
-    left_out = {id(one) for one in docstrings(tree)}
-    for node in ast.walk(tree):
-        for field in ("id", "attr", "name", "arg", "asname", "module"):
-            value = getattr(node, field, None)
-            if isinstance(value, str):
-                yield from value.split(".")
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
-            yield from re.findall(r"[A-Za-z_][A-Za-z0-9_]*", node.value)
-
-
-def test_every_name_between_backquotes_in_a_docstring_exists() -> None:
-    """A parameter that was renamed lives on in prose otherwise. Kafka's own names are in camel case, ours are not."""
-    trees = {
-        path: ast.parse(path.read_text(encoding="utf-8"))
-        for path in tracked()
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES and "_pb2" not in path.name
+    Names of one word are left out: they stand in prose, too.
+    """
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in tracked() if path.suffix in CODE or path.name == "Makefile"
     }
-    known = {word for tree in trees.values() for word in words_of_code(tree)}
-    for path in tracked():
-        known |= {part.partition(".")[0] for part in path.relative_to(ROOT).parts} | {path.name}
-        if path.suffix in {".proto", ".toml", ".yml", ".js", ".sh", ".html"} or path.name == "Makefile":
-            known |= set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", path.read_text(encoding="utf-8")))
+    known = {part.partition(".")[0] for path in tracked() for part in path.relative_to(ROOT).parts}
+    for text in texts.values():
+        known.update(WORD.findall(QUOTED.sub("", text)))
+    endings = {f"_{word.rpartition('_')[2]}" for word in known}
     gone = [
-        f"{path.relative_to(ROOT)}:{docstring.lineno}: {name}"
-        for path, tree in trees.items()
-        for docstring in docstrings(tree)
-        for name in NAME.findall(docstring.value)
-        if not all(part in known for part in name.split("."))
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in texts.items()
+        if path.suffix == ".py"
+        for name in NAME.findall(text)
+        for part in name.split(".")
+        if "_" in part and part not in known and part not in endings
     ]
     assert gone == []

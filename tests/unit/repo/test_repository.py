@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,37 @@ def test_constraints_are_name_and_version_only():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
+
+
+EXTRAS_OF = {"broker": (), "cluster": ("watch",), "spark": ("spark", "demo"), "action": ("spark", "watch")}
+
+
+def pins(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", [*EXTRAS_OF, "build", "pyspark"])
+def test_what_images_install_is_pinned_by_version_and_hash(name: str):
+    """`make locked` writes them; pip --require-hashes refuses what has none."""
+    text = (ROOT / "docker" / "locked" / f"{name}.txt").read_text()
+    for requirement in text.replace("\\\n", " ").splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( +--hash=sha256:[0-9a-f]{64})+", requirement)
+    constrained = {
+        key.lower().replace("_", "-"): one for key, one in pins((ROOT / "constraints.txt").read_text()).items()
+    }
+    assert {key: one for key, one in pins(text).items() if constrained.get(key, one) != one} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    if name in EXTRAS_OF:
+        extras = [one for extra in EXTRAS_OF[name] for one in project["optional-dependencies"][extra]]
+        asked = {re.match(r"[a-z0-9-]+", one)[0] for one in [*project["dependencies"], *extras]}
+        assert asked <= pins(text).keys() <= constrained.keys() | asked
+
+
+def test_images_and_the_action_install_by_hash_alone():
+    dockerfile, action = (ROOT / "Dockerfile").read_text(), (ROOT / "action.yml").read_text()
+    installs = re.findall(r"pip\"? (?:install|download) (.*)", dockerfile + action)
+    assert len(installs) == 10
+    assert [one for one in installs if "--require-hashes" not in one and "--no-deps" not in one] == []
 
 
 def test_no_file_names_an_index_or_a_home_directory():

@@ -45,6 +45,7 @@ from tidegauge_broker.replica.messages import (
     RecordsToDelete,
     ReplicaView,
 )
+from tidegauge_broker.replica.preparation import Preparation
 from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.replica.refusals import Refusal
 from tidegauge_broker.server.cluster.ports import StoredTopicIds
@@ -150,7 +151,7 @@ class BrokerService:
         self.groups = groups
         self.transactions = transactions
         self.records_pool = RecordsPool()
-        self.verification = ProducePreparation(verification, replicas.preparations, self.records_pool)
+        self.verification = ProducePreparation(verification, self._preparations, self.records_pool)
         self.responses = PendingResponses(
             cache(lambda: settings.integer("queued.max.response.bytes")),  # each fetch asks for both several times
             cache(lambda: settings.integer("fetch.max.bytes")),  # neither is dynamic
@@ -178,6 +179,9 @@ class BrokerService:
     def produce(self, request: ProduceRequest) -> asyncio.Future[Sequence[ProduceResult]]:
         """Append now; the future is done when acks is fulfilled."""
         return self._replicas.produce(request)
+
+    def _preparations(self, request: ProduceRequest) -> Sequence[Preparation]:
+        return self._replicas.preparations(request)
 
     def open_produces(self) -> OpenProduces:
         """Return what keeps the order of one connection's produce requests, and holds their limit."""

@@ -221,7 +221,7 @@ Steps: TypeAlias = Generator[Request, Any, Result]
 def run(steps: Steps[Result], response: Callable[[Request], Any]) -> Result:
     """Drive a decision with a function that returns the results of its requests; for tests and the simulator.
 
-    An exception of ``answer`` is thrown into the decision, as ``ControllerMoved`` must be.
+    An exception of ``response`` is thrown into the decision, as ``ControllerMoved`` must be.
     """
     try:
         request = next(steps)

@@ -36,7 +36,7 @@ def first_difference(ours: Sequence[Record], theirs: Sequence[Record]) -> FirstD
         if one is None or other is None:
             return FirstDifference(offset, *(NOTHING if each is None else shown(each) for each in (one, other)))
         if _content(one) != _content(other):
-            return FirstDifference(offset, *_told_apart(one, other))
+            return FirstDifference(offset, *_in_differing_words(one, other))
     return None
 
 
@@ -49,7 +49,7 @@ def _content(record: Record) -> tuple[object, ...]:
     return record.key, record.value, record.timestamp_ms, tuple(record.headers), record.leader_epoch
 
 
-def _told_apart(one: Record, other: Record) -> tuple[str, str]:
+def _in_differing_words(one: Record, other: Record) -> tuple[str, str]:
     """Return both records in words that differ (rule 2)."""
     if one.value != other.value:
         begin = _first_byte(one.value, other.value)

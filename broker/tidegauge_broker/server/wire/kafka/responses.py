@@ -17,7 +17,7 @@ from tidegauge_broker.server.service.pending_responses import PendingResponse
 class Pending(NamedTuple):
     """A response that is made when a future is done.
 
-    The connection begins its next request without waiting for it if that request may follow (``may_follow``).
+    The connection begins its next request without waiting for it if that request may follow (``_may_follow``).
     """
 
     future: asyncio.Future[Any]
