@@ -93,7 +93,7 @@ def test_a_broker_notes_each_of_its_sessions_for_its_owner_alone(tmp_path: Path)
 
 def test_a_note_that_can_not_be_written_leaves_the_broker_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     fake: Any = FakeZooKeeper()
-    keep_noted(fake, tmp_path / "missing" / "session.json")
+    keep_noted(ZooKeeperCluster(fake, "id", 0), tmp_path / "missing" / "session.json")
     assert "can't be noted" in caplog.text
 
 

@@ -28,7 +28,7 @@ from tidegauge.principal import Principal
 from tidegauge.settings import BrokerSettings, Values, altered
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge_broker.replica.messages import ProduceResult
-from tidegauge_broker.server.service.broker_service import (
+from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
     DescribedConfigs,
     PartitionOutcomes,

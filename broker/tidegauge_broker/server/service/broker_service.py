@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, partial
 
-from tidegauge.cluster_metadata import Assignment, MalformedMetadata, MetadataUnavailable
+from tidegauge.cluster_metadata import MalformedMetadata, MetadataUnavailable
 from tidegauge.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -27,7 +27,7 @@ from tidegauge.control import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
-from tidegauge.settings import ListChange, SettingView, Values
+from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.log.records import Looked, LookElsewhere, first_record_at
 from tidegauge_broker.replica.effect_executor import FetchResults
@@ -54,6 +54,12 @@ from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, logs_on_disk
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.service.admin_outcomes import (
+    AlteredConfigs,
+    DescribedConfigs,
+    PartitionOutcomes,
+    Reassignments,
+)
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import (
     ClusterView,
@@ -91,51 +97,6 @@ class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     CLIENT_METRICS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOutcomes:
-    """The response to a request of an admin about partitions.
-
-    Attributes:
-        error: of the whole request; then there are no partitions.
-        partitions: error and message for each.
-    """
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    partitions: Mapping[TopicPartition, tuple[ErrorCode, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Reassignments:
-    """The reassignments that are in progress, or an error."""
-
-    error: ErrorCode = ErrorCode.NONE
-    partitions: Mapping[TopicPartition, Assignment] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AlteredConfigs:
-    """The response to an alteration of settings: an error with its message, or the number of the change."""
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    change_number: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedConfigs:
-    """The settings of one resource, or an error with its message.
-
-    Attributes:
-        applied_change: number of the newest change that this broker has applied.
-    """
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    entries: Sequence[SettingView] = ()
-    applied_change: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Term(Protocol):
         session: the number of the session of its election.
         queues: for each broker the requests that it has not got yet.
         strays: requests that may still be in flight when their queue has ended, with their brokers.
-        brokers_changed: whether brokers have come or gone since it looked last.
+        brokers_changed: whether brokers have come or left since it looked last.
         events: takes its lines of the event log; None: they are not kept.
     """
 
