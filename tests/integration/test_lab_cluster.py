@@ -40,12 +40,12 @@ def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     assert list(status) == [*addresses, "zookeeper", "controller", "brokers", "kafka_brokers", "control"]
     assert status["kafka_brokers"] == [], "it is no mixed cluster"
     assert status["control"] is None, "nothing serves the HTTP interface"
-    assert list(status["zookeeper"]) == ["address", "pid", "state"]
+    assert list(status["zookeeper"]) == ["address", "pid", "state", "responds", "end"]
     assert status["zookeeper"]["pid"] is None, "an external ZooKeeper's process is not known"
     assert status["controller"]["broker"] in {0, 1, 2}
     assert status["controller"]["epoch"] >= 1
     assert [list(broker) for broker in status["brokers"]] == [
-        ["id", "pid", "state", "address", "kafka_address", "dir"]
+        ["id", "pid", "state", "responds", "end", "address", "kafka_address", "dir"]
     ] * 3
     assert [(broker["id"], broker["state"]) for broker in status["brokers"]] == [(0, "up"), (1, "up"), (2, "up")]
     assert len({broker["pid"] for broker in status["brokers"]}) == 3
@@ -180,9 +180,11 @@ def test_two_commands_on_different_brokers_do_not_wait_for_each_other(cluster: L
 def test_a_zookeeper_of_its_own_is_killed_and_started_like_a_broker(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(brokers=1, zookeeper=None)
     status = cluster.status()["zookeeper"]
-    assert status == {"address": cluster.file.zookeeper_address, "pid": cluster.pid_of(ZOOKEEPER), "state": "up"}
+    up = {"pid": cluster.pid_of(ZOOKEEPER), "state": "up", "responds": True, "end": None}
+    assert status == {"address": cluster.file.zookeeper_address, **up}
     cluster.kill(ZOOKEEPER)
-    assert cluster.status()["zookeeper"] | {"address": ""} == {"address": "", "pid": None, "state": "down"}
+    status = cluster.status()["zookeeper"]
+    assert (status["pid"], status["state"], status["responds"]) == (None, "down", False)
     cluster.kill(0)
     with pytest.raises(TidegaugeError, match="start --zookeeper"):
         cluster.start(0)

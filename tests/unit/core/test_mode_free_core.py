@@ -12,6 +12,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState
 from tidegauge_broker import replica
 from tidegauge_broker.replica.control_requests import ControlRequests
+from tidegauge_broker.replica.messages import CoreSettings
 
 CORE = Path(replica.__file__).parent
 ADAPTER = "control_requests.py"
@@ -24,16 +25,19 @@ class Core:
 
     def __init__(self) -> None:
         self.broker_epoch = 5
+        self.settings = CoreSettings(emits_diagnostics=False)
         self.taken: list[object] = []
 
     def logs_needed(self, states):
         return [state.topic_partition for state in states]
 
-    def take_over(self, states, loaded, now_ms, *, cause, may_refuse):
+    def take_over(self, states, loaded, now_ms, *, cause, may_refuse, report):
+        del report
         self.taken.append((list(states), dict(loaded), now_ms, cause, may_refuse))
         return {}, []
 
-    def stop(self, stops):
+    def stop(self, stops, *, report):
+        del report
         self.taken.append(list(stops))
         return {}, []
 

@@ -19,7 +19,7 @@ from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.replica import validation
+from tidegauge_broker.formats import large_batches
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.wire.kafka import connection, frame_reader
 from tidegauge_broker.server.wire.kafka.handlers import fetch, produce
@@ -59,7 +59,7 @@ class Traffic:
         self.walked: list[memoryview] = []
         split = frame_reader.FrameReader._split
         begin, writev, pread = connection.KafkaConnection._begin, os.writev, os.pread
-        walk = validation.DefaultRecordBatch
+        walk = large_batches.DefaultRecordBatch
 
         def note_frame(of: connection.KafkaConnection, frame: memoryview) -> None:
             self.frames.append(frame)
@@ -86,7 +86,7 @@ class Traffic:
         monkeypatch.setattr(frame_reader.FrameReader, "_split", note_received)
         monkeypatch.setattr(os, "writev", note_write)
         monkeypatch.setattr(os, "pread", note_read)
-        monkeypatch.setattr(validation, "DefaultRecordBatch", note_walk)
+        monkeypatch.setattr(large_batches, "DefaultRecordBatch", note_walk)
 
 
 @pytest.fixture

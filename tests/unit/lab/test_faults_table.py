@@ -263,7 +263,7 @@ def test_errors_with_a_probability_come_by_the_seed():
         (error(error=0), "give error or grpc_status, exactly one"),
         (error(error=0, grpc_status="OK"), "no status OK"),
         (error(error=0, grpc_status="BROKEN"), "no status BROKEN"),
-        (error(error=99), "no error with the number 99"),
+        (error(error=997), "no error with the number 997"),
         (error(probability=2), "probability is more than 0 and at most 1"),
         (error(skip=-1), "nth is a whole number of 1 or more"),
         (error("DescribeReplicas"), "has no place for an error"),

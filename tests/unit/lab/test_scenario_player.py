@@ -96,7 +96,8 @@ class FakeCluster:
         self.directory = directory / "cluster"
         self.killed: list[int] = []
 
-    def kill(self, *brokers: int) -> None:
+    def kill(self, *brokers: int, expire: bool = False) -> None:
+        assert not expire
         if 1 in self.killed:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no broker 1 any more")
         self.killed.extend(brokers)

@@ -216,6 +216,10 @@ CASES = [
         "broker-1 orders-0 AlterPartition refused: UNKNOWN_TOPIC_ID",
     ),
     ({"kind": "restore", "source": "lab", "time_ms": 0, "snapshot": "s1"}, "lab      -        restores snapshot s1"),
+    (
+        {"kind": "offsets", "source": "broker-1", "time_ms": 0, "group": "g", "partitions": ["orders-0"]},
+        "1 committed offset expired: orders-0",
+    ),
     (KILLED, "lab      -        kill broker 2"),
 ]
 

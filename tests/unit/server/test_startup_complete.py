@@ -16,6 +16,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.replication.control_requests import ControlRequests
 from tidegauge_broker.server.service import BrokerService, Caller
 
 LIVE = (Endpoint(0, "127.0.0.1", 9092),)
@@ -27,6 +28,7 @@ class Replicas:
     def __init__(self, metadata: MetadataCache) -> None:
         nothing: Any = None
         self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
+        self.control = ControlRequests(cast("Any", self), nothing, nothing)
 
 
 class Groups:
