@@ -14,9 +14,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import LeaderHint, ReplicaView
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
 from tidegauge_broker.replica.refusals import Refusals
+from tidegauge_broker.replica.roles import Role
 from tidegauge_broker.replica.view import view_of
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
@@ -92,7 +93,7 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
     partition.leader_role = None
     partition.unwritten.clear()
     if partition.role is Role.LEADER:
-        partition.role = Role.NONE
+        partition.enter(Role.NONE)
     out.append(FailReplica(partition.topic_partition, problem))
 
 

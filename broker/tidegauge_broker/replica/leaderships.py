@@ -18,7 +18,8 @@ from collections.abc import Collection
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, LeadershipChanged
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 
 
 class Leaderships:

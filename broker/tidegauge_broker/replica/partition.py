@@ -19,7 +19,6 @@ Invariants, asserted here and checked by the simulation after every event:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegauge.cluster_metadata import PartitionState
@@ -41,6 +40,7 @@ from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
 from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.roles import Role, check_transition
 from tidegauge_broker.replica.rules import rule_named
 from tidegauge_broker.replica.verification import Verifications
 
@@ -48,17 +48,6 @@ if TYPE_CHECKING:
     from tidegauge_broker.replica.follower import Follower
     from tidegauge_broker.replica.leader import Leader
     from tidegauge_broker.replica.producer_state import ProducerState
-
-
-class Role(Enum):
-    """What this replica is at the moment."""
-
-    NONE = "none"
-    """Hosted, but its leader is unknown, dead or absent: it neither serves nor fetches."""
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    OFFLINE = "offline"
-    """Its log directory failed."""
 
 
 EPOCHS_NOTED = 32
@@ -120,6 +109,7 @@ class Partition:
         self.truncation_rule = rule_named(settings.truncation_rule)
         self.rules = rules
         self.topic_id = topic_id
+        check_transition(None, Role.NONE)
         self.role = Role.NONE
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -146,6 +136,11 @@ class Partition:
 
     # What the controller decided
 
+    def enter(self, role: Role) -> None:
+        """Take a role, which must be allowed by the table of roles."""
+        check_transition(self.role, role)
+        self.role = role
+
     def adopt(self, state: PartitionState) -> None:
         """Take over the leader and its epochs. The caller has checked that they are not stale."""
         assert state.leader_epoch >= self.leader_epoch, "I5"
@@ -162,10 +157,10 @@ class Partition:
         if self.role is _OFFLINE:
             return
         self.give_news()
-        self.role = Role.OFFLINE
-        self.unwritten.clear()
         self.leader_role = None
         self.follower_role = None
+        self.enter(_OFFLINE)
+        self.unwritten.clear()
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
 
     def give_news(self) -> None:
