@@ -63,6 +63,7 @@ class Runtime:
 
     def begin(self, now_ms: int, cause: str) -> None:
         """Start an event: it happens at this time, and its effects are collected from here."""
+        assert self.owner is None, "an event within a decision"
         self.now_ms = now_ms
         self.wall_ms = self._wall.at(now_ms)
         self.cause = cause
@@ -157,6 +158,7 @@ class Runtime:
 
     def arrived(self, number: int, cause: str, *outcome: Any) -> None:
         """Go on with an outcome that an owner awaits; a second one is ignored."""
+        assert 0 < number <= self._last_awaited_id, f"outcome {number} was never awaited"
         owner, go_on = self._awaited.pop(number, (None, None))
         if go_on is not None:
             self.cause = cause
@@ -184,6 +186,8 @@ class Runtime:
 
     def appended(self, append_id: int, error: ErrorCode, base_offset: int) -> None:
         """Hand an append's outcome to the operation that waits for it; a second outcome is ignored."""
+        assert 0 < append_id <= self._last_append_id, f"append {append_id} was never made"
+        assert error is not ErrorCode.NONE or base_offset >= 0, "what was appended has an offset"
         owner, outcome = self._outcomes.pop(append_id, (None, None))
         if outcome is not None:
             self.attempt(owner, lambda: outcome(error, base_offset))

@@ -72,7 +72,10 @@ class HostedPartitions:
             known = self._metadata.knows(topic_partition)
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = partition.refusal_as_leader(asked_epoch)
-        return (partition.leader_role, error) if error is _NONE else (None, error)
+        if error is not _NONE:
+            return None, error
+        assert partition.leader_role is not None, "the role is leader"
+        return partition.leader_role, error
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
         """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""

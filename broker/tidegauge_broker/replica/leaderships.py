@@ -49,6 +49,7 @@ class Leaderships:
         leads = is_hosted and partition.role is Role.LEADER
         epoch = partition.leader_epoch
         before = self._led.pop(at, None)
+        assert before is None or epoch >= before, "I5"
         if before is not None and not (leads and epoch <= before + 1):
             out.append(LeadershipChanged(at, leads=False, leader_epoch=epoch))
             before = None

@@ -192,6 +192,7 @@ class PartitionStates:
         partition.enter(_LEADER)
         role = partition.leader_role or Leader(partition)
         partition.leader_role = role
+        assert partition.follower_role is None, "one role at a time"
         role.begin_epoch(state, now_ms, was_leader=was_leader, cause=cause, out=out)
         partition.note_role(cause, out)
         if partition.emits_diagnostics:
