@@ -157,7 +157,6 @@ class Transaction:
             now_ms: the time.
             keeps_last_epoch: whether a retry that expects the present epoch is recognised.
         """
-        assert producer_id != self.producer_id, "an exhausted id is not used again"
         last_epoch = self.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH
         return self._prepare(
             EMPTY,
@@ -221,8 +220,6 @@ class Transaction:
             f"A transaction may not change from {self.state} to {change.state}"
         )
         if change.state is EMPTY:
-            is_same = change.producer_id == self.producer_id
-            assert not is_same or change.producer_epoch >= self.producer_epoch, "an epoch never falls"
             self.timeout_ms = change.timeout_ms
             self.producer_id, self.producer_epoch = change.producer_id, change.producer_epoch
             self.last_producer_id, self.last_producer_epoch = change.last_producer_id, change.last_producer_epoch
