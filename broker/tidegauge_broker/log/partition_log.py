@@ -218,7 +218,7 @@ class PartitionLog:
         """Begin a new segment; the producer state as of its base is kept for recovery."""
         self._segments[-1].seal()
         self._snapshots.take(base_offset, self.producer_state)
-        assert base_offset > self._segments[-1].base_offset, "segments rise"
+        assert base_offset >= self._segments[-1].base_offset, "segments rise"
         segment = self._new_segment(base_offset)
         self._segments.append(segment)
         return segment
