@@ -128,9 +128,9 @@ format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --select I $(CODE)
 
-diagrams: .venv ## The state diagrams of docs/controller.md, groups.md and transactions.md, from the tables that the code obeys.
+diagrams: .venv ## The state diagrams of docs/controller.md, replication.md, groups.md and transactions.md, from the tables that the code obeys.
 	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
-	$(BIN)/python -m tidegauge_broker.diagrams docs/groups.md docs/transactions.md
+	$(BIN)/python -m tidegauge_broker.diagrams docs/replication.md docs/groups.md docs/transactions.md
 
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures

@@ -1,4 +1,4 @@
-"""The states of groups, transactional ids and their partitions as Mermaid diagrams, from the coordinators' tables.
+"""The roles of replicas, and the states of groups, transactional ids and their partitions, as Mermaid diagrams.
 
 ``python -m tidegauge_broker.diagrams PAGE...`` (``make diagrams``) renews the text between a table's markers in the
 pages; a test checks that it is up to date.
@@ -15,15 +15,16 @@ from tidegauge_broker.coordinator import shard
 from tidegauge_broker.coordinator.group import states as group_states
 from tidegauge_broker.coordinator.led_partitions import ShardTransition
 from tidegauge_broker.coordinator.transaction import states as transaction_states
+from tidegauge_broker.replica import roles
 
-Row = group_states.Transition | transaction_states.Transition | ShardTransition
+Row = roles.Transition | group_states.Transition | transaction_states.Transition | ShardTransition
 
 
 def mermaid(rows: Iterable[Row]) -> str:
     """Return a state diagram with one arrow for each pair of states."""
     lines = ["```mermaid", "stateDiagram-v2"]
     for row in rows:
-        arrow = f"    {'[*]' if row.old is None else row.old.value} --> {row.new.value}"
+        arrow = f"    {'[*]' if row.old is None else row.old.value} --> {'[*]' if row.new is None else row.new.value}"
         if arrow not in lines:
             lines.append(arrow)
     return "\n".join([*lines, "```"])
@@ -32,11 +33,14 @@ def mermaid(rows: Iterable[Row]) -> str:
 def table(rows: Iterable[Row]) -> str:
     """Return the transitions as a table: a row for each."""
     lines = ["| from | to | when |", "|---|---|---|"]
-    lines += [f"| {'' if row.old is None else row.old.value} | {row.new.value} | {row.when} |" for row in rows]
+    for row in rows:
+        old, new = ("" if state is None else state.value for state in (row.old, row.new))
+        lines.append(f"| {old} | {new} | {row.when} |")
     return "\n".join(lines)
 
 
 TABLES: dict[str, dict[str, Iterable[Row]]] = {
+    "replication.md": {"replica role": roles.TRANSITIONS},
     "groups.md": {"group": group_states.TRANSITIONS, "shard": shard.SHARD_TRANSITIONS},
     "transactions.md": {
         "transaction": transaction_states.TRANSITIONS,

@@ -145,6 +145,7 @@ class Offsets:
         for topic_partition, one in appending.items():
             if not self._settle_transactional(producer_id, topic_partition, one):
                 continue
+            assert batch_offset >= 0, "its batch is in the log"
             logged, outcome = LoggedOffset(batch_offset, one.committed), one.outcome(batch_offset)
             if outcome is Outcome.COMMIT:
                 self._materialise(topic_partition, logged)
@@ -167,6 +168,7 @@ class Offsets:
         Returns:
             Whether something of the producer is left for its next marker.
         """
+        assert marker_offset >= 0, "the marker is in the log"
         left: dict[TopicPartition, LoggedOffset] = {}
         for topic_partition, logged in self.pending_transactional.pop(producer_id, {}).items():
             if logged.batch_offset > marker_offset:
@@ -250,6 +252,7 @@ class Offsets:
         return was_there
 
     def _materialise(self, topic_partition: TopicPartition, logged: LoggedOffset) -> None:
+        assert logged.batch_offset >= 0, "its batch is in the log"
         current = self.materialised.get(topic_partition)
         if current is None or current.batch_offset < logged.batch_offset:
             self.materialised[topic_partition] = logged

@@ -63,6 +63,7 @@ class Runtime:
 
     def begin(self, now_ms: int, cause: str) -> None:
         """Start an event: it happens at this time, and its effects are collected from here."""
+        assert self.owner is None, "an event within a decision"
         self.now_ms = now_ms
         self.wall_ms = self._wall.at(now_ms)
         self.cause = cause
@@ -184,6 +185,7 @@ class Runtime:
 
     def appended(self, append_id: int, error: ErrorCode, base_offset: int) -> None:
         """Hand an append's outcome to the operation that waits for it; a second outcome is ignored."""
+        assert error is not ErrorCode.NONE or base_offset >= 0, "what was appended has an offset"
         owner, outcome = self._outcomes.pop(append_id, (None, None))
         if outcome is not None:
             self.attempt(owner, lambda: outcome(error, base_offset))

@@ -62,6 +62,7 @@ class Timers:
 
     def postpone(self, timer: Timer, deadline_ms: int) -> None:
         """Give a live timer another deadline."""
+        assert timer.action is not None, "a timer that has run or was cancelled is started again, not postponed"
         timer.deadline_ms = deadline_ms
         if deadline_ms < timer.queued_ms:
             self._push(timer)
@@ -70,6 +71,7 @@ class Timers:
         """Have a timer never run; one that has run, and None, are left alone."""
         if timer is not None and timer.action is not None:
             timer.action = None
+            assert self._live > 0, "it was alive"
             self._live -= 1
             if len(self._queue) > 2 * self._live + COMPACTION_MINIMUM:
                 self._queue = [entry for entry in self._queue if entry[2].action is not None]
@@ -103,6 +105,7 @@ class Timers:
                 self._push(timer)
                 continue
             timer.action = None
+            assert self._live > 0, "it was alive"
             self._live -= 1
             return Expired(timer.cause, timer.owner, action)
         return None

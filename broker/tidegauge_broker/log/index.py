@@ -77,6 +77,7 @@ class _IndexFile:
         if self._descriptor < 0:
             self._descriptor = self._disk.open(self.path)
         size = self.ENTRY.size
+        assert count <= len(self), f"{self.path}: entries that memory does not have"
         self._disk.append(self._descriptor, (b"".join(self._unwritten),), count * size, (len(self) - count) * size)
         self._unwritten.clear()
 
@@ -110,6 +111,7 @@ class OffsetIndex(_IndexFile):
         if _SWAP:
             both.byteswap()
         self._offsets, self._positions = both[0::2], both[1::2]
+        assert len(self._offsets) == len(self._positions), f"{self.path}: part of an entry"
 
     def __len__(self) -> int:
         self._load()

@@ -82,6 +82,12 @@ class PartitionLog:
         self._layout_version = 0
         self._flushed_ms = now_ms()
         self._closed = False
+        self._check_offsets()
+
+    def _check_offsets(self) -> None:
+        """Assert the order of the log's offsets, after a change of any of them."""
+        lower = max(self.log_start_offset, self.recovery_point, self._segments[-1].base_offset)
+        assert 0 <= self.log_start_offset <= lower <= self.log_end_offset, f"{self.topic_partition}: {lower}"
 
     @property
     def size_bytes(self) -> int:
@@ -134,6 +140,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk refused; nothing was appended, and the log directory is offline.
         """
+        assert header.base_offset == self.log_end_offset, "a leader leaves no gap (the core's I6)"
         head = bytearray(records[:HEADER_BYTES])
         rest = memoryview(records)[HEADER_BYTES:]
         patch(head, 0, header.base_offset, header.leader_epoch)
@@ -162,9 +169,7 @@ class PartitionLog:
     def _append(self, parts: Sequence[Buffer], records: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Append the parts, which are ``records`` with their offsets and times set."""
         size_bytes, first_offset, last_offset = len(records), headers[0].base_offset, headers[-1].last_offset
-        assert first_offset >= self.log_end_offset, (
-            f"{self.topic_partition}: offset {first_offset} is below the log end offset {self.log_end_offset}"
-        )
+        assert first_offset >= self.log_end_offset, f"{self.topic_partition}: offset {first_offset} below the end"
         self.log_directory.check_online()
         settings = self.settings
         try:
@@ -213,6 +218,7 @@ class PartitionLog:
         """Begin a new segment; the producer state as of its base is kept for recovery."""
         self._segments[-1].seal()
         self._snapshots.take(base_offset, self.producer_state)
+        assert base_offset >= self._segments[-1].base_offset, "segments rise"
         segment = self._new_segment(base_offset)
         self._segments.append(segment)
         return segment
@@ -391,6 +397,7 @@ class PartitionLog:
             lowered = self.recovery_point > offset
             self.recovery_point = min(self.recovery_point, offset)
             self._synced_offset = min(self._synced_offset, offset)
+        self._check_offsets()
         if lowered:
             self.log_directory.write_recovery_points()
         self.log_directory.lower_cleaned(self.topic_partition, offset)
@@ -406,6 +413,7 @@ class PartitionLog:
         with self._lock:
             self.log_start_offset = max(self.log_start_offset, offset)
             self.recovery_point = max(self.recovery_point, offset)
+        self._check_offsets()
 
     def delete_old_segments(self, high_watermark: int, wall_ms: int) -> bool:
         """Let old segments go as the settings say (``retention.py``); the log start offset follows.
@@ -437,6 +445,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset)
             self._remove_oldest(count)
             start = self._segments[0].base_offset
+            assert start <= high_watermark, f"{self.topic_partition}: what is not committed stays"
             moved = start > self.log_start_offset
             self._start_at(start)
             return moved
@@ -474,6 +483,8 @@ class PartitionLog:
                 self._layout_version += 1
                 at = self._segments.index(old[0])
                 assert self._segments[at : at + len(old)] == list(old)
+                assert at + len(old) < len(self._segments), "the active segment is not compacted"
+                assert cleaned.base_offset == old[0].base_offset
                 self._segments[at : at + len(old)] = [cleaned]
             for segment in old:
                 self._discard(segment.mark_deleted())
@@ -548,6 +559,7 @@ class PartitionLog:
             self._flushed_ms = self._now_ms()
             with self._lock:
                 if pending and version == self._layout_version:
+                    assert ends[-1] <= self.log_end_offset, "the log was not truncated meanwhile"
                     self._synced_offset = max(self._synced_offset, ends[-1])
                     self.recovery_point = max(self.recovery_point, ends[-1])
 

@@ -151,6 +151,7 @@ class LogSegment:
         position = self.size_bytes
         last_offset = headers[-1].last_offset
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self.path}: offset {last_offset}"
+        assert headers[0].base_offset >= self.base_offset, f"{self.path}: offset {headers[0].base_offset}"
         largest = self._largest or self.largest_timestamp
         descriptor = self._descriptor if self._descriptor >= 0 else self.descriptor
         self.disk.append(descriptor, parts, size_bytes, position)
@@ -168,6 +169,7 @@ class LogSegment:
             batch_bytes = LENGTH_PREFIX_BYTES + header.batch_length
             position += batch_bytes
             self._bytes_since_index_entry += batch_bytes
+        assert position == self.size_bytes, f"{self.path}: the headers are not those of the bytes"
 
     def _index_largest_timestamp(self, *, last: bool = False) -> None:
         timestamp_ms, offset = self.largest_timestamp
@@ -383,6 +385,7 @@ class LogSegment:
             self._remember(upper_bound, end)
         if end <= start:
             return b""
+        assert 0 <= start < end <= self.size_bytes, f"{self.path}: bytes {start} to {end} of {self.size_bytes}"
         data = os.pread(self.descriptor, end - start, start)
         if len(data) != end - start:
             raise self._corrupt(start)
@@ -447,6 +450,7 @@ class LogSegment:
 
     def truncate_file(self, size_bytes: int) -> None:
         """Truncate the ``.log`` file, and forget what was cached of it."""
+        assert 0 <= size_bytes <= self.size_bytes, f"{self.path}: {size_bytes} bytes of {self.size_bytes}"
         self.disk.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
         self._last_append = (-1, 0)

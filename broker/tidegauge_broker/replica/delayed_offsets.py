@@ -43,6 +43,7 @@ class DelayedOffsets(Generic[Result]):
 
     def expire(self, out: list[Effect]) -> None:
         """Respond with the results known when the timeout passed."""
+        assert self.required, "it would have been completed"
         for index, offset in self.required.items():
             self.time_out(self.results[index], offset)
         self.required.clear()

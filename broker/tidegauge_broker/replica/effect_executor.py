@@ -253,6 +253,7 @@ class EffectExecutor:
             self._is_running = False
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
+        assert self._is_running, "rule 7"
         unreported = self._unreported
         for effect in effects:
             if unreported and owner_of(effect) in unreported:
@@ -278,6 +279,7 @@ class EffectExecutor:
     def _tell_core(self) -> None:
         """Rule 4."""
         lost = list(self._unreported)
+        assert self.failed.issuperset(lost), "rule 3"
         self._unreported.clear()
         self._steps.append(self._core.log_dir_failed(lost))
         self._host.replicas_failed(lost)
@@ -360,6 +362,7 @@ class EffectExecutor:
         """Read one partition of a response. Rule 5."""
         at, wanted = result.topic_partition, result.read
         assert wanted is not None
+        assert wanted.from_offset < wanted.upper_bound, "there is something to read (Reader.read)"
         try:
             records = self._logs.read(
                 at,

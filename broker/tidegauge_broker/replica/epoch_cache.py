@@ -50,8 +50,16 @@ class EpochCache:
             return False
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
+        self._append(EpochEntry(epoch, start_offset))
         return True
+
+    def _append(self, entry: EpochEntry) -> None:
+        """Add the newest entry."""
+        if self._entries:
+            latest = self._entries[-1]
+            assert latest.epoch < entry.epoch, "I3"
+            assert latest.start_offset < entry.start_offset, "I3"
+        self._entries.append(entry)
 
     def assign_newer(self, epoch: int, start_offset: int) -> bool:
         """Note an epoch as Kafka did from 0.11 to 2.0: only a newer one that begins above the latest; nothing goes.
@@ -63,7 +71,7 @@ class EpochCache:
         latest = self._entries[-1] if self._entries else EpochEntry(-1, -1)
         if epoch <= latest.epoch or start_offset <= latest.start_offset:
             return False
-        self._entries.append(EpochEntry(epoch, start_offset))
+        self._append(EpochEntry(epoch, start_offset))
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -109,6 +117,7 @@ class EpochCache:
         if not removed or removed == [EpochEntry(removed[-1].epoch, start_offset)]:
             return False
         kept = self._entries[len(removed) :]
+        assert not kept or kept[0].start_offset > start_offset, "I3"
         self._entries = [EpochEntry(removed[-1].epoch, start_offset), *kept]
         return True
 

@@ -30,6 +30,8 @@ from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.standing_rounds import StandingRounds
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
+LARGEST_SPAN = 0x7FFF_FFFF
+"""Offsets that batches of one append may span; a segment holds no more. The next fetch begins with what is left."""
 _CAUSE = "FetchResponse"
 _EPOCH_CAUSE = "OffsetsForLeaderEpoch"
 
@@ -99,8 +101,9 @@ class Follower:
 
     def ask(self, request_id: int) -> FetchPartition:
         """Return the next fetch; from now on only the response to this one counts."""
-        assert self.in_flight is None
+        assert self.in_flight is None, "I7"
         assert not self.truncating
+        assert self.partition.follower_role is self
         self.in_flight = request_id
         self.has_fetched = True
         return self._wanted()
@@ -108,6 +111,7 @@ class Follower:
     def stand(self, rounds: StandingRounds) -> FetchPartition:
         """Return the next fetch, which these rounds ask from now on until it is looked at again."""
         assert not self.truncating
+        assert self.partition.follower_role is self
         self.standing = rounds
         self.has_fetched = True
         return self._wanted()
@@ -128,8 +132,9 @@ class Follower:
 
     def ask_epoch(self, request_id: int) -> EpochLookup:
         """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it."""
-        assert self.in_flight is None
+        assert self.in_flight is None, "I7"
         assert self.truncating
+        assert self.partition.follower_role is self
         self.in_flight = request_id
         epoch = self.partition.truncation_rule.epoch_to_look_up(self.partition.epochs)
         assert epoch is not None
@@ -154,6 +159,7 @@ class Follower:
 
     def delay(self, now_ms: int) -> None:
         """Pause after a failure."""
+        assert self.in_flight is None, "what is in flight need not pause"
         self.delayed_until_ms = now_ms + self.partition.settings.replica_fetch_backoff_ms
 
     def request_lost(self, request_id: int, now_ms: int) -> None:
@@ -205,6 +211,7 @@ class Follower:
         offset, settled = partition.truncation_rule.truncation_offset(
             leader_end, partition.epochs, partition.log_end_offset, partition.high_watermark
         )
+        assert offset <= partition.log_end_offset, "the common end of both logs"
         partition.truncate_to(offset, cause, out)
         return settled
 
@@ -240,7 +247,9 @@ class Follower:
         if not headers:
             return True
         is_empty = partition.log_end_offset == partition.log_start_offset
-        if headers[0].base_offset < partition.log_end_offset and not is_empty:
+        if headers[0].base_offset < partition.log_end_offset and (
+            not is_empty or headers[-1].next_offset < partition.log_end_offset
+        ):
             self.failed = True
             partition.say(
                 "error",
@@ -266,7 +275,8 @@ class Follower:
     def _checked(self, records: bytes) -> list[BatchHeader]:
         """Headers of whole, sound batches with rising offsets and a leader epoch, up to the replica's own (rule 6).
 
-        A last batch that is incomplete is left out: the next fetch begins with it (UnifiedLog.trimInvalidBytes).
+        A last batch that is incomplete is left out: the next fetch begins with it (UnifiedLog.trimInvalidBytes). So is
+        what a segment does not hold together with the first batch (LogSegment.ensureOffsetInRange).
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE.
@@ -274,9 +284,11 @@ class Follower:
         partition = self.partition
         newest = partition.leader_epoch if partition.truncation_rule.skips_newer_epochs else None
         headers: list[BatchHeader] = []
-        next_offset = -1
+        next_offset = 0
         for header in iterate_headers(records, may_end_within_batch=True):
             if newest is not None and header.leader_epoch > newest:
+                break
+            if headers and header.last_offset - headers[0].base_offset > LARGEST_SPAN:
                 break
             if not crc_matches(records, header):
                 raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC at offset {header.base_offset}")

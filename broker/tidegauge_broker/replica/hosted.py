@@ -14,9 +14,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, FailReplica
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import LeaderHint, ReplicaView
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
 from tidegauge_broker.replica.refusals import Refusals
+from tidegauge_broker.replica.roles import Role
 from tidegauge_broker.replica.view import view_of
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and a fetch may name thousands of partitions
@@ -71,7 +72,10 @@ class HostedPartitions:
             known = self._metadata.knows(topic_partition)
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = partition.refusal_as_leader(asked_epoch)
-        return (partition.leader_role, error) if error is _NONE else (None, error)
+        if error is not _NONE:
+            return None, error
+        assert partition.leader_role is not None, "the role is leader"
+        return partition.leader_role, error
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
         """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""
@@ -92,7 +96,7 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
     partition.leader_role = None
     partition.unwritten.clear()
     if partition.role is Role.LEADER:
-        partition.role = Role.NONE
+        partition.enter(Role.NONE)
     out.append(FailReplica(partition.topic_partition, problem))
 
 

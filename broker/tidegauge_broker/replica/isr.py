@@ -35,6 +35,11 @@ class PendingExpand:
     new_replica: int
     proposal: IsrProposal
 
+    def __post_init__(self) -> None:
+        """Check that one replica joins, which the proposal names."""
+        assert self.new_replica not in self.isr, "it joins"
+        assert set(self.proposal.new_isr) == {*self.isr, self.new_replica}
+
     @property
     def maximal_isr(self) -> tuple[int, ...]:
         """The newcomer already counts: it may be elected from now on."""
@@ -49,6 +54,10 @@ class PendingShrink:
 
     isr: tuple[int, ...]
     proposal: IsrProposal
+
+    def __post_init__(self) -> None:
+        """Check that members leave, and none joins."""
+        assert set(self.proposal.new_isr) < set(self.isr)
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:

@@ -86,6 +86,8 @@ class Leader(Reader):
         """Take over a LeaderAndIsr of a higher epoch; the partition has adopted it."""
         partition = self.partition
         assert partition.broker_id in state.isr, "I4"
+        assert partition.leader_epoch == state.leader_epoch, "the partition has adopted the state"
+        assert partition.leader_role is self
         self.epoch_start_offset = partition.log_end_offset
         partition.note_election(cause, out)
         keep = was_leader and partition.settings.reelected_leader_keeps_follower_state
@@ -157,6 +159,7 @@ class Leader(Reader):
             return result, check.duplicate.last_offset + 1
         append_time_ms = wall_ms if partition.rules.log_append_time else -1
         header = header.at(partition.log_end_offset, partition.leader_epoch)
+        assert header.next_offset > header.base_offset >= partition.high_watermark, "I6"
         partition.note_batch_epoch(header, "Produce", out)
         out.append(AppendAsLeader(partition.topic_partition, records, header, append_time_ms))
         if header.attributes & TRANSACTIONAL_BIT:
@@ -274,6 +277,7 @@ class Leader(Reader):
         self, wanted: FetchPartition, replica_id: int, now_ms: int, alive: Collection[int], out: list[Effect]
     ) -> None:
         remote = self.remotes[replica_id]
+        assert wanted.fetch_offset <= self.partition.log_end_offset, "read at this offset, which was in range"
         old_end, old_start = remote.log_end_offset, remote.log_start_offset
         remote.fetched(wanted.fetch_offset, wanted.log_start_offset, self.partition.log_end_offset, now_ms)
         if remote.log_start_offset != old_start:
@@ -302,6 +306,7 @@ class Leader(Reader):
     def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:
         """Return the outcome of records up to an (exclusive) offset appended with acks=all; None while they wait."""
         partition = self.partition
+        assert offset <= partition.log_end_offset, "of records that this leadership has appended or found"
         if partition.high_watermark < offset:
             return None
         if len(self.isr.maximal_isr) < self.effective_min_isr:
@@ -354,6 +359,7 @@ class Leader(Reader):
         else:
             if partition.advance_log_start(offset, "DeleteRecords", out):
                 partition.moved_low_watermark = True
+            assert partition.log_start_offset >= offset, "at most the high watermark was asked for"
             return result, offset
         return result, UNKNOWN_OFFSET
 
@@ -417,6 +423,7 @@ class Leader(Reader):
 
     def _proposal(self, new_isr: tuple[int, ...], joiner_epoch: int = -1) -> IsrProposal:
         partition = self.partition
+        assert partition.broker_id in new_isr, "I4"
         return IsrProposal(
             partition.topic_partition,
             partition.topic_id,
@@ -434,6 +441,8 @@ class Leader(Reader):
         if verdict.error is _NONE:
             if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
                 return False
+            if partition.broker_id not in verdict.isr:
+                return False  # no verdict on a proposal of this leader
             partition.partition_epoch = verdict.partition_epoch
             self._commit_isr(verdict.isr, "AlterPartition", out)
             return True

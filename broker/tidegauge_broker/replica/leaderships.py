@@ -18,7 +18,8 @@ from collections.abc import Collection
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.effects import Effect, LeadershipChanged
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 
 
 class Leaderships:
@@ -48,6 +49,7 @@ class Leaderships:
         leads = is_hosted and partition.role is Role.LEADER
         epoch = partition.leader_epoch
         before = self._led.pop(at, None)
+        assert before is None or epoch >= before, "I5"
         if before is not None and not (leads and epoch <= before + 1):
             out.append(LeadershipChanged(at, leads=False, leader_epoch=epoch))
             before = None

@@ -4,22 +4,12 @@ Contract: every method that takes ``out`` appends the effects to execute, in ord
 notifies others (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules stand in
 ``leader.py`` and ``follower.py``; this module holds what both share.
 
-Invariants, asserted here and checked by the simulation after every event:
-    I1  log start offset <= high watermark <= log end offset.
-    I2  A leader's high watermark never falls within its leadership.
-    I3  In the epoch cache epochs and start offsets rise strictly (epoch_cache.py).
-    I4  A leader is a member of its own committed ISR, and the committed ISR is part of the maximal ISR.
-    I5  The leader epoch and the partition epoch of a replica never fall.
-    I6  A leader's append carries its own leader epoch, and begins at its log end offset.
-    I7  A follower appends only at its log end offset (or above, where compaction left a gap), from the response
-        to its request in flight.
-    I8  No response, proposal or note is emitted before the log effects of the same step.
+The invariants I1 to I8 that are asserted here stand in the package's contract (``replica/__init__.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegauge.cluster_metadata import PartitionState
@@ -41,6 +31,7 @@ from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.messages import CoreSettings, LeaderHint, TopicRules
 from tidegauge_broker.replica.open_transactions import OpenTransactions
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.replica.roles import Role, check_transition
 from tidegauge_broker.replica.rules import rule_named
 from tidegauge_broker.replica.verification import Verifications
 
@@ -48,17 +39,6 @@ if TYPE_CHECKING:
     from tidegauge_broker.replica.follower import Follower
     from tidegauge_broker.replica.leader import Leader
     from tidegauge_broker.replica.producer_state import ProducerState
-
-
-class Role(Enum):
-    """What this replica is at the moment."""
-
-    NONE = "none"
-    """Hosted, but its leader is unknown, dead or absent: it neither serves nor fetches."""
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    OFFLINE = "offline"
-    """Its log directory failed."""
 
 
 EPOCHS_NOTED = 32
@@ -120,6 +100,7 @@ class Partition:
         self.truncation_rule = rule_named(settings.truncation_rule)
         self.rules = rules
         self.topic_id = topic_id
+        check_transition(None, Role.NONE)
         self.role = Role.NONE
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -130,6 +111,7 @@ class Partition:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = min(max(loaded.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        self._check_offsets()
         self.epochs = EpochCache(loaded.epochs)
         self.producer_state: ProducerState = loaded.producer_state
         self.transactions: OpenTransactions | None = None
@@ -145,6 +127,11 @@ class Partition:
         self.verifications = Verifications()
 
     # What the controller decided
+
+    def enter(self, role: Role) -> None:
+        """Take a role, which must be allowed by the table of roles."""
+        check_transition(self.role, role)
+        self.role = role
 
     def adopt(self, state: PartitionState) -> None:
         """Take over the leader and its epochs. The caller has checked that they are not stale."""
@@ -162,10 +149,10 @@ class Partition:
         if self.role is _OFFLINE:
             return
         self.give_news()
-        self.role = Role.OFFLINE
-        self.unwritten.clear()
         self.leader_role = None
         self.follower_role = None
+        self.enter(_OFFLINE)
+        self.unwritten.clear()
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
 
     def give_news(self) -> None:
@@ -256,12 +243,16 @@ class Partition:
 
     def move_log_end(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
         """Move the log end offset after an append."""
-        assert log_end_offset >= self.log_end_offset
+        assert log_end_offset >= self.log_end_offset, "I1"
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
         self.give_news()
         if self.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
             out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
+
+    def _check_offsets(self) -> None:
+        """Assert the order of the offsets, after a change of any of them."""
+        assert 0 <= self.log_start_offset <= self.high_watermark <= self.log_end_offset, "I1"
 
     def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Note what batches that are about to be appended do to transactions; their markers can be read.
@@ -328,6 +319,7 @@ class Partition:
                 self.give_news()
                 out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
             return
+        assert offset >= 0, "an end of a log, by the truncation rule"
         old = self.log_end_offset
         self.give_news()
         out.append(TruncateLog(self.topic_partition, offset))
@@ -336,6 +328,7 @@ class Partition:
         # The high watermark falls first, so that no event shows it above the log end offset.
         self._lower_high_watermark(offset, cause, out)
         self.log_end_offset = offset
+        self._check_offsets()
         if self.epochs.truncate_from_end(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
         if self.emits_diagnostics:
@@ -344,6 +337,7 @@ class Partition:
 
     def truncate_fully(self, start_offset: int, cause: str, out: list[Effect]) -> None:
         """Empty the log and start again at an offset."""
+        assert start_offset >= 0, "the start of a leader's log"
         old = self.log_end_offset
         self.give_news()
         out.append(TruncateFully(self.topic_partition, start_offset))
@@ -358,6 +352,7 @@ class Partition:
         self.say("info", f"Truncating fully and starting at offset {start_offset} (log end offset was {old})", out)
         if self.high_watermark != start_offset:
             self.set_high_watermark(start_offset, cause, out)
+        self._check_offsets()
 
     def _lower_high_watermark(self, log_end_offset: int, cause: str, out: list[Effect]) -> None:
         if self.high_watermark > log_end_offset:
@@ -376,6 +371,7 @@ class Partition:
         stable = self.last_stable_offset
         self.give_news()
         old, self.log_start_offset = self.log_start_offset, offset
+        self._check_offsets()
         if self.epochs.truncate_from_start(offset):
             out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
         self.note("log_start_offset", cause, out, old=old, new=offset)
@@ -385,6 +381,7 @@ class Partition:
 
     def log_truncated(self, producer_state: ProducerState) -> None:
         """Take over the producer state that the executed truncation rebuilt from what is left."""
+        assert not self.unwritten, "a truncation and an append in one step"
         self.producer_state = producer_state
         self._take_transactions(producer_state)
 

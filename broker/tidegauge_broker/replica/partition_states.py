@@ -25,8 +25,9 @@ from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.leaderships import Leaderships
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.parked import ParkedOperations
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog, Metadata
+from tidegauge_broker.replica.roles import Role, check_transition
 from tidegauge_broker.replica.rounds import Rounds
 
 # A member of an enumeration takes long to look up, and a request may name thousands of partitions.
@@ -188,9 +189,10 @@ class PartitionStates:
         self._stop_following(partition, changed)
         was_leader = partition.role is _LEADER
         partition.adopt(state)
-        partition.role = _LEADER
+        partition.enter(_LEADER)
         role = partition.leader_role or Leader(partition)
         partition.leader_role = role
+        assert partition.follower_role is None, "one role at a time"
         role.begin_epoch(state, now_ms, was_leader=was_leader, cause=cause, out=out)
         partition.note_role(cause, out)
         if partition.emits_diagnostics:
@@ -217,7 +219,7 @@ class PartitionStates:
             return
         self._stop_following(partition, changed)
         partition.adopt(state)
-        partition.role = Role.FOLLOWER
+        partition.enter(Role.FOLLOWER)
         partition.leader_role = None
         role = partition.follower_role = Follower(partition)
         role.begin(cause, out)
@@ -236,6 +238,7 @@ class PartitionStates:
     def _go_on_following(self, partition: Partition, state: PartitionState, cause: str, out: list[Effect]) -> None:
         """Keep fetching from the same leader in a new epoch, under a rule by which that changes nothing."""
         partition.adopt(state)
+        partition.enter(Role.FOLLOWER)
         partition.note_role(cause, out)
         partition.say(
             "info",
@@ -282,6 +285,7 @@ class PartitionStates:
         self._stop_following(partition, changed)
         if item.delete:
             partition.give_news()
+            check_transition(partition.role, None)
             del self._hosted.by_name[item.topic_partition]
             out.append(DeleteLog(item.topic_partition))
         self._role_changed(partition, out)

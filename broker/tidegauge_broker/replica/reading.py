@@ -44,7 +44,9 @@ class Reader:
         upper_bound = partition.high_watermark if replica_id == CONSUMER else partition.log_end_offset
         if reads_committed:
             upper_bound = result.last_stable_offset
+        assert upper_bound <= partition.log_end_offset, "I1"
         if offset < upper_bound:
+            assert offset >= partition.log_start_offset, "an offset below is out of range"
             result.read = ReadRange(offset, upper_bound, wanted.max_bytes, reads_committed)
         return result
 

@@ -50,6 +50,8 @@ class Rounds:
 
     def begin(self, partition: Partition, leader: int) -> None:
         """Let the partition follow this leader from now on."""
+        assert partition.follower_role is not None
+        assert partition.follower_role.leader == leader != partition.broker_id
         rounds = self._by_leader.get(leader)
         if rounds is None:
             rounds = self._by_leader[leader] = StandingRounds()
@@ -78,6 +80,8 @@ class Rounds:
         else:
             chosen = self._chosen(number, leader, now_ms, admits)
         if not isinstance(chosen, Wait):
+            assert number not in self._in_flight, "I7"
+            assert chosen.request_id == number, "I7"
             self._last_request_id = number
             self._in_flight[number] = chosen
         return chosen

@@ -21,9 +21,10 @@ from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import EpochEntry, FetchPartition, FetchRound
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.remote_replica import RemoteReplica
+from tidegauge_broker.replica.roles import Role
 
 
 class ProposalSnapshot(NamedTuple):
@@ -155,10 +156,10 @@ def restore(
     for number, leader in rounds:
         core.following.rounds._in_flight[number] = FetchRound(number, leader, [FetchPartition(at, 0, 1)])
     if saved.leads is not None:
-        partition.role = Role.LEADER
+        partition.enter(Role.LEADER)
         partition.leader_role = _leader(partition, saved.leads, fixed)
     if saved.follows is not None:
-        partition.role = Role.FOLLOWER
+        partition.enter(Role.FOLLOWER)
         role = partition.follower_role = _follower(partition, saved.follows)
         core.following.rounds.begin(partition, role.leader)
     return partition

@@ -85,6 +85,7 @@ class StandingRounds:
 
         None of these rounds may be in flight.
         """
+        assert self.in_flight is None, "I7"
         if not self._to_look_at and not self._asked:
             return Wait(None)
         ready: list[Follower] = []
@@ -154,6 +155,7 @@ class StandingRounds:
             named: the partitions that the response names; None: all.
         """
         number, self.in_flight = self.in_flight, None
+        assert number is not None, "I7"
         roles = [role for role in self._in_order(self._asked if named is None else named) if role.standing is not None]
         for role in roles:
             role.in_flight = number

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidegauge_broker.replica.messages import RemoteReplicaView, ReplicaView
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 
 
 def view_of(partition: Partition, now_ms: int) -> ReplicaView:

@@ -76,6 +76,7 @@ class Purgatory(Generic[AnOperation]):
 
     def watch(self, operation: AnOperation) -> None:
         """Park an operation that the caller has just seen cannot complete."""
+        assert operation.token not in self._by_token, "a token has one response"
         self._next_id += 1
         number = self._next_id
         self._waiting[number] = operation
@@ -151,6 +152,7 @@ class Purgatory(Generic[AnOperation]):
         for number in due:
             operation = self._waiting.get(number)
             if operation is not None:
+                assert operation.deadline_ms <= now_ms, "a deadline does not change while it waits"
                 self._forget(number)
                 operation.expire(out)
                 expired += 1
@@ -172,7 +174,8 @@ class Purgatory(Generic[AnOperation]):
 
     def _forget(self, number: int) -> None:
         operation = self._waiting.pop(number)
-        self._by_token.pop(operation.token, None)
+        known = self._by_token.pop(operation.token, None)
+        assert known == number, "a token has one operation"
         by_key = self._by_key
         for key in self._keys.pop(number):
             watchers = by_key.get(key)

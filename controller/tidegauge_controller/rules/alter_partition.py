@@ -40,6 +40,7 @@ def check_proposal(context: LedCluster, broker_id: int, proposal: IsrProposal) -
         return ErrorCode.INVALID_REQUEST, None
     if not context.live_brokers.issuperset(proposal.new_isr) or _joiner_is_another(context, current, proposal):
         return ErrorCode.INELIGIBLE_REPLICA, None
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (current.leader_epoch, current.partition_epoch)
     return ErrorCode.NONE, Leadership(
         broker_id,
         proposal.leader_epoch,

@@ -53,6 +53,22 @@ def next_state(
     return Leadership(leader, old.leader_epoch + 1, isr, recovering, old.partition_epoch, controller_epoch)
 
 
+def _elected(
+    context: ClusterState,
+    old: Leadership,
+    leader: int,
+    isr: tuple[int, ...],
+    recipients: tuple[int, ...],
+    *,
+    recovering: bool,
+) -> Election:
+    """Return the election of a member of an ISR that is not larger than before, but for an unclean one."""
+    assert leader in isr, "the ISR holds its leader"
+    assert leader in recipients, "the leader hears of it"
+    assert recovering or set(isr) <= set(old.isr), "only an unclean election lets others in"
+    return Election(next_state(old, context.epoch, leader, isr, recovering=recovering), recipients)
+
+
 def elect_initial(context: ClusterState, at: TopicPartition) -> Election:
     """Elect for a new partition: the live assigned replicas are the ISR, the first of them leads, in epoch 0."""
     live = tuple([replica for replica in context.assignment(at).replicas if context.is_online(replica, at)])
@@ -75,9 +91,9 @@ def elect_offline(context: ClusterState, at: TopicPartition, old: Leadership, *,
     for replica in live:
         if replica in old.isr:
             isr = tuple([member for member in old.isr if context.is_online(member, at)])
-            return Election(next_state(old, context.epoch, replica, isr, recovering=old.recovering), live)
+            return _elected(context, old, replica, isr, live, recovering=old.recovering)
     if unclean and live:
-        return Election(next_state(old, context.epoch, live[0], (live[0],), recovering=True), live)
+        return _elected(context, old, live[0], (live[0],), live, recovering=True)
     return Election(None, live)
 
 
@@ -86,7 +102,7 @@ def elect_reassigned(context: ClusterState, at: TopicPartition, old: Leadership)
     target = context.assignment(at).target
     for replica in target:
         if context.is_online(replica, at) and replica in old.isr:
-            return Election(next_state(old, context.epoch, replica, old.isr, recovering=old.recovering), target)
+            return _elected(context, old, replica, old.isr, target, recovering=old.recovering)
     return Election(None, target)
 
 
@@ -99,7 +115,7 @@ def elect_preferred(context: ClusterState, at: TopicPartition, old: Leadership) 
     """Elect the first assigned replica."""
     assigned = context.assignment(at).replicas
     if assigned and can_lead(context, at, old, assigned[0]):
-        return Election(next_state(old, context.epoch, assigned[0], old.isr, recovering=old.recovering), assigned)
+        return _elected(context, old, assigned[0], old.isr, assigned, recovering=old.recovering)
     return Election(None, assigned)
 
 
@@ -115,7 +131,7 @@ def elect_for_controlled_shutdown(context: ClusterState, at: TopicPartition, old
     for replica in live:
         if replica in old.isr and replica not in context.shutting_down:
             isr = tuple([member for member in old.isr if member not in context.shutting_down])
-            return Election(next_state(old, context.epoch, replica, isr, recovering=old.recovering), live)
+            return _elected(context, old, replica, isr, live, recovering=old.recovering)
     return Election(None, live)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import EpochEntry
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 from tidegauge_proof.simulator.memory_log import MemoryLog
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The diagrams in docs/groups.md and docs/transactions.md are those of the tables that the coordinators obey."""
+"""The diagrams in docs/replication.md, groups.md and transactions.md are those of the tables that the code obeys."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
 )
 from tidegauge_broker.replica.open_transactions import AbortedTransaction, CompletedTransaction
-from tidegauge_broker.replica.partition import Role
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.roles import Role
 from tidegauge_proof.simulator.memory_broker import MemoryMetadata
 
 START_MS = 1_000_000

@@ -40,7 +40,8 @@ from tidegauge_broker.replica.messages import (
     FetchRound,
     RecordsToDelete,
 )
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 
 
 def refuse(broker: LoneBroker, *kinds: type[Effect], at: TopicPartition, problem: Exception | None = None) -> None:

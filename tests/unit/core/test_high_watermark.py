@@ -19,9 +19,10 @@ from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.effects import Effect, ProposeIsr
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CoreSettings, FetchPartition, TopicRules
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.ports import LoadedLog
 from tidegauge_broker.replica.producer_state import ProducerState
+from tidegauge_broker.replica.roles import Role
 
 LAG_MS = 100
 START_MS = 1_000

@@ -17,8 +17,10 @@ from tidegauge_broker.replica.delayed_fetch import DelayedFetch
 from tidegauge_broker.replica.isr import CommittedIsr, PendingExpand, PendingShrink
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.remote_replica import RemoteReplica
+from tidegauge_broker.replica.roles import Role
 
-PROPOSAL = IsrProposal(AT, "id", 0, (1, 2), 0)
+SMALLER = IsrProposal(AT, "id", 0, (1, 2), 0)
+LARGER = IsrProposal(AT, "id", 0, (1, 2, 3), 0)
 
 
 # The states
@@ -26,8 +28,8 @@ PROPOSAL = IsrProposal(AT, "id", 0, (1, 2), 0)
 
 def test_the_maximal_isr_is_the_larger_of_the_two_sets():
     assert CommittedIsr((1, 2)).maximal_isr == (1, 2)
-    assert PendingExpand((1, 2), 3, PROPOSAL).maximal_isr == (1, 2, 3)
-    assert PendingShrink((1, 2, 3), PROPOSAL).maximal_isr == (1, 2, 3)
+    assert PendingExpand((1, 2), 3, LARGER).maximal_isr == (1, 2, 3)
+    assert PendingShrink((1, 2, 3), SMALLER).maximal_isr == (1, 2, 3)
 
 
 # The caught-up clock (Replica.isCaughtUp)
@@ -319,6 +321,16 @@ def pending() -> tuple[Cluster, IsrProposal]:
     cluster.fetch(3)
     cluster.fetch(3)
     return cluster, cluster.brokers[1].proposals.pop()
+
+
+def test_a_verdict_that_leaves_the_leader_out_is_ignored():
+    """I4 would not hold; no controller decides it. The leader waits for the controller's next state."""
+    cluster, proposal = pending()
+    verdict = IsrVerdict(AT, ErrorCode.NONE, 1, cluster.partition(1).leader_epoch, (2, 3), 9)
+    cluster.tell_verdict(1, proposal, verdict)
+    assert cluster.partition(1).role is Role.LEADER
+    assert cluster.isr(1) == ((1, 2), (1, 2, 3))
+    assert cluster.partition(1).partition_epoch < 9
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])

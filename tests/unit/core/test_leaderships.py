@@ -18,7 +18,8 @@ from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.replica.effects import Effect, LeadershipChanged, WriteEpochs
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.replica.partition import Partition, Role
+from tidegauge_broker.replica.partition import Partition
+from tidegauge_broker.replica.roles import Role
 
 OFFSETS = TopicPartition("__consumer_offsets", 7)
 OTHERS = TopicPartition("__consumer_offsets", 8)

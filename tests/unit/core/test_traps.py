@@ -25,7 +25,7 @@ from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import StopReplicaPartition, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import CoreSettings, EpochLookup, LeaderHint, OffsetLookup, TopicRules
-from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.replica.roles import Role
 
 NONE = ErrorCode.NONE
 

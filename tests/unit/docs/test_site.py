@@ -16,7 +16,7 @@ from tidegauge_lab.control.endpoints import ENDPOINTS, document
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
-WITH_DIAGRAMS = ["docs/controller.md", "docs/groups.md", "docs/transactions.md"]
+WITH_DIAGRAMS = ["docs/controller.md", "docs/replication.md", "docs/groups.md", "docs/transactions.md"]
 
 
 def read(path: str) -> str:

@@ -35,7 +35,7 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.effects import AdvanceLogStart, TruncateFully, TruncateLog
 from tidegauge_broker.replica.messages import EpochEntry
-from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.replica.roles import Role
 
 PARTITIONS = [TopicPartition(topic, at) for topic in ("orders", "keys") for at in (0, 1)]
 SETTINGS = {

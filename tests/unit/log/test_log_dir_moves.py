@@ -10,7 +10,7 @@ import pytest
 from tests.unit.log.test_future_logs import AT, NOW_MS, Two
 
 from tidegauge_broker.log.files import Disk
-from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.replica.roles import Role
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves
 
 

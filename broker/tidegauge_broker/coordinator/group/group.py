@@ -89,7 +89,9 @@ class Group:
 
         After the largest the generation is 1 again. Kafka's becomes negative, and members can commit no more.
         """
+        assert (self.leader in self.members) if self.members else self.leader is None, "a member leads, if there is one"
         self.generation = self.generation % LARGEST_GENERATION + 1
+        assert 0 < self.generation <= LARGEST_GENERATION
         self.protocol_name = self.selected_protocol() if self.members else None
         self.topics = self._subscribed_topics()
         self.change_state(COMPLETING if self.members else EMPTY, now_ms)
@@ -113,6 +115,7 @@ class Group:
             self.protocol_type = member.protocol_type
         if self.leader is None:
             self.leader = member.member_id
+        assert member.member_id not in self.members, "a member joins once"
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> Member | None:
@@ -132,6 +135,7 @@ class Group:
         group rebalance when the sync phase ends.
         """
         old_id = member.member_id
+        assert new_id not in self.members, "the new id is not given yet"
         del self.members[old_id]
         member.member_id = new_id
         self.members[new_id] = member

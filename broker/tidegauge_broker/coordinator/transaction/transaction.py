@@ -115,6 +115,7 @@ class Transaction:
     def fence(self, epoch: int) -> None:
         """Make way for PrepareAbort, in memory: the epoch counts from now on, whatever becomes of the record."""
         assert self.pending_state is PREPARE_EPOCH_FENCE, self.pending_state
+        assert self.producer_epoch <= epoch <= MAX_EPOCH, f"epoch {epoch} after {self.producer_epoch}"
         self.pending_state = None
         self.producer_epoch = epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
@@ -142,6 +143,7 @@ class Transaction:
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return ErrorCode.PRODUCER_FENCED
+        assert self.producer_epoch <= epoch <= EXHAUSTED_EPOCH, f"epoch {epoch} after {self.producer_epoch}"
         return self._prepare(EMPTY, now_ms, producer_epoch=epoch, last_producer_epoch=last_epoch, timeout_ms=timeout_ms)
 
     def prepare_next_producer_id(
@@ -214,6 +216,9 @@ class Transaction:
     def complete(self, change: Change) -> None:
         """Apply a change whose record is committed (completeTransitionTo)."""
         assert self.pending_state is change.state, f"{self.pending_state} is pending, not {change.state}"
+        assert (self.state, change.state) in ALLOWED, (
+            f"A transaction may not change from {self.state} to {change.state}"
+        )
         if change.state is EMPTY:
             self.timeout_ms = change.timeout_ms
             self.producer_id, self.producer_epoch = change.producer_id, change.producer_epoch

@@ -55,8 +55,8 @@ from tidegauge_broker.replica.future_replica import (
     TruncateTo,
     next_step,
 )
-from tidegauge_broker.replica.partition import Role
 from tidegauge_broker.replica.quota import UNLIMITED, ReplicationQuota
+from tidegauge_broker.replica.roles import Role
 
 LOG = logging.getLogger("tidegauge.replica")
 _THROTTLED_PAUSE_SECONDS = 0.1

@@ -18,7 +18,7 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import replica_log_service_pb2, replica_log_service_pb2_grpc
-from tidegauge_broker.replica.partition import Role
+from tidegauge_broker.replica.roles import Role
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_controller import wire
 
