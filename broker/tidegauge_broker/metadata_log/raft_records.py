@@ -48,7 +48,8 @@ def to_batch(read: MetadataBatch) -> Batch:
 def to_message(record: ControlRecord) -> Any:
     """Return the message of a control record.
 
-    A LeaderChange is written in version 0, without directories, under every kraft.version: so does Kafka 4.3.1.
+    A LeaderChange is written in version 0, without directories, under every kraft.version, as Kafka 4.3.1 does: its
+    ``ControlRecordUtils.deserializeLeaderChangeMessage`` reads each as version 0, whatever the record says.
     """
     match record:
         case LeaderChange():

@@ -16,7 +16,7 @@ from tidegauge.java_text import double_text
 from tidegauge.kafka.fields import WIRE, Wire
 
 _IRREGULAR = {"kraft_version": "kRaftVersion", "kraft_version_feature": "kRaftVersionFeature"}
-"""Names in which Kafka's capitals can't be told from Python's name."""
+"""Names whose capitals in Kafka's definitions do not follow from Python's name."""
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
     8: "\\b",
     9: "\\t",
