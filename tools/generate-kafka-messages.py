@@ -235,7 +235,7 @@ def _of_record(definition: Definition) -> str:
 
 
 def _require(name: str, definition: Definition, expected: tuple[str, str], key: int | None = None) -> None:
-    """End the program if a table's row differs from the definition, or JSON's name of a field does not follow from Python's."""
+    """End the program if a table's row differs from the definition, or a JSON name does not follow from Python's."""
     first, _, last = definition["validVersions"].partition("-")
     found = (definition["name"], f"{first}-{last or first}")
     if found != expected or definition["flexibleVersions"] != "0+" or (key is not None and key != definition["apiKey"]):
