@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the messages of Kafka's protocol and the records of its coordinators; --check only compares.
+"""Writes the messages of Kafka's protocol and the records of its logs; --check only compares.
 
-Targets: proto/tidegauge/kafka/messages, from the message definitions inside kafka-clients' jar, and
-proto/tidegauge/kafka/coordinator, from those inside kafka-group-coordinator's. Names, types, versions, tags and
-defaults are taken; the sentences of the definitions are not. The jars come from Maven Central, as for ``make bench``;
-``--definitions DIRECTORY`` names a directory with the JSON files instead. Without Maven or its repository ``--check``
-says so and passes: the recorded frames in tests/unit/kafka hold the messages too.
+Targets, below proto/tidegauge/kafka:
+
+- ``messages``, from the message definitions inside kafka-clients' jar, and ``coordinator``, from those inside the
+  coordinators' jars, of the release that ZooKeeper mode is true to;
+- ``kraft/messages`` and ``kraft/control_messages``, from kafka-clients' jar, and ``metadata_records``, from
+  kafka-metadata's, of the release that KRaft mode is true to (docs/adr/0024-two-generated-protocols.md).
+
+Names, types, versions, tags and defaults are taken; the sentences of the definitions are not. The jars come from Maven
+Central, as for ``make bench``; ``--definitions DIRECTORY`` names a directory instead, which has the JSON files in one
+subdirectory for each release. Without Maven or its repository ``--check`` says so and passes: the recorded frames and
+files in tests/unit/kafka hold the messages too.
 """
 
 from __future__ import annotations
@@ -26,12 +32,24 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, module_name  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
+from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
+from tidegauge.kafka.kraft.json_text import json_name  # noqa: E402 - the same
+from tidegauge.kafka.kraft.record_types import RECORD_TYPES as METADATA_TYPES  # noqa: E402 - the same
 
 KAFKA = "3.9.1"
+"""The release that ZooKeeper mode is true to."""
+KAFKA_KRAFT = "4.3.1"
+"""The release that KRaft mode is true to."""
 TARGET = ROOT / "proto/tidegauge/kafka"
 MESSAGES, RECORDS = "messages", "coordinator"
-JARS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator")
+KRAFT_MESSAGES, CONTROL, METADATA = "kraft/messages", "kraft/control_messages", "metadata_records"
+DIRECTORIES = (MESSAGES, RECORDS, KRAFT_MESSAGES, CONTROL, METADATA)
+JARS = {
+    KAFKA: ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"),
+    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata"),
+}
 RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
 """What the coordinators write: a definition of a key and one of a value each."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
@@ -39,33 +57,28 @@ PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "byte
 Definition = Mapping[str, Any]
 
 
-def definitions(directory: Path | None) -> dict[str, Definition]:
-    """Read all message definitions, by their names."""
+def definitions(release: str, directory: Path | None) -> dict[str, Definition]:
+    """Read all message definitions of a release, by their names."""
     found: dict[str, Definition] = {}
-    for text in _texts(directory):
+    for text in _texts(release, directory):
         definition = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
         found[definition["name"]] = definition
     return found
 
 
-def _texts(directory: Path | None) -> Iterator[str]:
+def _texts(release: str, directory: Path | None) -> Iterator[str]:
     if directory is not None:
-        for path in sorted(directory.glob("*.json")):
+        for path in sorted((directory / release).glob("*.json")):
             yield path.read_text(encoding="utf-8")
         return
-    for artifact in JARS:
-        name = f"{artifact}-{KAFKA}"
+    for artifact in JARS[release]:
+        name = f"{artifact}-{release}"
         with zipfile.ZipFile(
-            resolve(name, [Artifact("org.apache.kafka", artifact, KAFKA, alone=True)]) / f"{name}.jar"
+            resolve(name, [Artifact("org.apache.kafka", artifact, release, alone=True)]) / f"{name}.jar"
         ) as jar:
             for entry in jar.namelist():
-                if entry.startswith("common/message/") and entry.endswith(".json"):
+                if entry.startswith(("common/message/", "common/metadata/")) and entry.endswith(".json"):
                     yield jar.read(entry).decode()
-
-
-def snake(name: str) -> str:
-    """Return a field's name as Python writes it."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class Module:
@@ -125,10 +138,9 @@ class Module:
     def text(self, facts: str) -> str:
         """Return the module; ``facts`` is the first line of its docstring."""
         body = "\n\n\n".join(self.classes.values())
-        imports = [
-            "from dataclasses import dataclass",
-            f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}",
-        ]
+        imports = ["from dataclasses import dataclass"]
+        if self.used:
+            imports.append(f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}")
         if "Sequence[" in body:
             imports.insert(0, "from collections.abc import Sequence")
         if "Records |" in body:
@@ -162,29 +174,83 @@ def _versions(definition: Definition) -> str:
     return f"versions {definition['validVersions']}, {what}"
 
 
+def _module(*messages: Definition) -> Module:
+    module = Module()
+    for message in messages:
+        module.add(message)
+    return module
+
+
 def modules(found: Mapping[str, Definition]) -> dict[str, str]:
-    """Return the text of every module by its path below the target."""
+    """Return the text of every module of ZooKeeper mode's release by its path below the target."""
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
+        **dict(_of_apis(MESSAGES, APIS, KAFKA, found)),
     }
-    for api in APIS.values():
+    for record in RECORD_TYPES:
+        key, value = found[f"{record}Key"], found[f"{record}Value"]
+        facts = f"{record} of Kafka {KAFKA}: key {_versions(key)}; value {_versions(value)}."
+        texts[f"{RECORDS}/{snake(record)}.py"] = _module(key, value).text(facts)
+    return {name: _formatted(text) for name, text in texts.items()}
+
+
+def kraft_modules(found: Mapping[str, Definition]) -> dict[str, str]:
+    """Return the text of every module of KRaft mode's release by its path below the target."""
+    texts = {
+        f"{KRAFT_MESSAGES}/__init__.py": _docstring("One module per API of a KRaft quorum: requests and responses."),
+        f"{CONTROL}/__init__.py": _docstring("One module per control record of Kafka's metadata log."),
+        f"{METADATA}/__init__.py": _docstring("One module per record of Kafka's metadata log."),
+        **dict(_of_apis(KRAFT_MESSAGES, KRAFT_APIS, KAFKA_KRAFT, found)),
+    }
+    for control in CONTROL_TYPES.values():
+        definition = found[control.message]
+        _require(control.message, definition, (control.message, f"0-{control.last}"))
+        texts[f"{CONTROL}/{snake(control.message)}.py"] = _of_record(definition)
+    for metadata in METADATA_TYPES.values():
+        definition = found[metadata.message]
+        _require(metadata.message, definition, (metadata.message, f"0-{metadata.last}"), metadata.key)
+        texts[f"{METADATA}/{snake(metadata.message)}.py"] = _of_record(definition)
+    known = {metadata.key for metadata in METADATA_TYPES.values()}
+    missing = [name for name, one in found.items() if one["type"] == "metadata" and one["apiKey"] not in known]
+    if missing:
+        raise SystemExit(f"The table of metadata records lacks {', '.join(missing)}")
+    return {name: _formatted(text) for name, text in texts.items()}
+
+
+def _of_apis(
+    directory: str, apis: Mapping[int, Api], release: str, found: Mapping[str, Definition]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and text of the module of each API."""
+    for api in apis.values():
         request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
         if request["apiKey"] != api.key:
             raise SystemExit(f"{api.name} has key {request['apiKey']}")
-        module = Module()
-        module.add(request)
-        module.add(response)
-        facts = f"{api.name} (key {api.key}) of Kafka {KAFKA}: {_versions(request)}."
-        texts[f"{MESSAGES}/{module_name(api.name)}.py"] = module.text(facts)
-    for record in RECORD_TYPES:
-        key, value = found[f"{record}Key"], found[f"{record}Value"]
-        module = Module()
-        module.add(key)
-        module.add(value)
-        facts = f"{record} of Kafka {KAFKA}: key {_versions(key)}; value {_versions(value)}."
-        texts[f"{RECORDS}/{module_name(record)}.py"] = module.text(facts)
-    return {name: _formatted(text) for name, text in texts.items()}
+        facts = f"{api.name} (key {api.key}) of Kafka {release}: {_versions(request)}."
+        yield f"{directory}/{snake(api.name)}.py", _module(request, response).text(facts)
+
+
+def _of_record(definition: Definition) -> str:
+    return _module(definition).text(f"{definition['name']} of Kafka {KAFKA_KRAFT}: {_versions(definition)}.")
+
+
+def _require(name: str, definition: Definition, expected: tuple[str, str], key: int | None = None) -> None:
+    """End the program if a table's row differs from the definition, or a JSON name does not follow from Python's."""
+    first, _, last = definition["validVersions"].partition("-")
+    found = (definition["name"], f"{first}-{last or first}")
+    if found != expected or definition["flexibleVersions"] != "0+" or (key is not None and key != definition["apiKey"]):
+        raise SystemExit(f"The table's row of {name} differs from its definition: {found}")
+    for field in _all_fields(definition):
+        if json_name(snake(field)) != field[0].lower() + field[1:]:
+            raise SystemExit(f"json_name does not know the name {field} of {name}")
+
+
+def _all_fields(definition: Definition) -> Iterator[str]:
+    for field in definition.get("fields", []):
+        yield field["name"]
+        yield from _all_fields(field)
+    for struct in definition.get("commonStructs", []):
+        yield from _all_fields(struct)
 
 
 def _formatted(text: str) -> str:
@@ -202,21 +268,23 @@ def main() -> int:
     parser.add_argument("--definitions", type=Path)
     options = parser.parse_args()
     try:
-        wanted = modules(definitions(options.definitions))
+        wanted = modules(definitions(KAFKA, options.definitions))
+        wanted |= kraft_modules(definitions(KAFKA_KRAFT, options.definitions))
     except Unavailable as problem:
         sys.stderr.write(f"Kafka's message definitions can't be had here, nothing was compared: {problem}\n")
         return 0 if options.check else 1
     present = {
         f"{directory}/{path.name}": path.read_text(encoding="utf-8")
-        for directory in (MESSAGES, RECORDS)
+        for directory in DIRECTORIES
         for path in (TARGET / directory).glob("*.py")
     }
     differing = sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
     if options.check:
         if differing:
-            sys.stderr.write(f"Not as Kafka {KAFKA} defines them: {', '.join(differing)}. Run: make kafka-messages\n")
+            names = ", ".join(differing)
+            sys.stderr.write(f"Not as Kafka {KAFKA} or {KAFKA_KRAFT} defines them: {names}. Run: make kafka-messages\n")
         return 1 if differing else 0
-    for directory in (MESSAGES, RECORDS):
+    for directory in DIRECTORIES:
         (TARGET / directory).mkdir(exist_ok=True)
     for name in differing:
         if name in wanted:

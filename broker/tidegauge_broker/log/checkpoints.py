@@ -19,7 +19,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import read_properties
 from tidegauge_broker.log.files import DISK, Disk
+from tidegauge_broker.metadata_log.meta_properties import stored_properties
 from tidegauge_broker.replica.messages import EpochEntry
 
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
@@ -176,9 +176,8 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
 
 def write_meta_properties(directory: Path, broker_id: int, cluster_id: str, now_ms: int, disk: Disk = DISK) -> None:
     """Write meta.properties as ``java.util.Properties.store`` does: an empty comment, the date, the pairs."""
-    date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
-    text = f"#\n#{date}\nbroker.id={broker_id}\nversion={_VERSION}\ncluster.id={cluster_id}\n"
-    disk.replace(directory / META_PROPERTIES, text.encode())
+    pairs = {"broker.id": str(broker_id), "version": str(_VERSION), "cluster.id": cluster_id}
+    disk.replace(directory / META_PROPERTIES, stored_properties(pairs, now_ms))
 
 
 def read_topic_id(partition_directory: Path) -> str | None:

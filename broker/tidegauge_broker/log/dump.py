@@ -1,4 +1,5 @@
 """The contents of a log's files, item by item, in the format of Kafka's DumpLogSegments (kafka-dump-log.sh).
+The files of a KRaft cluster's metadata log, its snapshots included, are shown by ``dump_metadata``.
 
 Contract: read only; works on files of a running or dead broker, Kafka's included. Each item has its line of text
 (Kafka's layout) and its fields (for JSON). What does not fit together is collected as problems, reported at the end.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,18 +35,25 @@ from tidegauge.record_batch import (
     read_header,
 )
 from tidegauge_broker.formats.records import StoredRecord, decode_records
+from tidegauge_broker.log.dump_metadata import shown_control, shown_metadata, shown_snapshot_name
 from tidegauge_broker.log.index import OffsetIndex, TimeIndex
 from tidegauge_broker.log.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, decode_snapshot
 from tidegauge_broker.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from tidegauge_broker.metadata_log.snapshot_names import SNAPSHOT_SUFFIX as METADATA_SNAPSHOT_SUFFIX
+from tidegauge_broker.metadata_log.snapshot_names import snapshot_name
 
 MAX_BYTES = 2**31 - 1
-_END_MARKERS = {0: "ABORT", 1: "COMMIT"}
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show; the names are those of kafka-dump-log.sh."""
+    """What to show; the names are those of kafka-dump-log.sh.
 
+    Attributes:
+        cluster_metadata_decoder: show the records, and read their values as metadata records.
+    """
+
+    cluster_metadata_decoder: bool = False
     print_data_log: bool = False
     deep_iteration: bool = False
     verify_index_only: bool = False
@@ -86,6 +93,7 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
         INDEX_SUFFIX: _dump_index,
         TIME_INDEX_SUFFIX: _dump_time_index,
         SNAPSHOT_SUFFIX: _dump_snapshot,
+        METADATA_SNAPSHOT_SUFFIX: _dump_metadata_snapshot,
     }
     if not path.exists():
         raise TidegaugeError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {os.strerror(errno.ENOENT)}")
@@ -97,7 +105,7 @@ def dump_file(path: Path, options: DumpOptions, problems: Problems) -> Iterator[
     if dump is None:
         problems.lines.append(f"Ignoring unknown file {path}")
         return
-    if not path.stem.isdecimal():
+    if path.suffix != METADATA_SNAPSHOT_SUFFIX and not path.stem.isdecimal():
         raise TidegaugeError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is not named by a base offset, for example {0:020d}{path.suffix}"
         )
@@ -148,18 +156,33 @@ def opened_log(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[LogFile]:
 
 def _dump_log(path: Path, options: DumpOptions, problems: Problems) -> Iterator[DumpItem]:
     start = int(path.stem)
+    title = DumpItem("log", {"logStartingOffset": start}, f"Log starting offset: {start}")
+    yield from _dump_batches(path, title, options, problems)
+
+
+def _dump_metadata_snapshot(path: Path, options: DumpOptions, problems: Problems) -> Iterator[DumpItem]:
+    shown = shown_snapshot_name(path)
+    if shown is None:
+        raise TidegaugeError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{path} is not named by an end offset and an epoch, for example {snapshot_name(0, 0)}",
+        )
+    yield from _dump_batches(path, DumpItem("metadataSnapshot", *shown), options, problems)
+
+
+def _dump_batches(path: Path, title: DumpItem, options: DumpOptions, problems: Problems) -> Iterator[DumpItem]:
     gaps: list[str] = []
     undecodable: list[str] = []
     previous: int | None = None
     valid_bytes = 0
     with opened_log(path, options.max_bytes) as log:
-        yield DumpItem("log", {"logStartingOffset": start}, f"Log starting offset: {start}")
+        yield title
         for header in log.headers():
             data = log.batch(header)
             is_valid = crc_matches(data, header._replace(position=0))
             yield _batch_item(header, is_valid=is_valid)
             valid_bytes = header.position + header.size_bytes
-            if not (options.deep_iteration or options.print_data_log):
+            if not (options.deep_iteration or options.print_data_log or options.cluster_metadata_decoder):
                 continue
             if not is_valid:
                 undecodable.append(f"  The records at byte {header.position} are not shown: the CRC is wrong")
@@ -225,23 +248,20 @@ def _record_item(header: BatchHeader, record: StoredRecord, options: DumpOptions
     if not options.skip_record_metadata:
         parts.append(_pairs(fields | {"headerKeys": f"[{','.join(header_keys)}]"}))
         if header.is_control:
-            marker = _end_marker(record)
-            fields |= marker
-            parts.append(_pairs(marker))
-    if options.print_data_log and not header.is_control:
+            control = shown_control(record)
+            fields |= control.fields
+            parts.append(control.text)
+    if options.cluster_metadata_decoder and not header.is_control:
+        metadata = shown_metadata(record)
+        fields |= metadata.fields
+        parts.append(metadata.text)
+    elif options.print_data_log and not header.is_control:
         content = {"key": record.key, "payload": record.value}
         fields |= content
         parts += [f"{name}: {str(value, 'utf-8', 'replace')}" for name, value in content.items() if value is not None]
         if options.skip_record_metadata and record.key is None:
             return DumpItem("record", fields, "".join(f" {part}" for part in parts))  # the bar stands before a key only
-    return DumpItem("record", fields, " ".join(["|", *parts]))
-
-
-def _end_marker(record: StoredRecord) -> dict[str, object]:
-    kind = struct.unpack_from(">hh", record.key)[1] if record.key is not None and len(record.key) >= 4 else -1
-    has_epoch = kind in _END_MARKERS and record.value is not None and len(record.value) >= 6
-    epoch = struct.unpack_from(">hi", record.value or b"")[1] if has_epoch else -1
-    return {"endTxnMarker": _END_MARKERS.get(kind, "UNKNOWN"), "coordinatorEpoch": epoch}
+    return DumpItem("record", fields, " ".join(["|", *parts]) if parts else "")
 
 
 def _optional(value: int | None) -> str:

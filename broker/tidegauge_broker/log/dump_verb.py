@@ -19,6 +19,9 @@ from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--print-data-log", is_flag=True, help="Show the records too, with keys and values.")
 @click.option("--deep-iteration", is_flag=True, help="Show the records too, without keys and values.")
+@click.option(
+    "--cluster-metadata-decoder", is_flag=True, help="Show the records of a KRaft cluster's metadata log, as JSON."
+)
 @click.option("--skip-record-metadata", is_flag=True, help="With the records, show keys and values only.")
 @click.option("--verify-index-only", is_flag=True, help="Show nothing of an index, only check it against its log.")
 @click.option("--index-sanity-check", is_flag=True, help="Check only what a broker checks when it starts.")
@@ -35,6 +38,7 @@ def dump_log(
     files: tuple[Path, ...],
     print_data_log: bool,
     deep_iteration: bool,
+    cluster_metadata_decoder: bool,
     skip_record_metadata: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
@@ -45,11 +49,12 @@ def dump_log(
 ) -> None:
     """Show the batches, index entries and producers that FILE... hold.
 
-    Takes .log, .index, .timeindex and .snapshot files; the indexes are checked against the .log file beside them.
-    Only reads, so the broker may be running.
+    Takes .log, .index, .timeindex, .snapshot and .checkpoint files (snapshots of the metadata log); the indexes are
+    checked against the .log file beside them. Only reads, so the broker may be running.
     """
     del directory, bootstrap_server  # every verb takes them; the files are named here
     options = DumpOptions(
+        cluster_metadata_decoder=cluster_metadata_decoder,
         print_data_log=print_data_log,
         deep_iteration=deep_iteration,
         verify_index_only=verify_index_only,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple
 
@@ -169,15 +170,35 @@ APIS: dict[int, Api] = {
 }
 
 
-def module_name(name: str) -> str:
-    """Return the module of ``tidegauge.kafka.messages`` that holds an API's messages."""
+def snake(name: str) -> str:
+    """Return a name of Kafka's definitions as Python writes it: of a field, or of a generated module."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+class Protocol:
+    """A set of APIs with the messages generated for it.
+
+    Two releases of Kafka give two sets: what a broker in ZooKeeper mode serves, and what a quorum of controllers
+    serves (``kraft.apis``).
+    """
+
+    def __init__(self, apis: Mapping[int, Api], package: str) -> None:
+        self.apis = apis
+        self._package = package
+
+    def message_class(self, key: int, *, response: bool) -> type:
+        """Return the class of an API's request or response; its module is imported on first use."""
+        api = self.apis[key]
+        module = import_module(f"{self._package}.{snake(api.name)}")
+        found: type = getattr(module, f"{api.name}{'Response' if response else 'Request'}")
+        return found
+
+
+BROKER_PROTOCOL = Protocol(APIS, "tidegauge.kafka.messages")
+"""What a broker in ZooKeeper mode serves."""
 
 
 @functools.cache
 def message_class(key: int, *, response: bool) -> type:
-    """Return the class of an API's request or response; its module is imported on first use."""
-    api = APIS[key]
-    module = import_module(f"tidegauge.kafka.messages.{module_name(api.name)}")
-    found: type = getattr(module, f"{api.name}{'Response' if response else 'Request'}")
-    return found
+    """Return the class of an API's request or response in ``BROKER_PROTOCOL``."""
+    return BROKER_PROTOCOL.message_class(key, response=response)

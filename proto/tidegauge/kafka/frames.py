@@ -20,13 +20,13 @@ from typing import Any, NamedTuple, TypeVar
 from tidegauge.kafka.apis import (
     ALTER_PARTITION,
     API_VERSIONS,
-    APIS,
+    BROKER_PROTOCOL,
     CONTROLLED_SHUTDOWN,
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
     Api,
-    message_class,
+    Protocol,
 )
 from tidegauge.kafka.compiler import (
     Codec,
@@ -68,7 +68,7 @@ class RequestHeader(NamedTuple):
     tags: Tags = NO_TAGS
 
 
-def read_request_header(frame: memoryview) -> RequestHeader:
+def read_request_header(frame: memoryview, protocol: Protocol = BROKER_PROTOCOL) -> RequestHeader:
     """Read the header of a request of a known API, whatever its version.
 
     Raises:
@@ -77,7 +77,7 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     """
     try:
         key, version, correlation_id = _FIXED.unpack_from(frame)
-        api = APIS.get(key)
+        api = protocol.apis.get(key)
         if api is None:
             raise UnsupportedRequest(f"API key {key} with version {version}")
         if key == CONTROLLED_SHUTDOWN and version == 0:
@@ -101,49 +101,58 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(key, version, correlation_id, client_id, offset, tags)
 
 
-def _api(key: int, version: int) -> Api:
-    api = APIS.get(key)
+def _api(key: int, version: int, protocol: Protocol) -> Api:
+    api = protocol.apis.get(key)
     if api is None or not api.has(version):
         raise UnsupportedRequest(f"API key {key} with version {version}")
     return api
 
 
 @functools.cache
-def _codec_of(key: int, version: int, response: bool) -> Codec:
+def _codec_of(key: int, version: int, response: bool, protocol: Protocol) -> Codec:
     """Return the codec of an API's messages; there are as many as API versions."""
-    return codec(message_class(key, response=response), version, _api(key, version).is_flexible(version))
+    api = _api(key, version, protocol)
+    return codec(protocol.message_class(key, response=response), version, api.is_flexible(version))
 
 
 @functools.cache
-def _encoder(struct_class: type, key: int, version: int) -> Codec:
+def _encoder(struct_class: type, key: int, version: int, protocol: Protocol) -> Codec:
     """Return the codec of an API's request or response."""
-    return codec(struct_class, version, _api(key, version).is_flexible(version))
+    return codec(struct_class, version, _api(key, version, protocol).is_flexible(version))
 
 
-def decode(key: int, version: int, buffer: memoryview, offset: int = 0, *, response: bool = False) -> tuple[Any, int]:
+def decode(
+    key: int,
+    version: int,
+    buffer: memoryview,
+    offset: int = 0,
+    *,
+    response: bool = False,
+    protocol: Protocol = BROKER_PROTOCOL,
+) -> tuple[Any, int]:
     """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
 
     Raises:
         UnsupportedRequest: no such API or version.
         MalformedMessage: the bytes are no such message.
     """
-    functions = _codec_of(key, version, response)
+    functions = _codec_of(key, version, response, protocol)
     begin_message(is_control=key in _CONTROL)
     try:
         message, end = functions.decode(buffer, offset)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise _not_readable(key, version, problem) from problem
+        raise _not_readable(protocol.apis[key], version, problem) from problem
     if end > len(buffer):
-        raise _too_long(key, version)
+        raise _too_long(protocol.apis[key], version)
     return message, end
 
 
-def _not_readable(key: int, version: int, problem: Exception) -> MalformedMessage:
-    return MalformedMessage(f"not a message of {APIS[key].name} v{version}: {problem}")
+def _not_readable(api: Api, version: int, problem: Exception) -> MalformedMessage:
+    return MalformedMessage(f"not a message of {api.name} v{version}: {problem}")
 
 
-def _too_long(key: int, version: int) -> MalformedMessage:
-    return MalformedMessage(f"a message of {APIS[key].name} v{version} ends behind its frame")
+def _too_long(api: Api, version: int) -> MalformedMessage:
+    return MalformedMessage(f"a message of {api.name} v{version} ends behind its frame")
 
 
 def decode_in_slices(key: int, version: int, buffer: memoryview, offset: int, items: int) -> Generator[None, None, Any]:
@@ -156,15 +165,15 @@ def decode_in_slices(key: int, version: int, buffer: memoryview, offset: int, it
         UnsupportedRequest: no such API or version.
         MalformedMessage: the bytes are no such message.
     """
-    api = _api(key, version)
-    functions = stepwise_codec(message_class(key, response=False), version, api.is_flexible(version))
+    api = _api(key, version, BROKER_PROTOCOL)
+    functions = stepwise_codec(BROKER_PROTOCOL.message_class(key, response=False), version, api.is_flexible(version))
     begin_message(is_control=key in _CONTROL)
     try:
         message, end = yield from _sliced(functions.decode(buffer, offset), items)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise _not_readable(key, version, problem) from problem
+        raise _not_readable(api, version, problem) from problem
     if end > len(buffer):
-        raise _too_long(key, version)
+        raise _too_long(api, version)
     return message
 
 
@@ -186,9 +195,9 @@ def _sliced(steps: Generator[None, None, Result], size: int) -> Generator[None, 
         resume_message(left)
 
 
-def encode(key: int, version: int, message: Any) -> list[Buffer]:
+def encode(key: int, version: int, message: Any, protocol: Protocol = BROKER_PROTOCOL) -> list[Buffer]:
     """Return a message's bytes as a list of buffers; record batches are the caller's own buffers."""
-    functions = _encoder(message.__class__, key, version)
+    functions = _encoder(message.__class__, key, version, protocol)
     if functions.encode is not None:
         return [functions.encode(message)]
     assert functions.encode_parts is not None
@@ -203,7 +212,8 @@ def encode_in_slices(key: int, version: int, message: Any, items: int) -> Genera
     Returns:
         Its bytes: record batches are the caller's own buffers, what stands between them is joined.
     """
-    functions = stepwise_codec(message.__class__, version, _api(key, version).is_flexible(version))
+    api = _api(key, version, BROKER_PROTOCOL)
+    functions = stepwise_codec(message.__class__, version, api.is_flexible(version))
     parts: list[Buffer] = []
     small: list[Buffer] = []
 
@@ -219,46 +229,66 @@ def encode_in_slices(key: int, version: int, message: Any, items: int) -> Genera
     return [*parts, b"".join(small)]
 
 
-def response_header(key: int, version: int, correlation_id: int, body_bytes: int, tags: Tags = NO_TAGS) -> bytes:
+def response_header(
+    key: int,
+    version: int,
+    correlation_id: int,
+    body_bytes: int,
+    tags: Tags = NO_TAGS,
+    protocol: Protocol = BROKER_PROTOCOL,
+) -> bytes:
     """Return the length and the header that stand before a response's body; tags only where it is flexible."""
-    if version >= APIS[key].flexible_from and key != API_VERSIONS:
+    if version >= protocol.apis[key].flexible_from and key != API_VERSIONS:
         section = b"\0" if tags is NO_TAGS else encode_tags(tags)
         return _RESPONSE.pack(body_bytes + 4 + len(section), correlation_id) + section
     return _RESPONSE.pack(body_bytes + 4, correlation_id)
 
 
-def response_frame(key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
+def response_frame(
+    key: int, version: int, correlation_id: int, message: Any, protocol: Protocol = BROKER_PROTOCOL
+) -> list[Buffer]:
     """Return a whole response as a list of buffers, its length first."""
-    body = encode(key, version, message)
-    return [response_header(key, version, correlation_id, sum(map(len, body))), *body]
+    body = encode(key, version, message, protocol)
+    size = sum(map(len, body))
+    return [response_header(key, version, correlation_id, size, protocol=protocol), *body]
 
 
 def request_frame(
-    key: int, version: int, correlation_id: int, client_id: str | None, message: Any, tags: Tags = NO_TAGS
+    key: int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    message: Any,
+    tags: Tags = NO_TAGS,
+    protocol: Protocol = BROKER_PROTOCOL,
 ) -> list[Buffer]:
     """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
-    api = _api(key, version)
+    api = _api(key, version, protocol)
     header = _FIXED.pack(key, version, correlation_id)
     if key != CONTROLLED_SHUTDOWN or version > 0:
         encoded = None if client_id is None else client_id.encode()
         header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
     if version >= api.flexible_from:
         header += b"\0" if tags is NO_TAGS else encode_tags(tags)
-    body = encode(key, version, message)
+    body = encode(key, version, message, protocol)
     return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
 
 
-def read_response_header(key: int, version: int, frame: memoryview) -> tuple[int, int]:
+def read_response_header(
+    key: int, version: int, frame: memoryview, protocol: Protocol = BROKER_PROTOCOL
+) -> tuple[int, int]:
     """Return a response's correlation id and where its body begins.
 
     Raises:
         MalformedMessage: the frame ends too early.
     """
-    correlation_id, body_at, _ = read_tagged_response_header(key, version, frame)
+    correlation_id, body_at, _ = read_tagged_response_header(key, version, frame, protocol)
     return correlation_id, body_at
 
 
-def read_tagged_response_header(key: int, version: int, frame: memoryview) -> tuple[int, int, Tags]:
+def read_tagged_response_header(
+    key: int, version: int, frame: memoryview, protocol: Protocol = BROKER_PROTOCOL
+) -> tuple[int, int, Tags]:
     """Return a response's correlation id, where its body begins, and its tags.
 
     Raises:
@@ -266,7 +296,7 @@ def read_tagged_response_header(key: int, version: int, frame: memoryview) -> tu
     """
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
-        if version >= APIS[key].flexible_from and key != API_VERSIONS:
+        if version >= protocol.apis[key].flexible_from and key != API_VERSIONS:
             if not frame[4]:
                 return correlation_id, 5, NO_TAGS
             tags, body_at = decode_tags(frame, 4)

@@ -33,10 +33,11 @@ def message_versions() -> Iterator[tuple[int, int, bool]]:
 def random_message(key: int, version: int, seed: int, *, response: bool) -> Any:
     """A message with small random values in all fields of its version."""
     kind = message_class(key, response=response)
-    return _struct(kind, version, random.Random(f"{kind.__name__} {version} {seed}"))
+    return random_struct(kind, version, random.Random(f"{kind.__name__} {version} {seed}"))
 
 
-def _struct(kind: type, version: int, rng: random.Random) -> Any:
+def random_struct(kind: type, version: int, rng: random.Random) -> Any:
+    """A struct with small random values in all fields of its version."""
     values = {}
     for field in dataclasses.fields(kind):
         wire: Wire = field.metadata[WIRE]
@@ -51,7 +52,7 @@ def _value(wire: Wire, version: int, rng: random.Random) -> Any:
     match wire.kind:
         case "struct":
             assert isinstance(wire.item, type)
-            return _struct(wire.item, version, rng)
+            return random_struct(wire.item, version, rng)
         case "array":
             item = Wire(wire.item) if isinstance(wire.item, str) else Wire("struct", item=wire.item)
             return [_value(item, version, rng) for _ in range(rng.randrange(3))]

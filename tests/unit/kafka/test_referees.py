@@ -5,7 +5,7 @@ import importlib
 import pytest
 from tests.unit.kafka.random_messages import message_versions, random_message
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, module_name
+from tidegauge.kafka.apis import API_VERSIONS, APIS, snake
 from tidegauge.kafka.frames import encode, joined
 
 MESSAGES = list(message_versions())
@@ -21,7 +21,7 @@ def test_kio_reads_what_we_write_and_writes_the_same_bytes(key: int):
     for version, response in ((version, response) for asked, version, response in MESSAGES if asked == key):
         direction = "response" if response else "request"
         try:
-            module = importlib.import_module(f"kio.schema.{module_name(api.name)}.v{version}.{direction}")
+            module = importlib.import_module(f"kio.schema.{snake(api.name)}.v{version}.{direction}")
         except ModuleNotFoundError:
             continue  # kio has the versions of Kafka 4 (KIP-896)
         entity = getattr(module, f"{api.name}{direction.capitalize()}")

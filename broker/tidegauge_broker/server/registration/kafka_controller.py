@@ -82,7 +82,7 @@ class KafkaController:
         return ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's response names no topic"
 
     async def _request(self, to: Endpoint, key: int, message: Any, *, at_least: int = 0) -> Any:
-        channel = self._channel_to(to.address, apis.module_name(apis.APIS[key].name).replace("_", "-"))
+        channel = self._channel_to(to.address, apis.snake(apis.APIS[key].name).replace("_", "-"))
         try:
             return await channel.request(key, message, self._timeout_ms / 1000, at_least=at_least)
         except TidegaugeError as problem:

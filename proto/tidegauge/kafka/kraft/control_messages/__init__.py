@@ -1,0 +1,1 @@
+"""One module per control record of Kafka's metadata log."""

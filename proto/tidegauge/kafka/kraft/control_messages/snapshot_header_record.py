@@ -1,0 +1,16 @@
+"""SnapshotHeaderRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int16, int64
+
+
+@dataclass(slots=True)
+class SnapshotHeaderRecord:
+    version: int = int16()
+    last_contained_log_timestamp: int = int64()

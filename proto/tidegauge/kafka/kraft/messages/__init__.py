@@ -1,0 +1,1 @@
+"""One module per API of a KRaft quorum: requests and responses."""

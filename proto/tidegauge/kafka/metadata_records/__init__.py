@@ -1,0 +1,1 @@
+"""One module per record of Kafka's metadata log."""

@@ -1,0 +1,18 @@
+"""ConfigRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int8, string
+
+
+@dataclass(slots=True)
+class ConfigRecord:
+    resource_type: int = int8()
+    resource_name: str = string()
+    name: str = string()
+    value: str | None = string(nullable="0+")

@@ -1,0 +1,13 @@
+"""NoOpRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class NoOpRecord:
+    pass

@@ -1,0 +1,16 @@
+"""RemoveUserScramCredentialRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int8, string
+
+
+@dataclass(slots=True)
+class RemoveUserScramCredentialRecord:
+    name: str = string()
+    mechanism: int = int8()

@@ -1,0 +1,16 @@
+"""TopicRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import string, uuid
+
+
+@dataclass(slots=True)
+class TopicRecord:
+    name: str = string()
+    topic_id: bytes = uuid()

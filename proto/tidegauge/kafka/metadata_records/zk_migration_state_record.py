@@ -1,0 +1,15 @@
+"""ZkMigrationStateRecord of Kafka 4.3.1: versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int8
+
+
+@dataclass(slots=True)
+class ZkMigrationStateRecord:
+    zk_migration_state: int = int8()

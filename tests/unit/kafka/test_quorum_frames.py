@@ -1,0 +1,97 @@
+"""Frames recorded between controllers of Apache Kafka 4.3.1 decode to their last byte and encode to the same bytes.
+
+The APIs of a quorum have a table of their own: its Fetch has versions that ZooKeeper mode's must not have.
+"""
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.kafka.random_messages import random_struct
+
+from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH
+from tidegauge.kafka.compiler import MalformedMessage
+from tidegauge.kafka.frames import (
+    UnsupportedRequest,
+    decode,
+    encode,
+    joined,
+    read_request_header,
+    read_response_header,
+    request_frame,
+    response_frame,
+)
+from tidegauge.kafka.kraft.apis import FETCH_SNAPSHOT, KRAFT_APIS, KRAFT_PROTOCOL, VOTE
+
+FRAMES = Path(__file__).parent / "recorded_quorum_frames.json.gz"
+LENGTH_BYTES = 4
+
+
+def recorded() -> Iterator[tuple[int, int, bool, bytes]]:
+    """Key, version, whether it is a response, and the frame without its length."""
+    for name, frames in json.loads(gzip.decompress(FRAMES.read_bytes())).items():
+        key, version, direction = name.split(".")
+        for frame in frames:
+            yield int(key), int(version), direction == "resp", bytes.fromhex(frame)
+
+
+def test_frames_of_kafkas_controllers_encode_to_the_same_bytes():
+    """KIP-595, KIP-630, KIP-853, KIP-996: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and others."""
+    seen: set[tuple[int, bool]] = set()
+    for key, version, response, frame in recorded():
+        view = memoryview(frame)
+        if response:
+            correlation_id, at = read_response_header(key, version, view, KRAFT_PROTOCOL)
+            message, end = decode(key, version, view, at, response=True, protocol=KRAFT_PROTOCOL)
+            written = response_frame(key, version, correlation_id, message, KRAFT_PROTOCOL)
+        else:
+            header = read_request_header(view, KRAFT_PROTOCOL)
+            message, end = decode(key, version, view, header.body_at, protocol=KRAFT_PROTOCOL)
+            ids = header.correlation_id, header.client_id
+            written = request_frame(key, version, *ids, message, protocol=KRAFT_PROTOCOL)
+        assert end == len(frame)
+        assert joined(written)[LENGTH_BYTES:] == frame, message
+        seen.add((key, response))
+    assert seen == {(key, response) for key in (1, 18, 52, 53, 54, 55, 59) for response in (False, True)}
+
+
+@pytest.mark.parametrize("api", KRAFT_APIS.values(), ids=lambda api: api.name)
+def test_a_message_of_the_quorum_survives_and_damage_is_malformed(api):
+    """Each API in each version, both directions: a frame of a stranger raises MalformedMessage alone."""
+    for version in range(api.first, api.last + 1):
+        for response in (False, True):
+            rng = random.Random(f"{api.key} {version} {response}")
+            message = random_struct(KRAFT_PROTOCOL.message_class(api.key, response=response), version, rng)
+            body = joined(encode(api.key, version, message, KRAFT_PROTOCOL))
+            decoded, end = decode(api.key, version, memoryview(body), response=response, protocol=KRAFT_PROTOCOL)
+            assert end == len(body)
+            assert joined(encode(api.key, version, decoded, KRAFT_PROTOCOL)) == body
+            for _ in range(40):
+                damaged = bytearray(body or b"\0")
+                damaged[rng.randrange(len(damaged))] = rng.choice([0, 127, 128, 255])
+                cut = memoryview(damaged)[: rng.randrange(len(damaged) + 1)]
+                try:
+                    decode(api.key, version, cut, response=response, protocol=KRAFT_PROTOCOL)
+                except MalformedMessage:
+                    continue
+
+
+def test_zookeeper_modes_versions_stay_those_of_its_release():
+    """A broker in ZooKeeper mode is true to 3.9.1: Fetch ends with version 17, and there is no API of a quorum."""
+    assert APIS[FETCH].last == 17
+    assert KRAFT_APIS[FETCH].last == 18
+    assert KRAFT_APIS.keys() - APIS.keys() == {52, 53, 54, 55, 59, 80, 81, 82}
+    frame = memoryview(joined(request_frame(VOTE, 2, 1, "c", _vote(), protocol=KRAFT_PROTOCOL)))[LENGTH_BYTES:]
+    assert read_request_header(frame, KRAFT_PROTOCOL).key == VOTE
+    with pytest.raises(UnsupportedRequest):
+        read_request_header(frame)
+    with pytest.raises(UnsupportedRequest):
+        decode(FETCH_SNAPSHOT, 2, frame, protocol=KRAFT_PROTOCOL)
+    assert API_VERSIONS in KRAFT_APIS
+
+
+def _vote():
+    return KRAFT_PROTOCOL.message_class(VOTE, response=False)()
