@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
+.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -71,6 +71,9 @@ simulate-coordinators-long: compiled ## The same for groups, transactions and ex
 		set -- $$(echo $$search | tr : ' '); \
 		PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world $$1 --requests $$2 --steps $$3 --runs $$(($$4 * $(or $(N),1))) --seed $(or $(SEED),20000000) --record build/simulate-coordinators-long.jsonl || exit; \
 	done
+
+simulate-quorum-long: compiled ## Histories of a Raft quorum of controllers under both kraft.versions, in pieces (N=10: ten times as many).
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world quorum --steps 300 --runs $$((6400 * $(or $(N),1))) --seed $(or $(SEED),30000000) --record build/simulate-quorum-long.jsonl
 
 chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).
 	$(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))

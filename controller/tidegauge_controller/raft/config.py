@@ -12,6 +12,8 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 """The largest batch of proposals (KafkaRaftClient.MAX_BATCH_SIZE_BYTES)."""
 OBSERVER_EXPIRES_MS = 300_000
 """How long a leader describes an observer that no longer fetches (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+MOST_OBSERVERS = 1000
+"""How many observers a leader keeps track of; any client can fetch under any id, so there must be a limit."""
 CLEANING_INTERVAL_MS = 60_000
 """How often a node looks for snapshots to delete."""
 CAUGHT_UP_WITHIN_MS = 3_600_000

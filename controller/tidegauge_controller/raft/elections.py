@@ -6,7 +6,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft.core import Core, with_vote
 from tidegauge_controller.raft.events import RequestReceived
 from tidegauge_controller.raft.messages import VoteRequest, VoteResponse
-from tidegauge_controller.raft.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from tidegauge_controller.raft.states import NEVER_MS, Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from tidegauge_controller.raft.values import ReplicaKey
 
 
@@ -129,7 +129,7 @@ def run_timers(core: Core) -> None:
     """Take the election timeout of an unattached voter, a prospective or a candidate."""
     state = core.state
     match state:
-        case Unattached() if core.is_voter and core.now_ms >= state.election_deadline_ms:
+        case Unattached() if core.is_voter and core.now_ms >= state.election_deadline_ms and not core.is_shutting_down:
             core.become_prospective("election timeout")
         case Candidate() if core.now_ms >= state.election_deadline_ms:
             core.become_prospective("election timeout, no majority")
@@ -160,11 +160,15 @@ def send(core: Core) -> None:
 
 
 def deadline_ms(core: Core) -> int | None:
-    """Return when the next election timeout is; None if the state has none."""
+    """Return when the next election timeout is; None if the state has none.
+
+    A node that shuts down begins no election: it waits for the result of its own, or for another leader
+    (KafkaRaftClient.pollUnattachedAsVoter, pollResigned).
+    """
     state = core.state
-    if isinstance(state, Unattached | Prospective | Candidate | Resigned):
-        return state.election_deadline_ms
-    return None
+    if isinstance(state, Unattached | Resigned):
+        return NEVER_MS if core.is_shutting_down else state.election_deadline_ms
+    return state.election_deadline_ms if isinstance(state, Prospective | Candidate) else None
 
 
 def _become_leader(core: Core, state: Candidate) -> None:

@@ -101,18 +101,20 @@ def handle_fetch_response(core: Core, node_id: int, response: FetchResponse) -> 
     """
     state = core.state
     if not isinstance(state, Follower):
-        return
-    if response.error is not ErrorCode.NONE:
         core.connections.back_off(node_id, core.now_ms)
         return
-    if state.leader_id not in {node_id, response.leader_id}:
+    if response.error is not ErrorCode.NONE or state.leader_id not in {node_id, response.leader_id}:
+        core.connections.back_off(node_id, core.now_ms)
         return
     if response.diverging is not None:
-        _truncate(core, response.diverging)
+        goes_on = _truncate(core, response.diverging)
     elif response.snapshot is not None:
+        goes_on = True
         _begin_download(core, state, response.snapshot)
     else:
-        _append(core, response)
+        goes_on = _append(core, state, response)
+    if not goes_on:  # the same request would bring the same response, as fast as the network allows
+        core.connections.back_off(node_id, core.now_ms)
     _heard_of_leader(core, state)
 
 
@@ -121,26 +123,42 @@ def _heard_of_leader(core: Core, state: Follower) -> None:
     state.fetch_deadline_ms = core.now_ms + core.config.fetch_timeout_ms
 
 
-def _truncate(core: Core, diverging: OffsetAndEpoch) -> None:
+def _committed_floor(core: Core) -> int:
+    """Return the offset below which the log is known to be committed.
+
+    After a restart there is no high watermark yet, but a snapshot holds committed records alone.
+    """
+    newest = core.log.newest_snapshot
+    return max(core.high_watermark or 0, core.log.start_offset, 0 if newest is None else newest.offset)
+
+
+def _truncate(core: Core, diverging: OffsetAndEpoch) -> bool:
+    """Truncate to the common part of both logs; return whether anything was truncated."""
     offset = core.log.truncation_offset(diverging)
-    common, committed = min(offset, diverging.offset), core.high_watermark
-    if committed is not None and common < committed:
+    common, committed = min(offset, diverging.offset), _committed_floor(core)
+    if common < committed:
         raise IllegalTransitionError(f"the leader's log diverges at {common}, below the high watermark {committed}")
-    if offset < core.log.end_offset:
-        core.log.truncate(offset)
-        core.history.truncate(offset)
-        core.emit(Truncate(offset))
+    if offset >= core.log.end_offset:
+        return False
+    core.log.truncate(offset)
+    core.history.truncate(offset)
+    core.emit(Truncate(offset))
+    return True
 
 
-def _append(core: Core, response: FetchResponse) -> None:
+def _append(core: Core, state: Follower, response: FetchResponse) -> bool:
+    """Append the batches that follow the log; return whether one did, or none was sent."""
+    before = core.log.end_offset
     for batch in response.batches:
-        if batch.base_offset != core.log.end_offset or batch.epoch < core.log.last_epoch:
+        follows = batch.base_offset == core.log.end_offset and batch.end_offset > batch.base_offset
+        if not follows or not core.log.last_epoch <= batch.epoch <= state.epoch:
             break
         core.append(batch)
     if core.config.can_become_voter:
         core.flush()
     if response.high_watermark >= 0:
         _follow_high_watermark(core, response.high_watermark)
+    return core.log.end_offset > before or not response.batches
 
 
 def _follow_high_watermark(core: Core, leaders: int) -> None:
@@ -153,11 +171,28 @@ def _follow_high_watermark(core: Core, leaders: int) -> None:
 
 
 def _begin_download(core: Core, state: Follower, snapshot: OffsetAndEpoch) -> None:
+    """Begin to fetch a snapshot in the place of the log.
+
+    The leader names one if this log ends before its own begins, or has records there that were never committed. Those
+    may be of a higher epoch than the snapshot's last record; Kafka's node then ends its process at every start
+    (KafkaRaftLog.truncateToLatestFullSnapshot does nothing, and KafkaRaftClient throws).
+
+    Raises:
+        IllegalTransitionError: the snapshot would take back what is committed.
+    """
     if state.download is not None and state.download.snapshot == snapshot:
         return
+    if not _may_install(core, snapshot):
+        raise IllegalTransitionError(
+            f"snapshot {tuple(snapshot)} ends below {_committed_floor(core)}, which is committed here"
+        )
     state.download = Download(snapshot)
-    if snapshot in core.log.snapshots and core.log.is_beyond(snapshot):
+    if snapshot in core.log.snapshots:
         core.install(snapshot)
+
+
+def _may_install(core: Core, snapshot: OffsetAndEpoch) -> bool:
+    return snapshot.offset >= max(1, _committed_floor(core)) and 0 <= snapshot.epoch <= core.state.epoch
 
 
 def handle_snapshot_response(
@@ -176,7 +211,8 @@ def handle_snapshot_response(
         core.connections.back_off(node_id, core.now_ms)
         return
     is_other = response.snapshot != download.snapshot or response.position != download.position
-    if is_gone or is_other or (not response.data and download.position < response.size_bytes):
+    is_senseless = not response.data or download.position + len(response.data) > response.size_bytes
+    if is_gone or is_other or is_senseless or not _may_install(core, download.snapshot):
         state.download = None
         core.emit(DropSnapshot(download.snapshot))
         core.connections.back_off(node_id, core.now_ms)
@@ -189,13 +225,7 @@ def handle_snapshot_response(
 
 
 def handle_installed(core: Core, event: SnapshotInstalled) -> None:
-    """Go on behind an installed snapshot: log, voters and high watermark are those of its end.
-
-    Raises:
-        IllegalTransitionError: the snapshot does not reach beyond the log.
-    """
-    if not core.log.is_beyond(event.snapshot):
-        raise IllegalTransitionError(f"snapshot {event.snapshot} does not reach beyond the log's end {core.log.end}")
+    """Go on behind an installed snapshot: log, voters and high watermark are those of its end."""
     core.log.restart_at(event.snapshot)
     core.history.restart(event.voter_set, event.kraft_version)
     if core.high_watermark is None or event.snapshot.offset > core.high_watermark:
@@ -238,7 +268,7 @@ def contradiction(core: Core, leader_id: int, epoch: int) -> ErrorCode:
     """
     known = core.state.leader_id
     other = epoch == core.state.epoch and known is not None and known != leader_id
-    is_me = leader_id == core.me.id and known != core.me.id
+    is_me = leader_id == core.me.id and (epoch > core.state.epoch or known != core.me.id)
     return ErrorCode.INVALID_REQUEST if leader_id < 0 or other or is_me else ErrorCode.NONE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import following
-from tidegauge_controller.raft.config import MAX_BATCH_BYTES, OBSERVER_EXPIRES_MS
+from tidegauge_controller.raft.config import MAX_BATCH_BYTES, MOST_OBSERVERS, OBSERVER_EXPIRES_MS
 from tidegauge_controller.raft.core import Core
 from tidegauge_controller.raft.effects import LeadershipChanged, NotProposed, Proposed, Respond
 from tidegauge_controller.raft.elections import voter_key_error
@@ -100,11 +100,11 @@ def resign(core: Core, reason: str) -> None:
 def run_timers(core: Core) -> None:
     """Take the timers of a leader or a resigned one that are due."""
     state = core.state
-    if isinstance(state, Resigned) and core.now_ms >= state.election_deadline_ms:
+    if isinstance(state, Resigned) and core.now_ms >= state.election_deadline_ms and not core.is_shutting_down:
         core.become_unattached(state.epoch + 1, "election timeout after the resignation")
     if not isinstance(state, Leader):
         return
-    if state.resign_requested:
+    if state.resign_requested or core.is_shutting_down:
         resign(core, "the leadership was given up")
     elif core.now_ms >= state.check_quorum_deadline_ms:
         resign(core, "no majority of the voters has fetched for the time of a check-quorum")
@@ -119,7 +119,7 @@ def deadline_ms(core: Core) -> int | None:
     leader = core.state
     if not isinstance(leader, Leader):
         return None
-    if leader.resign_requested:
+    if leader.resign_requested or core.is_shutting_down:
         return core.now_ms
     due = [leader.check_quorum_deadline_ms, leader.linger_deadline_ms]
     due += [parked.deadline_ms for parked in leader.parked.values()]
@@ -242,7 +242,7 @@ def _fetched(
 
 def _respond_records(core: Core, leader: Leader, token: object, request: FetchRequest) -> None:
     read_from = request.offset if request.offset < core.log.end_offset else None
-    limit = min(request.max_bytes, core.config.fetch_max_bytes)
+    limit = max(0, min(request.max_bytes, core.config.fetch_max_bytes))
     core.emit(Respond(token, _fetched(core, leader), read_from, limit))
 
 
@@ -281,7 +281,7 @@ def handle_fetch_snapshot(core: Core, event: RequestReceived, request: FetchSnap
         return
     if core.voters.has(request.replica):
         note_contact(core, leader, request.replica.id)
-    limit = min(request.max_bytes, core.config.fetch_snapshot_max_bytes)
+    limit = max(1, min(request.max_bytes, core.config.fetch_snapshot_max_bytes))
     core.emit(Respond(event.token, response, max_bytes=limit))
 
 
@@ -289,13 +289,14 @@ def handle_fetch_snapshot(core: Core, event: RequestReceived, request: FetchSnap
 
 
 def _note_fetch(core: Core, leader: Leader, replica: ReplicaKey, offset: int) -> None:
-    if replica == core.me or replica.id < 0:
-        return
+    if replica == core.me or replica.id < 0 or (replica.id == core.me.id and core.voters.has(replica)):
+        return  # static voters have no directory: whatever fetches under the leader's id must not count as its disk
     if core.voters.has(replica):
         progress = leader.voters[replica.id]
         note_contact(core, leader, replica.id)
     else:
         progress = leader.observers.setdefault(replica, Progress(replica))
+        _forget_observers(core, leader, replica)
     if offset >= core.log.end_offset:
         progress.last_caught_up_ms = core.now_ms
     elif offset >= progress.leader_end_at_last_fetch >= 0:
@@ -303,15 +304,23 @@ def _note_fetch(core: Core, leader: Leader, replica: ReplicaKey, offset: int) ->
     progress.end_offset = offset
     progress.last_fetch_ms = core.now_ms
     progress.leader_end_at_last_fetch = core.log.end_offset
-    for key in [
-        key for key, other in leader.observers.items() if core.now_ms - other.last_fetch_ms > OBSERVER_EXPIRES_MS
-    ]:
-        del leader.observers[key]
     maybe_move_high_watermark(core, leader)
 
 
+def _forget_observers(core: Core, leader: Leader, fetching: ReplicaKey) -> None:
+    """Drop observers that no longer fetch, and the one that fetched longest ago if there are too many."""
+    for key, other in list(leader.observers.items()):
+        if key != fetching and core.now_ms - other.last_fetch_ms > OBSERVER_EXPIRES_MS:
+            del leader.observers[key]
+    if len(leader.observers) > MOST_OBSERVERS:
+        others = [progress for key, progress in leader.observers.items() if key != fetching]
+        del leader.observers[min(others, key=lambda progress: progress.last_fetch_ms).key]
+
+
 def note_contact(core: Core, leader: Leader, voter_id: int) -> None:
-    """Note that a voter has been heard; restart the check-quorum timer once a majority has (LeaderState)."""
+    """Note that another voter has been heard; restart the check-quorum timer once a majority has (LeaderState)."""
+    if voter_id == core.me.id:
+        return
     if voter_id in leader.begin_deadlines_ms:
         leader.begin_deadlines_ms[voter_id] = core.now_ms + core.config.begin_quorum_ms
     leader.fetched_since_check.add(voter_id)
@@ -333,7 +342,8 @@ def follow_voter_set(core: Core, leader: Leader) -> None:
     leader.voters = {
         voter_id: known.get(voter.key, Progress(voter.key)) for voter_id, voter in core.voters.voters.items()
     }
-    keys = {progress.key for progress in leader.voters.values()}
+    # A static voter that has moved into the log has a new key: the old one, without directory, is no observer.
+    keys = {named for key in core.voters.keys for named in (key, ReplicaKey(key.id))}
     leader.observers = {key: progress for key, progress in known.items() if key not in keys and key != core.me}
     others = core.other_voters
     leader.begin_deadlines_ms = {voter_id: leader.begin_deadlines_ms.get(voter_id, core.now_ms) for voter_id in others}

@@ -109,10 +109,6 @@ class LogView:
         self.snapshots = [snapshot]
         self._oldest_valid_flush = self._last_flush + 1
 
-    def is_beyond(self, snapshot: OffsetAndEpoch) -> bool:
-        """Return whether ``snapshot`` reaches beyond this log: by a higher epoch, or by its offset in the same one."""
-        return (snapshot.epoch, snapshot.offset) > (self.last_epoch, self.end_offset)
-
     def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """Note that a snapshot exists."""
         if snapshot not in self.snapshots:

@@ -16,14 +16,21 @@ from tidegauge_controller.raft.messages import (
     UpdateVoterRequest,
 )
 from tidegauge_controller.raft.states import Leader, VoterChange
-from tidegauge_controller.raft.values import VOTERS_IN_LOG, KRaftVersionRecord, Voter, VoterSet, VotersRecord
+from tidegauge_controller.raft.values import (
+    VOTERS_IN_LOG,
+    KRaftVersionRecord,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    VotersRecord,
+)
 
 NO_DIRECTORY = bytes(16)
 
 
 def handle_add(core: Core, event: RequestReceived, request: AddVoterRequest) -> None:
     """Ask the new replica for its kraft.versions; append the set with it after that (AddVoterHandler)."""
-    leader = _leader_for_change(core, event, request.voter.directory_id, bool(request.endpoints))
+    leader = _leader_for_change(core, event, request.voter, has_endpoints=bool(request.endpoints))
     if leader is None:
         return
     if request.voter.id in core.voters.ids:
@@ -71,7 +78,7 @@ def handle_remove(core: Core, event: RequestReceived, request: RemoveVoterReques
 
     Source: RemoveVoterHandler.
     """
-    leader = _leader_for_change(core, event, request.voter.directory_id, has_endpoints=True)
+    leader = _leader_for_change(core, event, request.voter, has_endpoints=True)
     if leader is None:
         return
     voter = core.voters.voters.get(request.voter.id)
@@ -161,13 +168,15 @@ def complete(core: Core) -> None:
         leader.resign_requested = True
 
 
-def _leader_for_change(
-    core: Core, event: RequestReceived, directory_id: bytes | None, has_endpoints: bool
-) -> Leader | None:
+def _is_valid_key(voter: ReplicaKey) -> bool:
+    return voter.id >= 0 and voter.directory_id not in {None, NO_DIRECTORY}
+
+
+def _leader_for_change(core: Core, event: RequestReceived, voter: ReplicaKey, *, has_endpoints: bool) -> Leader | None:
     leader = core.state
     error = epoch_error(core, core.state.epoch)
     message: str | None = None
-    if error is ErrorCode.NONE and (directory_id in {None, NO_DIRECTORY} or not has_endpoints):
+    if error is ErrorCode.NONE and (not _is_valid_key(voter) or not has_endpoints):
         error, message = (
             ErrorCode.INVALID_REQUEST,
             "The request names no valid voter: it needs a directory id and an endpoint.",
@@ -206,7 +215,11 @@ def _why_not(error: ErrorCode) -> str | None:
 
 
 def _refuse_update(core: Core, request: UpdateVoterRequest) -> ErrorCode:
-    if not request.endpoints or not request.lowest_version <= core.history.version <= request.highest_version:
+    if (
+        not request.endpoints
+        or not _is_valid_key(request.voter)
+        or not request.lowest_version <= core.history.version <= request.highest_version
+    ):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if core.voters.has(request.voter) else ErrorCode.VOTER_NOT_FOUND
 

@@ -75,7 +75,7 @@ class RaftNode:
             history: the voter sets of its newest snapshot and its log.
             election: what ``quorum-state`` says; the default if there is no such file.
         """
-        connections = Connections(config.request_timeout_ms, config.retry_backoff_ms)
+        connections = Connections(max(1, config.request_timeout_ms), config.retry_backoff_ms)
         self._core = Core(config, log, history, Unattached(election.epoch), connections)
         self._election = election
         self._is_started = False
@@ -312,8 +312,7 @@ class RaftNode:
             core.connections.back_off(node_id, core.now_ms)
             return True
         if response.epoch < state.epoch or response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            if response.error is not ErrorCode.NONE:
-                core.connections.back_off(node_id, core.now_ms)
+            core.connections.back_off(node_id, core.now_ms)
             return True
         reason = f"response of node {node_id}"
         elsewhere = response.error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -325,10 +324,10 @@ class RaftNode:
             response.epoch, response.leader_id, response.endpoints, reason
         ):
             return True
-        if response.error is ErrorCode.BROKER_NOT_AVAILABLE:
+        if response.error in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY}:
             core.connections.back_off(node_id, core.now_ms)
             return True
-        return response.error is ErrorCode.INVALID_VOTER_KEY
+        return False
 
     def _handle_failure(self, event: SendFailed) -> None:
         core = self._core
@@ -358,8 +357,10 @@ class RaftNode:
     def _note_snapshot(self, event: SnapshotCreated) -> None:
         core, snapshot = self._core, event.snapshot
         match, _ = core.log.match(snapshot.offset, snapshot.epoch)
+        if snapshot.offset < core.log.start_offset:
+            return  # a newer one of the leader's has been installed meanwhile
         is_committed = core.high_watermark is not None and snapshot.offset <= core.high_watermark
-        if not is_committed or match is not Match.VALID or snapshot.offset < core.log.start_offset:
+        if not is_committed or match is not Match.VALID:
             raise ValueError(f"a snapshot must hold committed records of this log: {snapshot}, {core.log.end}")
         core.log.add_snapshot(snapshot)
 

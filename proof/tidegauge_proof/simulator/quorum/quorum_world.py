@@ -122,6 +122,7 @@ class QuorumWorld:
         node.is_paused = node.ends = False
         node.raft = self.make(node.config, node.disk)
         self._step(node_id, events.Tick())
+        self._drain(node_id)
         if node.raft is not None:
             self.checker.started(node.config.me, node.raft)
 
@@ -230,7 +231,6 @@ class QuorumWorld:
             self.checker.leads(raft, node.disk)
         if node.ends and not raft.is_blocked:
             self.die(node_id, loses_power=False)
-        self._schedule_tick(node_id)
 
     def _random(self) -> float:
         return self.dice.below(1 << 20) / (1 << 20)
