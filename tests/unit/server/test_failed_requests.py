@@ -272,7 +272,7 @@ async def test_a_failure_after_the_connection_has_ended_is_logged_and_not_swallo
 async def test_a_failure_whose_own_response_fails_closes_the_connection(
     listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tidegauge_broker.server.wire.kafka.failures.refusal", fails)
+    monkeypatch.setattr("tidegauge_broker.server.wire.kafka.served_api.ServedApi.refusal", fails)
     listener.handlers[METADATA] = fails
     client = Client(listener)
     client.send(metadata(1) + metadata(2))
