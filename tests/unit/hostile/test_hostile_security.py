@@ -39,8 +39,8 @@ from tidegauge.znodes import MalformedZnode
 from tidegauge.znodes.access_lists import decode_change, decode_list
 from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
 from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 SECRET = "the-secret-of-alice"  # noqa: S105 - of this test

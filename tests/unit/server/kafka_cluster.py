@@ -43,9 +43,9 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.turns import Turns
 

@@ -11,9 +11,9 @@ from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Pending
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 KEYS = {api.name: key for key, api in APIS.items()}

@@ -30,12 +30,11 @@ from tidegauge.principal import Principal
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.wire.kafka.authorization import GUARDS, UNGUARDED, guarded
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.handlers.metadata import refusal
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED, guarded
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 sys.path.append(str(Path(__file__).parents[1] / "kafka"))
@@ -45,6 +44,12 @@ ALICE = Principal("User", "alice")
 TOPIC_BY_ID = "hidden"
 AN_ID = bytes(15) + b"\x07"
 TOPIC, GROUP, CLUSTER, TRANSACTION = 29, 30, 31, 53
+GUARDED = {key for key, api in SERVED.items() if api.guard is not None}
+UNGUARDED = {
+    *("ApiVersions", "SaslHandshake", "SaslAuthenticate"),
+    *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
+}
+"""APIs that need nothing to be allowed."""
 GROUP_G = ((Operation.DESCRIBE, ResourceType.GROUP, "g"),)
 
 
@@ -93,8 +98,8 @@ class Api:
 
 
 def test_every_api_has_a_guard_or_needs_none() -> None:
-    assert GUARDS.keys() | UNGUARDED == HANDLERS.keys()
-    assert not GUARDS.keys() & UNGUARDED
+    assert SERVED.keys() == HANDLERS.keys()
+    assert SERVED.keys() - GUARDED == {KEYS[name] for name in UNGUARDED}
 
 
 def test_without_an_authorizer_handlers_are_called_as_they_are() -> None:
@@ -195,10 +200,10 @@ async def test_who_may_nothing_gets_the_error_and_nothing_is_done(
 def test_every_guard_is_in_the_table_but_those_that_only_filter() -> None:
     named = {KEYS[name] for name, *_ in DENIED}
     filtering = {KEYS[name] for name in ("Fetch", "ListGroups", "DescribeCluster", "ListTransactions")}
-    assert named | filtering == GUARDS.keys()
+    assert named | filtering == GUARDED
 
 
-@pytest.mark.parametrize("key", sorted(GUARDS))
+@pytest.mark.parametrize("key", sorted(GUARDED))
 async def test_a_super_users_requests_reach_the_handler_as_they_are(key: int) -> None:
     """In every version, for any request; a refusal can be encoded in every version too."""
     api = APIS[key]

@@ -31,9 +31,9 @@ from tidegauge_broker.server.wire.authorized_calls.forms import FORMS
 from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR
 from tidegauge_broker.server.wire.grpc.injected_responses import METHODS, empty_response
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
-from tidegauge_broker.server.wire.kafka.authorization import guarded
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.served import guarded
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 ALICE = Principal("User", "alice")

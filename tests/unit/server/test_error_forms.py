@@ -20,8 +20,7 @@ from tidegauge.kafka import apis
 from tidegauge.kafka.apis import APIS
 from tidegauge.kafka.frames import decode, encode, joined
 from tidegauge.kafka.messages.produce import ProduceRequest
-from tidegauge_broker.server.wire.kafka.error_forms import FORMS, refusal
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED
 
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 KAFKAS_MESSAGE = "The server experienced an unexpected error when processing the request."
@@ -77,14 +76,14 @@ def comparable(value: Any) -> Any:
 
 
 def test_each_api_that_is_served_has_a_form() -> None:
-    assert set(FORMS) == set(APIS)
-    assert set(HANDLERS) <= set(FORMS)
+    assert set(SERVED) == set(APIS)
+    assert set(HANDLERS) <= set(SERVED)
     assert len(KAFKAS) == len(SAMPLES)
 
 
 @pytest.mark.parametrize(("number", "key", "version", "kind"), [(at, *one) for at, one in enumerate(SAMPLES)])
 def test_a_failure_has_the_response_of_kafkas_own_classes(number: int, key: int, version: int, kind: str) -> None:
-    ours = received(key, version, refusal(key, version, sample(key, version, kind), UNKNOWN))
+    ours = received(key, version, SERVED[key].refusal(version, sample(key, version, kind), UNKNOWN))
     *name, body = KAFKAS[number].split(" ", 3)
     assert name == [str(key), str(version), kind]
     if key == apis.DESCRIBE_USER_SCRAM_CREDENTIALS:  # Kafka's has no names, and fails itself where there are no users
@@ -123,7 +122,7 @@ def topics_of(request: Any) -> Iterator[tuple[str | bytes, set[int]]]:
 @pytest.mark.parametrize(("key", "version", "kind"), SAMPLES)
 def test_a_failure_says_so_and_names_each_topic_and_partition_of_the_request(key: int, version: int, kind: str) -> None:
     request = sample(key, version, kind)
-    response = received(key, version, refusal(key, version, request, UNKNOWN))
+    response = received(key, version, SERVED[key].refusal(version, request, UNKNOWN))
     errors = values(response, ("error_code", "partition_error_code"))
     assert errors == (set() if (key, version, kind) in NOWHERE else {UNKNOWN})
     if (key, version) in NOT_NAMED:
@@ -136,4 +135,4 @@ def test_a_failure_says_so_and_names_each_topic_and_partition_of_the_request(key
 
 def test_a_produce_with_acks_0_has_no_response() -> None:
     """ProduceRequest.getErrorResponse: null, so that the connection is closed."""
-    assert refusal(apis.PRODUCE, 9, ProduceRequest(acks=0), UNKNOWN) is None
+    assert SERVED[apis.PRODUCE].refusal(9, ProduceRequest(acks=0), UNKNOWN) is None

@@ -22,7 +22,8 @@ from tidegauge.kafka.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tidegauge_broker.server.wire.kafka import error_forms, error_responses
+from tidegauge_broker.server.wire.kafka import error_responses
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 ERROR = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -37,7 +38,7 @@ def test_each_partition_of_a_commit_is_refused() -> None:
     request = OffsetCommitRequest(
         "g", topics=[OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(index) for index in (0, 3)])]
     )
-    response = sent(apis.OFFSET_COMMIT, 8, error_forms.refusal(apis.OFFSET_COMMIT, 8, request, ERROR))
+    response = sent(apis.OFFSET_COMMIT, 8, SERVED[apis.OFFSET_COMMIT].refusal(8, request, ERROR))
     [topic] = response.topics
     assert topic.name == "t"
     assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, ERROR), (3, ERROR)]
@@ -45,7 +46,7 @@ def test_each_partition_of_a_commit_is_refused() -> None:
 
 def test_each_topic_that_was_to_be_created_is_refused() -> None:
     request = CreateTopicsRequest([CreatableTopic("a"), CreatableTopic("b")])
-    response = sent(apis.CREATE_TOPICS, 7, error_forms.refusal(apis.CREATE_TOPICS, 7, request, ERROR))
+    response = sent(apis.CREATE_TOPICS, 7, SERVED[apis.CREATE_TOPICS].refusal(7, request, ERROR))
     assert [(one.name, one.error_code) for one in response.topics] == [("a", ERROR), ("b", ERROR)]
 
 
@@ -54,7 +55,7 @@ def test_each_topic_that_was_to_be_created_is_refused() -> None:
     [(5, DeleteTopicsRequest(topic_names=["a"])), (6, DeleteTopicsRequest(topics=[DeleteTopicState("a")]))],
 )
 def test_topics_are_named_as_the_requests_version_names_them(version: int, request_of_it: DeleteTopicsRequest) -> None:
-    found = error_forms.refusal(apis.DELETE_TOPICS, version, request_of_it, ERROR)
+    found = SERVED[apis.DELETE_TOPICS].refusal(version, request_of_it, ERROR)
     response = sent(apis.DELETE_TOPICS, version, found)
     assert [(one.name, one.error_code) for one in response.responses] == [("a", ERROR)]
 
@@ -62,7 +63,7 @@ def test_topics_are_named_as_the_requests_version_names_them(version: int, reque
 def test_markers_are_refused_partition_by_partition() -> None:
     markers = [WritableTxnMarker(7, topics=[WritableTxnMarkerTopic("t", [1, 2])])]
     request = WriteTxnMarkersRequest(markers)
-    response = sent(apis.WRITE_TXN_MARKERS, 1, error_forms.refusal(apis.WRITE_TXN_MARKERS, 1, request, ERROR))
+    response = sent(apis.WRITE_TXN_MARKERS, 1, SERVED[apis.WRITE_TXN_MARKERS].refusal(1, request, ERROR))
     [marker] = response.markers
     assert marker.producer_id == 7
     assert [(one.partition_index, one.error_code) for one in marker.topics[0].partitions] == [(1, ERROR), (2, ERROR)]

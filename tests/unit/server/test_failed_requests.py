@@ -20,8 +20,8 @@ from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsR
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tidegauge_broker.server.wire.kafka.error_forms import refusal
 from tidegauge_broker.server.wire.kafka.responses import Held, Pending
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 SAMPLES = [(key, version) for key, version, kind in each_request() if kind == "full"]
@@ -113,7 +113,7 @@ async def test_every_api_and_version_responds_with_its_error_and_the_connection_
         await turns()
         [(correlation_id, data)] = client.responses()
         assert correlation_id == 7, way
-        expected = message_of(key, version, framed(key, version, refusal(key, version, request, UNKNOWN)))
+        expected = message_of(key, version, framed(key, version, SERVED[key].refusal(version, request, UNKNOWN)))
         assert repr_of(message_of(key, version, data)) == repr_of(expected), way
         assert client.transport.ended is None
         [logged] = caplog.records
@@ -272,7 +272,7 @@ async def test_a_failure_after_the_connection_has_ended_is_logged_and_not_swallo
 async def test_a_failure_whose_own_response_fails_closes_the_connection(
     listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tidegauge_broker.server.wire.kafka.failures.refusal", fails)
+    monkeypatch.setattr("tidegauge_broker.server.wire.kafka.served_api.ServedApi.refusal", fails)
     listener.handlers[METADATA] = fails
     client = Client(listener)
     client.send(metadata(1) + metadata(2))

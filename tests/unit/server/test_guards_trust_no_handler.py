@@ -29,8 +29,8 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopics,
 )
-from tidegauge_broker.server.wire.kafka.authorization import GUARDS
 from tidegauge_broker.server.wire.kafka.request import CloseConnection
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 KINDS = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
 OF_ONE_GROUP = {apis.JOIN_GROUP, apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP}
@@ -77,7 +77,12 @@ def of_items(message: Any, at: int) -> set[str]:
     return {text for _, value in vars_of(message) if is_list(value) for text in texts(value[at : at + 1])}
 
 
-SAMPLES = [(key, version) for key in sorted(GUARDS) for version in range(APIS[key].first, APIS[key].last + 1)]
+SAMPLES = [
+    (key, version)
+    for key, api in sorted(SERVED.items())
+    if api.guard is not None
+    for version in range(APIS[key].first, APIS[key].last + 1)
+]
 
 
 async def seen_by_handler(key: int, version: int, request: Any, *allowed: str) -> tuple[set[str], Api]:

@@ -20,8 +20,9 @@ from tidegauge.kafka.messages.describe_configs import (
 )
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from tidegauge_broker.server.service.pending_responses import PendingResponses
-from tidegauge_broker.server.wire.kafka.portions import DIVISIONS, LARGE_FROM_BYTES, in_portions
+from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 LIMIT_BYTES = 100_000
 CONTEXT: Any = SimpleNamespace()
@@ -114,8 +115,8 @@ async def test_a_topic_named_two_thousand_times_is_described_once_in_small_porti
 
     names = ["w"] * 2000 + [f"t{number}" for number in range(100)] + ["w"]
     request = DescribeConfigsRequest([DescribeConfigsResource(2, name) for name in names])
-    response: Any = await settled(in_portions(DESCRIBE_CONFIGS, describe)(request, CONTEXT))
+    response: Any = await settled(in_portions(SERVED[DESCRIBE_CONFIGS].division, describe)(request, CONTEXT))
     assert [one.resource_name for one in response.results] == names
     assert sum(asked) == 101
-    assert max(asked) * DIVISIONS[DESCRIBE_CONFIGS].weight <= 500
-    assert len(frame(DESCRIBE_CONFIGS, 4, 1, "c", request)) > LARGE_FROM_BYTES[DESCRIBE_CONFIGS]
+    assert max(asked) * SERVED[DESCRIBE_CONFIGS].division.weight <= 500
+    assert len(frame(DESCRIBE_CONFIGS, 4, 1, "c", request)) > SERVED[DESCRIBE_CONFIGS].large_from_bytes

@@ -36,7 +36,7 @@ from tidegauge_broker.server.service.admin_outcomes import (
 )
 from tidegauge_broker.server.service.cluster_view import ClusterView, PartitionView, TopicView
 from tidegauge_broker.server.service.produce_verification import Verified
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
 from tidegauge_controller.zookeeper.client import BadPath, SessionExpired
 

@@ -31,8 +31,9 @@ from tidegauge.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tidegauge_broker.server.wire.kafka.portions import DIVISIONS, in_portions, portions
+from tidegauge_broker.server.wire.kafka.portions import in_portions, portions
 from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Turns
 
 CONTEXT: Any = SimpleNamespace()
@@ -174,7 +175,7 @@ async def test_one_large_message_is_worked_on_at_a_time() -> None:
 
 def test_portions_have_the_items_in_order_and_divide_partitions() -> None:
     request = offsets_request(7, topics=3)
-    found = list(portions(request.topics, DIVISIONS[LIST_OFFSETS], 5))
+    found = list(portions(request.topics, SERVED[LIST_OFFSETS].division, 5))
     assert [
         ([(topic.name, len(topic.partitions)) for topic in portion.items], portion.is_continued) for portion in found
     ] == [
@@ -191,7 +192,7 @@ def test_portions_have_the_items_in_order_and_divide_partitions() -> None:
 )
 async def test_a_request_in_portions_has_the_response_to_the_whole_request(topics: int, partitions: int) -> None:
     request = offsets_request(partitions, topics)
-    response = in_portions(LIST_OFFSETS, list_offsets)(request, CONTEXT)
+    response = in_portions(SERVED[LIST_OFFSETS].division, list_offsets)(request, CONTEXT)
     if asyncio.iscoroutine(response):
         response = await response
     assert response == list_offsets(request, CONTEXT)
@@ -202,10 +203,10 @@ async def test_a_repeated_item_is_judged_over_the_whole_request() -> None:
     seen = []
     request = offsets_request(2_000)
     request.topics[0].partitions.append(ListOffsetsPartition(0))
-    in_portions(LIST_OFFSETS, lambda part, _: seen.append(part))(request, CONTEXT)
+    in_portions(SERVED[LIST_OFFSETS].division, lambda part, _: seen.append(part))(request, CONTEXT)
     assert seen == [request]
     twice = MetadataRequest([MetadataRequestTopic(name="t")] * 2_000)
-    in_portions(METADATA, lambda part, _: seen.append(part))(twice, CONTEXT)
+    in_portions(SERVED[METADATA].division, lambda part, _: seen.append(part))(twice, CONTEXT)
     assert seen == [request, twice]
 
 
@@ -226,7 +227,7 @@ async def test_portions_of_a_produce_are_all_appended_before_acks_are_awaited() 
     request = ProduceRequest(
         None, -1, 1_000, [TopicProduceData("t", [PartitionProduceData(number, b"x") for number in range(1_800)])]
     )
-    task = asyncio.ensure_future(in_portions(PRODUCE, produce)(request, CONTEXT))
+    task = asyncio.ensure_future(in_portions(SERVED[PRODUCE].division, produce)(request, CONTEXT))
     await turns_until(lambda: len(appended) == 1_800)
     assert not task.done()
     acknowledged.set_result(None)
@@ -240,12 +241,14 @@ async def test_a_produce_without_acks_has_no_response_in_portions_either() -> No
     request = ProduceRequest(
         None, 0, 1_000, [TopicProduceData("t", [PartitionProduceData(number, b"x") for number in range(1_800)])]
     )
-    assert await in_portions(PRODUCE, lambda *_: SILENT)(request, CONTEXT) is SILENT
+    assert await in_portions(SERVED[PRODUCE].division, lambda *_: SILENT)(request, CONTEXT) is SILENT
 
 
-@pytest.mark.parametrize("key", DIVISIONS, ids=lambda key: APIS[key].name)
+@pytest.mark.parametrize(
+    "key", [key for key, api in SERVED.items() if api.division is not None], ids=lambda key: APIS[key].name
+)
 def test_the_arrays_of_a_division_exist(key: int) -> None:
-    division = DIVISIONS[key]
+    division = SERVED[key].division
     fields = [{field.name for field in dataclasses.fields(message_class(key, response=way))} for way in (False, True)]
     assert division.items in fields[0]
     assert division.results in fields[1]

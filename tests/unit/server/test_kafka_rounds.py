@@ -18,8 +18,8 @@ from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.caller import Caller
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_client.records import NewRecord, encode_batch
 

@@ -32,7 +32,7 @@ from tidegauge.v1 import transaction_service_pb2 as transaction_service
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.grpc.measured_calls import MeasuredCalls, errors_in, measured_api
 from tidegauge_broker.server.wire.kafka import failed_responses
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 
 
 class Seen(list[tuple[str, str, list[int]]]):

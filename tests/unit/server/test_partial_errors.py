@@ -50,6 +50,7 @@ from tidegauge_broker.server.lab.rules import RuleTable, SetRule
 from tidegauge_broker.server.wire.kafka import connection, partial_errors
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.partial_errors import Meant
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 ERROR = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 TOPIC_ID = bytes(range(16))
@@ -164,21 +165,23 @@ def no_ids(_: bytes) -> None:
 
 def test_topics_are_created_and_deleted_but_for_the_one_that_is_refused() -> None:
     request = CreateTopicsRequest([CreatableTopic("a"), CreatableTopic("b")])
-    parts = partial_errors.split(CREATE_TOPICS, request, Meant("a"), no_ids)
+    parts = partial_errors.split(SERVED[CREATE_TOPICS].divisible, request, Meant("a"), no_ids)
     assert parts is not None
     left, refused = parts
     assert [[one.name for one in part.topics] for part in (left, refused)] == [["b"], ["a"]]
     response = CreateTopicsResponse(topics=[CreatableTopicResult("b")])
     partial_errors.join(response, CreateTopicsResponse(topics=[CreatableTopicResult("a", error_code=ERROR)]))
     assert [(one.name, one.error_code) for one in response.topics] == [("b", 0), ("a", ERROR)]
-    parts = partial_errors.split(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["a", "b"]), Meant("a"), no_ids)
+    parts = partial_errors.split(
+        SERVED[DELETE_TOPICS].divisible, DeleteTopicsRequest(topic_names=["a", "b"]), Meant("a"), no_ids
+    )
     assert parts is not None
     assert [part.topic_names for part in parts] == [["b"], ["a"]]
 
 
 def test_adding_partitions_to_a_transaction_is_all_or_nothing() -> None:
     """KafkaApis.handleAddPartitionsToTxnRequest: one that fails leaves the others OPERATION_NOT_ATTEMPTED."""
-    assert partial_errors.split(ADD_PARTITIONS_TO_TXN, object(), Meant("a"), no_ids) is None
+    assert partial_errors.split(SERVED[ADD_PARTITIONS_TO_TXN].divisible, object(), Meant("a"), no_ids) is None
 
 
 @pytest.mark.parametrize("by_id", [False, True])

@@ -23,8 +23,8 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.security.sasl.plain import PlainExchange
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'

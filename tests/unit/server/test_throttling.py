@@ -45,6 +45,7 @@ from tidegauge_broker.server.wire.kafka.handlers import create_partitions, creat
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_controller.admin import TopicOutcome
@@ -64,7 +65,9 @@ class QuotaListener(Listener):
         self.service: Any = None
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
-        quotas = RequestQuotas(self.managers, "alice", header, lambda: NOW_MS, connection.mute)
+        quotas = RequestQuotas(
+            self.managers, "alice", header, lambda: NOW_MS, connection.mute, is_exempt=SERVED[header.key].is_exempt
+        )
         caller = Caller("test", "PLAINTEXT")
         return Context(self.service, caller, self.sessions, lambda: NOW_MS, header, quotas=quotas)
 

@@ -19,7 +19,7 @@ from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.service.produce_verification import Verified
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH

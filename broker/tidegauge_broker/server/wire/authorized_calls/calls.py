@@ -36,11 +36,11 @@ from tidegauge_broker.server.wire.authorized_calls.forms import FORMS, Form, for
 from tidegauge_broker.server.wire.grpc import injected_responses as errors
 from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, calling_broker, host_of
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
-from tidegauge_broker.server.wire.kafka.authorization import GUARDS
 from tidegauge_broker.server.wire.kafka.authorization.asking import BY_CLUSTER, BY_TOPIC, Ask
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_controller.admin import NAMED_TWICE, NOT_CONTROLLER
 
@@ -96,7 +96,9 @@ async def judged(form: Form, request: Any, ask: Ask, listed: Any = None) -> Verd
         return message_class(form.api, response=True)() if listed is None else listed
 
     made = form.to_kafka(request)
-    response = await settled(GUARDS[form.api](made, ask, handler))
+    guard = SERVED[form.api].guard
+    assert guard is not None, "an API of gRPC needs something to be allowed"
+    response = await settled(guard(made, ask, handler))
     by_name = dict(_errors_by_name(response))
     may_read = ask.context.may_read
     if may_read is not None:  # the guard of Fetch
@@ -166,7 +168,8 @@ class AuthorizedCalls:
     def _ask(self, form: Form, context: GrpcContext) -> Ask:
         header = RequestHeader(form.api, form.version, 0, "", 0)
         caller = self._caller(context)
-        return Ask(self._acls, Context(self._service, caller, self._sessions, self._now_ms, header), form.api)
+        about = Context(self._service, caller, self._sessions, self._now_ms, header)
+        return Ask(self._acls, about, form.api, SERVED[form.api].form)
 
     def _caller(self, context: GrpcContext) -> Caller:
         peer = context.peer()

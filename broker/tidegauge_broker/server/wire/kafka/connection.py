@@ -43,17 +43,9 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
     APIS,
-    END_TXN,
-    FETCH,
-    HEARTBEAT,
-    INIT_PRODUCER_ID,
-    OFFSET_COMMIT,
     PRODUCE,
-    TXN_OFFSET_COMMIT,
 )
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
@@ -74,18 +66,19 @@ from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
-from tidegauge_broker.server.wire.kafka.counted_responses import COUNTED, count, encode_with_room
+from tidegauge_broker.server.wire.kafka.counted_responses import count, encode_with_room
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.failures import failure_response, log_failure, measured_name
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 from tidegauge_broker.server.wire.kafka.gated_requests import gated
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
-from tidegauge_broker.server.wire.kafka.portions import LARGE_FROM_BYTES, in_portions
+from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Silent, give_up, settled
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.slot import Slot
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, Remaining
 
 LOG = logging.getLogger("tidegauge.kafka")
 _MAX_PARTS = 1024
@@ -93,13 +86,6 @@ _MAX_PARTS = 1024
 MAX_UNACKED_PRODUCES = 100
 """Maximum number of Produce requests of one connection that wait for their acks at a time."""
 _NUMBERS = itertools.count(1)
-_NO_LARGER_THAN_REQUEST = {
-    *(PRODUCE, FETCH, HEARTBEAT, OFFSET_COMMIT),
-    *(INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN),
-}
-"""Frequent requests whose responses have at most as many items, but for fetch sessions, where most have few."""
-_MEASURED_BY_SERVICE = {PRODUCE, FETCH}
-"""Requests whose metrics need more than their response."""
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """What closes the connection with one line in the log."""
 _IS_COROUTINE: dict[type, bool] = {}
@@ -256,23 +242,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             handler = self._owner.handlers.get(header.key)
             if handler is None:
                 raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
-            slot = Slot(header)
+            slot = Slot(header, SERVED[header.key])
             if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
                 clock.receive(header.tags.logical_time)
             if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
                 message: Any = None  # the body of an unknown version is not read
-            elif len(frame) <= LARGE_FROM_BYTES.get(header.key, LARGE_FRAME_BYTES):
+            elif len(frame) <= slot.api.large_from_bytes:
                 message, _ = decode(header.key, header.version, frame, header.body_at)
             else:
                 slot.is_large = True
-                handler = in_portions(header.key, handler)
+                handler = in_portions(slot.api.division, handler)
                 slices = decode_in_slices(header.key, header.version, frame, header.body_at, ITEMS_PER_TURN)
                 message = self._owner.turns.run(slices)
             self._slots.append(slot)
             responses = self._owner.responses
-            if responses is not None and header.key in COUNTED:
+            if responses is not None and slot.api.is_counted:
                 slot.pending = responses.room_at_once(self.caller.connection, for_records=False)
-            if responses is not None and header.key in COUNTED and slot.pending is None:
+            if responses is not None and slot.api.is_counted and slot.pending is None:
                 self._respond(slot, self._handle_with_room(handler, message, slot, len(frame), responses))
             elif slot.is_large and isinstance(message, Remaining):
                 self._respond(slot, self._handle_later(handler, message, slot, len(frame)))
@@ -308,7 +294,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             milliseconds: the time.
         """
         if self._transport is not None:
-            muted = Slot(header)
+            muted = Slot(header, SERVED[header.key])
             muted.waits_for = asyncio.get_running_loop().call_later(milliseconds / 1000, self._unmute, muted)
             self._slots.append(muted)
 
@@ -363,7 +349,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         header = slot.header
         if isinstance(response, Encoded):
             slot.parts = self._framed(header, response.version, response.body)
-        elif header.key in _NO_LARGER_THAN_REQUEST and not slot.is_large:
+        elif slot.api.is_small and not slot.is_large:
             slot.parts = self._framed(header, header.version, encode(header.key, header.version, response))
         else:
             slices = encode_in_slices(header.key, header.version, response, ITEMS_PER_TURN)
@@ -379,7 +365,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 )
                 encoding = asyncio.get_running_loop().create_task(rest)
                 self._wait(slot, encoding, lambda body: Encoded(body, header.version))
-        if self._owner.responses is not None and header.key in COUNTED and slot.pending and slot.parts is not None:
+        if self._owner.responses is not None and slot.api.is_counted and slot.pending and slot.parts is not None:
             count(slot.pending, list(slot.parts))
         if slot.began and (responded := self._owner.responded) is not None:
             self._measure(slot, response, responded)
@@ -387,8 +373,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _measure(self, slot: Slot, response: Any, responded: Responded) -> None:
         """Report a response once, for metrics and request log; of what the service measures only failures."""
         began, slot.began = slot.began, 0.0
-        if slot.has_failed or slot.header.key not in _MEASURED_BY_SERVICE:
-            name, errors = APIS[slot.header.key].name, errors_in(response)
+        if slot.has_failed or not slot.api.is_measured_by_service:
+            name, errors = slot.api.name, errors_in(response)
             if slot.has_failed:
                 name, errors = measured_name(slot), errors or {ErrorCode.UNKNOWN_SERVER_ERROR}
             responded(self.caller, name, (time.monotonic() - began) * 1000, errors)

@@ -1,26 +1,17 @@
 """Responses of other APIs than Fetch count while they wait to be written; the rules are ``PendingResponses``'.
 
 Fetch counts its own, before the records are read. Counted here are those that may be many times larger than their
-request: while such responses hold ``queued.max.response.bytes``, a further one is not begun. Small responses, what
-members of groups send, and what brokers and the controller send each other never wait for clients that do not read.
+request (``ServedApi.is_counted``): while such responses hold ``queued.max.response.bytes``, a further one is not begun.
+Small responses, what members of groups send, and what brokers and the controller send each other never wait for clients
+that do not read.
 (Over gRPC: ``tidegauge_broker.server.wire.grpc.counted_responses``.)
 """
 
 from __future__ import annotations
 
-from tidegauge.kafka import apis
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses
 from tidegauge_broker.server.wire.kafka.turns import Remaining, Turns
-
-COUNTED = frozenset(
-    {
-        *(apis.METADATA, apis.LIST_OFFSETS, apis.OFFSET_FETCH, apis.CREATE_TOPICS, apis.DELETE_RECORDS),
-        *(apis.DESCRIBE_CONFIGS, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS, apis.DESCRIBE_ACLS, apis.DELETE_ACLS),
-        *(apis.DESCRIBE_LOG_DIRS, apis.DESCRIBE_PRODUCERS, apis.DESCRIBE_TRANSACTIONS, apis.LIST_TRANSACTIONS),
-        *(apis.DESCRIBE_CLIENT_QUOTAS, apis.DESCRIBE_USER_SCRAM_CREDENTIALS, apis.LIST_PARTITION_REASSIGNMENTS),
-    }
-)
 
 
 def count(pending: PendingResponse, parts: list[Buffer]) -> list[Buffer]:

@@ -14,43 +14,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from tidegauge.kafka import apis
 from tidegauge_broker.server.wire.kafka.error_forms import ERROR_FIELDS
 
-_READS = frozenset(
-    {
-        apis.API_VERSIONS,
-        apis.DESCRIBE_ACLS,
-        apis.DESCRIBE_CLIENT_QUOTAS,
-        apis.DESCRIBE_CLUSTER,
-        apis.DESCRIBE_CONFIGS,
-        apis.DESCRIBE_DELEGATION_TOKEN,
-        apis.DESCRIBE_GROUPS,
-        apis.DESCRIBE_LOG_DIRS,
-        apis.DESCRIBE_PRODUCERS,
-        apis.DESCRIBE_TRANSACTIONS,
-        apis.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        apis.FETCH,
-        apis.FIND_COORDINATOR,
-        apis.LIST_GROUPS,
-        apis.LIST_OFFSETS,
-        apis.LIST_PARTITION_REASSIGNMENTS,
-        apis.LIST_TRANSACTIONS,
-        apis.METADATA,
-        apis.OFFSET_FETCH,
-        apis.OFFSET_FOR_LEADER_EPOCH,
-    }
-)
 _CLEARED = {"base_offset": -1, "high_watermark": -1, "records": b"", "offset": -1}
 """What a partition's result does not say beside an error.
 
 Records are empty as in ``FetchResponse.partitionResponse``, and not null: librdkafka can't read that.
 """
-
-
-def only_reads(key: int) -> bool:
-    """Return whether requests of an API change nothing; rule 1."""
-    return key in _READS
 
 
 def put(response: Any, error: int, *, top_level: bool = False) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH
 from tidegauge.kafka.frames import encode
-from tidegauge_broker.server.wire.kafka.error_forms import refusal
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.responses import Encoded
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.slot import Slot
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -46,8 +46,8 @@ def failure_response(slot: Slot, problem: BaseException) -> Any:
         code, message = problem.code, problem.message
     key, version = slot.header.key, slot.header.version
     if key == API_VERSIONS and not APIS[key].has(version):  # KIP-511: readable for a client of any version
-        return Encoded(encode(key, 0, refusal(key, 0, None, code, message)), 0)
-    response = refusal(key, version, slot.request, code, message)
+        return Encoded(encode(key, 0, SERVED[key].refusal(0, None, code, message)), 0)
+    response = SERVED[key].refusal(version, slot.request, code, message)
     quotas = None if slot.context is None else slot.context.quotas
     return response if quotas is None or response is None else quotas.failed(slot.request, response)
 

@@ -25,7 +25,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
-from tidegauge_broker.server.wire.kafka import error_forms, error_responses, partial_errors
+from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.named_partitions import (
     named_group,
@@ -35,6 +35,7 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Silent, settled
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 _FOLLOWERS_FETCH = "ReplicaFetch"
 
@@ -101,6 +102,7 @@ class _Form:
 
     def __init__(self, key: int, request: Any, named: Sequence[TopicPartition], context: Context) -> None:
         self._key = key
+        self._api = SERVED[key]
         self._named = named
         self._context = context
         self._refused: Any = None
@@ -110,15 +112,15 @@ class _Form:
         """Return the response to a request that is not handled; None for one that only reads, or is split."""
         if injected.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
             raise CallRefused(f"{INJECTED}: its SASL session has ended")
-        if error_responses.only_reads(self._key):
+        if self._api.only_reads:
             return None
         if self._key == PRODUCE and self.request.acks == 0:
             raise CallRefused(INJECTED)
         refused, meant = self.request, self._part(injected)
-        parts = None if meant is None else partial_errors.split(self._key, refused, meant, self._name_of)
+        parts = None if meant is None else partial_errors.split(self._api.divisible, refused, meant, self._name_of)
         if parts is not None:
             self.request, refused = parts
-        response = error_forms.refusal(self._key, self._context.version, refused, injected.error)
+        response = self._api.refusal(self._context.version, refused, injected.error)
         if response is None:
             raise CallRefused(f"{INJECTED}: the response has no place for an error before its effect")
         if parts is not None:

@@ -2,8 +2,8 @@
 
 Rules:
     1. Before its effect, a request that changes something is split: what is meant is refused, the rest handled, and the
-       response is both. That is so for the APIs whose items Kafka treats one by one (``_ITEMS``); AddPartitionsToTxn,
-       for one, is all or nothing, and is refused as a whole.
+       response is both. That is so for the APIs whose items Kafka treats one by one (``ServedApi.divisible``);
+       AddPartitionsToTxn, for one, is all or nothing, and is refused as a whole.
     2. A real response gets the error in its results for the topic: in those of the partitions that are meant, where its
        results name partitions.
     3. A Fetch response of a session leaves out what has no news: a partition that is meant is added to it.
@@ -12,25 +12,14 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tidegauge.kafka import apis
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka import error_responses
 from tidegauge_broker.server.wire.kafka.named_partitions import NameOf, partition_number, topic_name
 
-_ITEMS: dict[int, tuple[tuple[str, str], ...]] = {
-    apis.PRODUCE: (("topic_data", "partition_data"),),
-    apis.OFFSET_COMMIT: (("topics", "partitions"),),
-    apis.TXN_OFFSET_COMMIT: (("topics", "partitions"),),
-    apis.DELETE_RECORDS: (("topics", "partitions"),),
-    apis.CREATE_TOPICS: (("topics", ""),),
-    apis.CREATE_PARTITIONS: (("topics", ""),),
-    apis.DELETE_TOPICS: (("topics", ""), ("topic_names", "")),
-}
-"""Which fields of a request list topics, and which of those partitions; empty: none."""
 _RESULTS = ("responses", "topics", "results")
 _PARTITION_RESULTS = ("partition_responses", "partitions")
 
@@ -56,12 +45,19 @@ def is_whole(meant: Meant, named: Iterable[TopicPartition]) -> bool:
     return all(meant.has(at.topic, at.partition) for at in named)
 
 
-def split(key: int, request: Any, meant: Meant, name_of: NameOf) -> tuple[Any, Any] | None:
-    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 1."""
-    if key not in _ITEMS:
+def split(divisible: Sequence[tuple[str, str]], request: Any, meant: Meant, name_of: NameOf) -> tuple[Any, Any] | None:
+    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 1.
+
+    Args:
+        divisible: which fields of the request list topics, and which of those partitions; empty: none.
+        request: the decoded message.
+        meant: the part of it to be refused.
+        name_of: the name of the topic with an id.
+    """
+    if not divisible:
         return None
     left, refused = {}, {}
-    for topics, partitions in _ITEMS[key]:
+    for topics, partitions in divisible:
         parts = [_split_topic(item, partitions, meant, name_of) for item in getattr(request, topics) or ()]
         left[topics] = [part for part, _ in parts if part is not None]
         refused[topics] = [part for _, part in parts if part is not None]

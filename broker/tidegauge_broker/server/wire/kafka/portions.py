@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tidegauge.kafka import apis
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response, Silent, settled
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
@@ -48,34 +47,8 @@ class Division(NamedTuple):
     shares_repeats: bool = False
 
 
-def _size_of_records(partition: Any) -> int:
-    return 1 + len(partition.records or b"") * ITEMS_PER_TURN // PORTION_BYTES
-
-
-LARGE_FROM_BYTES = {apis.DESCRIBE_CONFIGS: 512}
-"""Frames of these APIs are large from fewer bytes on than others: an item of theirs takes some 100 times as long."""
-DIVISIONS = {
-    apis.PRODUCE: Division(
-        "topic_data",
-        "responses",
-        ("partition_data", "partition_responses"),
-        judges_repeats=True,
-        size_of=_size_of_records,
-    ),
-    apis.LIST_OFFSETS: Division("topics", "topics", ("partitions", "partitions"), judges_repeats=True),
-    apis.METADATA: Division("topics", "topics", judges_repeats=True),
-    apis.FIND_COORDINATOR: Division("coordinator_keys", "coordinators"),
-    apis.DESCRIBE_GROUPS: Division("groups", "groups"),
-    apis.OFFSET_FOR_LEADER_EPOCH: Division("topics", "topics", ("partitions", "partitions")),
-    apis.DESCRIBE_CONFIGS: Division("resources", "results", weight=25, shares_repeats=True),
-    apis.DELETE_GROUPS: Division("groups_names", "results", judges_repeats=True),
-    apis.DESCRIBE_PRODUCERS: Division("topics", "topics", ("partition_indexes", "partitions")),
-}
-
-
-def in_portions(key: int, handler: Handler) -> Handler:
+def in_portions(division: Division | None, handler: Handler) -> Handler:
     """Return a handler that divides large requests of an API; the handler itself where they are not divided."""
-    division = DIVISIONS.get(key)
     return handler if division is None else partial(_handle, handler, division)
 
 

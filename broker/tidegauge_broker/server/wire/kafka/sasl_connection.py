@@ -41,13 +41,13 @@ from tidegauge_broker.security.sasl.authenticator import (
     SendToken,
 )
 from tidegauge_broker.server.service.gate import CallRefused, Gate
-from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.gated_sasl import gated_sasl, sasl_header_of
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.responses import Encoded
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.slot import Slot
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -114,7 +114,7 @@ class SaslConnection(KafkaConnection):
         if self._owner.serves_brokers:
             broker_id = calling_broker(header.client_id, serves_controller=self._owner.serves_controller)
             caller = replace(caller, broker_id=broker_id)
-        slot = Slot(header)
+        slot = Slot(header, SERVED[header.key])
         passing = gated_sasl(gate, header, caller, len(frame), lambda: self._take(frame), self._sasl.enabled)
         slot.waits_for = asyncio.get_running_loop().create_task(passing)
         slot.waits_for.add_done_callback(partial(self._passed, slot))
@@ -196,7 +196,7 @@ def _frame_of(response: Respond | Refuse) -> bytes:
         request, _ = decode(header.key, header.version, memoryview(response.frame), header.body_at)
     except (MalformedMessage, UnsupportedRequest):
         return b""
-    message = error_forms.refusal(header.key, header.version, request, response.error)
+    message = SERVED[header.key].refusal(header.version, request, response.error)
     if message is None:
         return b""
     body = encode(header.key, header.version, message)

@@ -29,11 +29,10 @@ from tidegauge_broker.server.wire.client_certificates import ClientCertificates,
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
-from tidegauge_broker.server.wire.kafka.authorization import guarded
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
-from tidegauge_broker.server.wire.kafka.handlers import HANDLERS
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
+from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED, guarded
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_broker.server.wire.kafka.turns import Turns
@@ -217,7 +216,14 @@ class _KafkaListener:
         context = Context(self._service, connection.caller, self._sessions, self._now_ms, header)
         if self._quotas.are_set:
             user = connection.caller.principal.name
-            context.quotas = RequestQuotas(self._quotas.managers, user, header, self._now_ms, connection.mute)
+            context.quotas = RequestQuotas(
+                self._quotas.managers,
+                user,
+                header,
+                self._now_ms,
+                connection.mute,
+                is_exempt=SERVED[header.key].is_exempt,
+            )
         return context
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:

@@ -11,18 +11,20 @@ from tidegauge.kafka.frames import RequestHeader
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 class Slot:
     """A request whose response is not sent yet."""
 
     __slots__ = (
-        *("began", "bytes_per_second", "context", "has_appended", "has_failed", "header", "is_large", "parts"),
+        *("api", "began", "bytes_per_second", "context", "has_appended", "has_failed", "header", "is_large", "parts"),
         *("pending", "request", "waits_for"),
     )
 
-    def __init__(self, header: RequestHeader) -> None:
+    def __init__(self, header: RequestHeader, api: ServedApi) -> None:
         self.header = header
+        self.api = api
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | None = None

@@ -26,13 +26,6 @@ from tidegauge_broker.server.wire.kafka.eager import Around
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Response, Silent
 
-EXEMPT = frozenset(
-    {
-        *(apis.LEADER_AND_ISR, apis.STOP_REPLICA, apis.UPDATE_METADATA, apis.CONTROLLED_SHUTDOWN),
-        *(apis.WRITE_TXN_MARKERS, apis.ALTER_PARTITION),
-    }
-)
-"""APIs whose responses KafkaApis sends by ``sendResponseExemptThrottle``."""
 _PERCENT_PER_NS = 100 / 1e9
 
 
@@ -65,6 +58,7 @@ class RequestQuotas:
         header: of the request.
         now_ms: the broker's clock.
         mute: mutes the connection for a number of ms.
+        is_exempt: whether no quota applies to the request's API; rule 5.
     """
 
     def __init__(
@@ -74,6 +68,8 @@ class RequestQuotas:
         header: RequestHeader,
         now_ms: Callable[[], int],
         mute: Callable[[RequestHeader, int], None],
+        *,
+        is_exempt: bool,
     ) -> None:
         self._managers = managers
         self._user = user
@@ -81,6 +77,7 @@ class RequestQuotas:
         self._client_id = header.client_id or ""
         self._now_ms = now_ms
         self._mute = mute
+        self._is_exempt = is_exempt
         self._watch = _Watch()
         self._mutations: Mutations | None = None
 
@@ -93,7 +90,7 @@ class RequestQuotas:
             handle: handles it; returns what a handler returns.
         """
         key = self._header.key
-        if key in EXEMPT or (key == apis.FETCH and is_followers(request, self._header.version)):
+        if self._is_exempt or (key == apis.FETCH and is_followers(request, self._header.version)):
             return handle()
         acks = request.acks if key == apis.PRODUCE else None
         self._watch.start()
@@ -151,7 +148,7 @@ class RequestQuotas:
             response: the message with the error.
         """
         key = self._header.key
-        if key in EXEMPT or (key == apis.FETCH and is_followers(request, self._header.version)):
+        if self._is_exempt or (key == apis.FETCH and is_followers(request, self._header.version)):
             return response
         now_ms = self._now_ms()
         throttle_ms = self._throttle(0, self._spent_ms(now_ms), self._managers.request, now_ms)

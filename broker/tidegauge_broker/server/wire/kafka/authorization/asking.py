@@ -40,11 +40,13 @@ class Ask(NamedTuple):
         acls: the lists.
         context: of the request.
         key: its API.
+        form: of a response with an error.
     """
 
     acls: AccessLists
     context: Context
     key: int
+    form: error_forms.Form
 
     def may(self, operation: Operation, kind: ResourceType, name: str | None, *, logs: bool = True) -> bool:
         """Return whether the caller may do an operation with a resource; without a name it may not."""
@@ -77,7 +79,7 @@ class Ask(NamedTuple):
 
     def refused(self, request: Any, error: ErrorCode, message: str | None = None) -> Any:
         """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""
-        found = error_forms.refusal(self.key, self.context.version, request, error, message)
+        found = error_forms.refusal(self.form, self.key, self.context.version, request, error, message)
         return message_class(self.key, response=True)() if found is None else found
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
+from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.describe_groups import DescribedGroup
 from tidegauge.kafka.messages.describe_transactions import TransactionState
 from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from tidegauge.kafka.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 from tidegauge.kafka.messages.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -22,7 +20,6 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_GROUP,
     BY_TOPIC,
@@ -33,82 +30,15 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     parted,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
-from tidegauge_broker.server.wire.kafka.handlers.metadata import named_by_id, refusal
-from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.request import Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 
 _DESCRIBE = Operation.DESCRIBE
-_CLUSTER_OPERATIONS_TO = 10
 _SEVERAL_KEYS_FROM = 4
 _SEVERAL_GROUPS_FROM = 8
 _GROUP_ERROR_FROM = 2
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 _MESSAGES = {BY_GROUP: "Group authorization failed.", BY_TRANSACTION: "Transactional Id authorization failed."}
-
-
-# Metadata
-
-
-def metadata(request: Any, ask: Ask, handler: Handler) -> Response:
-    """Metadata: DESCRIBE of each topic; of those that are not there CREATE too, if they would be created.
-
-    Whether a topic exists is not said to who may not describe it. Of all topics, those are left out.
-    """
-    version, asked = ask.context.version, request.topics
-    malformed = refusal(request, version)
-    if malformed is not None:
-        return malformed
-    if asked is None or (version == 0 and not asked):
-        response: Any = handler(request, ask.context)
-        response.topics = [one for one in response.topics if ask.topic(_DESCRIBE, one.name, logs=False)]
-    else:
-        may_create = request.allow_auto_topic_creation and ask.context.service.settings.flag(
-            "auto.create.topics.enable"
-        )
-        allowed: list[MetadataRequestTopic] = []
-        refused: list[MetadataResponseTopic] = []
-        for item in named_by_id(asked):
-            found = _refused_topic(item, ask, may_create=may_create)
-            if found is None:
-                allowed.append(item)
-            else:
-                refused.append(found)
-        response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
-        response.topics = [*(response.topics if allowed else ()), *refused]
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.error_code == ErrorCode.NONE and topic.name is not None:
-                topic.topic_authorized_operations = ask.operations(ResourceType.TOPIC, topic.name)
-    if request.include_cluster_authorized_operations and version <= _CLUSTER_OPERATIONS_TO:
-        may_describe = ask.cluster(_DESCRIBE)
-        response.cluster_authorized_operations = (
-            ask.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
-        )
-    return response
-
-
-def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:
-    """Return the refusal of a topic that is asked for; None: it is allowed, or the handler refuses it."""
-    by_id = item.topic_id != NIL_UUID
-    name = ask.context.service.topic_name(topic_id_text(item.topic_id)) if by_id else item.name
-    if name is None:
-        return None
-    if not ask.topic(_DESCRIBE, name):
-        name, topic_id = (None, item.topic_id) if by_id else (name, NIL_UUID)
-    elif by_id or not may_create or _exists(name, ask.context) or _may_be_created(name, ask):
-        return None
-    else:
-        topic_id = NIL_UUID
-    return MetadataResponseTopic(BY_TOPIC, name, topic_id, topic_authorized_operations=NOT_ASKED_FOR)
-
-
-def _exists(name: str, context: Context) -> bool:
-    found = context.service.metadata(context.caller, [name], may_create=False).topics[0]
-    return found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _may_be_created(name: str, ask: Ask) -> bool:
-    return ask.cluster(Operation.CREATE, logs=False) or ask.topic(Operation.CREATE, name)
 
 
 # Groups

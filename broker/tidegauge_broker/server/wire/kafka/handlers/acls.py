@@ -21,6 +21,7 @@ from tidegauge.cluster_metadata.access_lists import (
     by_number,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from tidegauge.kafka.messages.delete_acls import (
     DeleteAclsFilter,
@@ -36,8 +37,11 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from tidegauge_broker.server.acls.access_control import Outcome
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
 _NONE_TO_ALTER = "No Authorizer is configured."
@@ -133,3 +137,23 @@ def _deleted(binding: Binding, outcome: Outcome) -> Any:
         entry.operation,
         entry.permission,
     )
+
+
+SERVED_APIS = (
+    ServedApi(
+        apis.DESCRIBE_ACLS, describe, guard=whole.of_cluster(Operation.DESCRIBE), only_reads=True, is_counted=True
+    ),
+    ServedApi(
+        apis.CREATE_ACLS,
+        create,
+        guard=whole.of_cluster(Operation.ALTER),
+        form=Form((Part("results", "creations", {}),)),
+    ),
+    ServedApi(
+        apis.DELETE_ACLS,
+        delete,
+        guard=whole.of_cluster(Operation.ALTER),
+        form=Form((Part("filter_results", "filters", {}),)),
+        is_counted=True,
+    ),
+)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import known_fence
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_FENCED = 2
 
@@ -26,3 +29,6 @@ async def _add(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsT
         request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
     )
     return AddOffsetsToTxnResponse(error_code=known_fence(result.error, context, _FIRST_WITH_FENCED))
+
+
+API = ServedApi(apis.ADD_OFFSETS_TO_TXN, handle, guard=whole.add_offsets_to_txn, is_small=True)

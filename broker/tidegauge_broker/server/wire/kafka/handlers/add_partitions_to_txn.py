@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegauge import transactions
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -23,9 +24,12 @@ from tidegauge.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import known_fence
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_OF_BROKERS = 4
 _FIRST_WITH_FENCED = 2
@@ -91,3 +95,21 @@ def _named_once(
     for at in _partitions(topics):
         found.setdefault(at.topic, []).append(AddPartitionsToTxnPartitionResult(at.partition, errors[at]))
     return [AddPartitionsToTxnTopicResult(name, results) for name, results in found.items()]
+
+
+API = ServedApi(
+    apis.ADD_PARTITIONS_TO_TXN,
+    handle,
+    guard=parts.add_partitions_to_txn,
+    form=Form(
+        (
+            Part(
+                "results_by_topic_v3_and_below",
+                "v3_and_below_topics",
+                same("name"),
+                Part("results_by_partition", "partitions", NUMBER),
+            ),
+        )
+    ),
+    is_small=True,
+)

@@ -8,7 +8,11 @@ Source: ``ZkAdminManager.alterConfigs``, ``KafkaApis.handleAlterConfigsRequest``
 
 from __future__ import annotations
 
+from typing import Any
+
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -16,9 +20,12 @@ from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
@@ -54,3 +61,15 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
         validate_only=validate_only,
     )
     return altered.error, altered.message
+
+
+def _refused(resource: Any, error: ErrorCode) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(error, None, resource.resource_type, resource.resource_name)
+
+
+API = ServedApi(
+    apis.ALTER_CONFIGS,
+    handle,
+    guard=parts.of_configs(Operation.ALTER_CONFIGS, "responses", _refused, in_order=True),
+    form=BY_RESOURCE,
+)

@@ -5,9 +5,13 @@ Source: ``KafkaApis.handleAlterPartitionRequest``, ``KafkaController.processAlte
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_controller.kafka_wire import alter_partition
 
 
@@ -19,3 +23,6 @@ async def handle(message: AlterPartitionRequest, context: Context) -> AlterParti
     request, unknown = alter_partition.from_request(message, context.version, names.get)
     response = await context.service.alter_partition(request)
     return alter_partition.to_response(request, response, context.version, unknown)
+
+
+API = ServedApi(apis.ALTER_PARTITION, handle, guard=whole.of_cluster(Operation.CLUSTER_ACTION), is_exempt=True)

@@ -6,7 +6,9 @@ Source: ``KafkaApis.handleAlterPartitionReassignmentsRequest``, ``KafkaControlle
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -14,8 +16,11 @@ from tidegauge.kafka.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE, message_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:
@@ -37,3 +42,11 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
     return AlterPartitionReassignmentsResponse(
         error_message="", responses=[ReassignableTopicResponse(topic, found) for topic, found in topics.items()]
     )
+
+
+API = ServedApi(
+    apis.ALTER_PARTITION_REASSIGNMENTS,
+    handle,
+    guard=whole.of_cluster(Operation.ALTER),
+    form=Form((Part("responses", "topics", same("name"), Part("partitions", "partitions", same("partition_index"))),)),
+)

@@ -8,6 +8,8 @@ Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterRe
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -15,7 +17,10 @@ from tidegauge.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
@@ -31,3 +36,11 @@ async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Alter
         topics.setdefault(at.topic, []).append(AlterReplicaLogDirPartitionResult(at.partition, error))
     results = [AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in topics.items()]
     return AlterReplicaLogDirsResponse(results=results)
+
+
+API = ServedApi(
+    apis.ALTER_REPLICA_LOG_DIRS,
+    handle,
+    guard=whole.of_cluster(Operation.ALTER),
+    form=Form((Part("results", "dirs.topics", {"topic_name": "name"}, Part("partitions", "partitions", NUMBER)),)),
+)

@@ -13,11 +13,13 @@ import re
 from collections.abc import Sequence
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.apis import API_VERSIONS, APIS
 from tidegauge.kafka.frames import RequestHeader, encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _NAMES_FROM = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -51,3 +53,8 @@ def handler_for(served: Sequence[int]) -> Handler:
         return versions(version)
 
     return handle
+
+
+def api_for(served: Sequence[int]) -> ServedApi:
+    """Return the API of a broker that serves these keys."""
+    return ServedApi(apis.API_VERSIONS, handler_for(served), guard=None, only_reads=True)

@@ -11,8 +11,10 @@ import logging
 from collections.abc import Sequence
 
 from tidegauge.cluster_metadata import MetadataUnavailable
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.cluster_metadata.client_quotas import ANY_NAME, TYPES, AnyName, Quota, entity_of
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages import alter_client_quotas, describe_client_quotas
 from tidegauge.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -26,8 +28,11 @@ from tidegauge.kafka.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 LOG = logging.getLogger("tidegauge.configs")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
@@ -106,3 +111,24 @@ async def _alter_each(request: AlterClientQuotasRequest, context: Context) -> Al
             for entity, (error, message) in results.items()
         ]
     )
+
+
+SERVED_APIS = (
+    ServedApi(
+        apis.DESCRIBE_CLIENT_QUOTAS,
+        describe,
+        guard=whole.of_cluster(Operation.DESCRIBE_CONFIGS),
+        form=Form(values={"entries": None}),
+        only_reads=True,
+        is_counted=True,
+    ),
+    ServedApi(
+        apis.ALTER_CLIENT_QUOTAS,
+        alter,
+        guard=whole.of_cluster(Operation.ALTER_CONFIGS),
+        form=Form(
+            (Part("entries", "entries", {}, Part("entity", "entity", same("entity_type", "entity_name"))),),
+            is_explained=True,
+        ),
+    ),
+)

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections import Counter
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_controller.admin import NewPartitions, TopicOutcome
 
 _FIRST_WITH_QUOTA_ERROR = 3
@@ -46,3 +50,12 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
 
 def _message(outcome: TopicOutcome) -> str | None:
     return None if outcome.error is ErrorCode.NOT_CONTROLLER else message_of(outcome.error, outcome.message)
+
+
+API = ServedApi(
+    apis.CREATE_PARTITIONS,
+    handle,
+    guard=parts.create_partitions,
+    form=Form((Part("results", "topics", same("name")),)),
+    divisible=(("topics", ""),),
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.create_topics import (
     CreatableTopic,
@@ -21,8 +22,11 @@ from tidegauge.kafka.messages.create_topics import (
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.settings import SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_controller.admin import NAMED_TWICE, NewTopic, TopicOutcome, repeated_names
 from tidegauge_controller.rules.topics import already_exists
 
@@ -135,3 +139,13 @@ async def _result(outcome: TopicOutcome, context: Context) -> CreatableTopicResu
         result.replication_factor = len(view.partitions[0].replicas) if view.partitions else -1
         result.configs = _configs(described.entries)
     return result
+
+
+API = ServedApi(
+    apis.CREATE_TOPICS,
+    handle,
+    guard=parts.create_topics,
+    form=Form((Part("topics", "topics", same("name")),)),
+    divisible=(("topics", ""),),
+    is_counted=True,
+)

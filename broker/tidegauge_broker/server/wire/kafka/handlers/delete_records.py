@@ -8,6 +8,7 @@ Source: ``KafkaApis.handleDeleteRecordsRequest``, ``ReplicaManager.deleteRecords
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -16,8 +17,11 @@ from tidegauge.kafka.messages.delete_records import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import DeleteRecordsResult, RecordsToDelete
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _HIGH_WATERMARK = -1
 
@@ -45,3 +49,22 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
 
 def _result(result: DeleteRecordsResult) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(result.topic_partition.partition, result.low_watermark, result.error)
+
+
+API = ServedApi(
+    apis.DELETE_RECORDS,
+    handle,
+    guard=parts.DELETE_RECORDS,
+    form=Form(
+        (
+            Part(
+                "topics",
+                "topics",
+                same("name"),
+                Part("partitions", "partitions", same("partition_index"), values={"low_watermark": -1}),
+            ),
+        )
+    ),
+    divisible=(("topics", "partitions"),),
+    is_counted=True,
+)

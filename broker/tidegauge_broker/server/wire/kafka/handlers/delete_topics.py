@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.delete_topics import (
     DeletableTopicResult,
@@ -19,8 +20,11 @@ from tidegauge.kafka.messages.delete_topics import (
     DeleteTopicState,
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import mutate_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_IDS = 6
 _FIRST_WITH_DELETION_DISABLED = 3
@@ -65,3 +69,12 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
 def _all(states: object, error: ErrorCode) -> DeleteTopicsResponse:
     assert isinstance(states, list | tuple)
     return DeleteTopicsResponse(responses=[DeletableTopicResult(state.name, state.topic_id, error) for state in states])
+
+
+API = ServedApi(
+    apis.DELETE_TOPICS,
+    handle,
+    guard=parts.delete_topics,
+    form=Form((Part("responses", "topics", same("name", "topic_id")), Part("responses", "topic_names", {"name": ""}))),
+    divisible=(("topics", ""), ("topic_names", "")),
+)

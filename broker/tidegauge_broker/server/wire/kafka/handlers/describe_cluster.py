@@ -7,13 +7,16 @@ UNSUPPORTED_ENDPOINT_TYPE. Source: ``KafkaApis.handleDescribeCluster``, ``AuthHe
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -39,3 +42,6 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         brokers=[DescribeClusterBroker(one.broker_id, one.host, one.port, one.rack) for one in view.brokers],
         cluster_authorized_operations=operations,
     )
+
+
+API = ServedApi(apis.DESCRIBE_CLUSTER, handle, guard=whole.describe_cluster, only_reads=True)

@@ -7,7 +7,11 @@ Source: ``ConfigHelper.describeConfigs``, ``KafkaApis.handleDescribeConfigsReque
 
 from __future__ import annotations
 
+from typing import Any
+
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -18,8 +22,13 @@ from tidegauge.kafka.messages.describe_configs import (
 )
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingView
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.authorization.asking import BY_CLUSTER_MESSAGE, BY_TOPIC, BY_TOPIC_MESSAGE
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
 
@@ -69,3 +78,22 @@ def _entry(view: SettingView, request: DescribeConfigsRequest, *, is_topic: bool
         0 if setting is None else _TYPES[setting.type_name],
         setting.meaning if request.include_documentation and setting is not None else None,
     )
+
+
+def _refused(resource: Any, error: ErrorCode) -> DescribeConfigsResult:
+    message = BY_TOPIC_MESSAGE if error is BY_TOPIC else BY_CLUSTER_MESSAGE
+    return DescribeConfigsResult(error, message, resource.resource_type, resource.resource_name)
+
+
+_LARGE_FROM_BYTES = 512
+"""Frames are large from fewer bytes on than those of other APIs: an item takes some 100 times as long."""
+API = ServedApi(
+    apis.DESCRIBE_CONFIGS,
+    handle,
+    guard=parts.of_configs(Operation.DESCRIBE_CONFIGS, "results", _refused),
+    form=Form((Part("results", "resources", same("resource_type", "resource_name")),), is_explained=True),
+    only_reads=True,
+    division=Division("resources", "results", weight=25, shares_repeats=True),
+    large_from_bytes=_LARGE_FROM_BYTES,
+    is_counted=True,
+)

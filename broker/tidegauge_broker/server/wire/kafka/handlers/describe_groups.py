@@ -9,15 +9,20 @@ from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 GROUP_OPERATIONS = 328
 """Read, delete and describe as bits of ``AclOperation``: all are allowed without an authorizer."""
@@ -53,3 +58,14 @@ async def _of(group_id: str, context: Context, *, with_operations: bool) -> Desc
         ],
         GROUP_OPERATIONS if with_operations and found.error is ErrorCode.NONE else NOT_ASKED_FOR,
     )
+
+
+API = ServedApi(
+    apis.DESCRIBE_GROUPS,
+    handle,
+    guard=listed.describe_groups,
+    form=Form((Part("groups", "groups", {"group_id": ""}),)),
+    only_reads=True,
+    division=Division("groups", "groups"),
+    is_counted=True,
+)

@@ -8,6 +8,8 @@ Source: ``KafkaApis.handleDescribeLogDirsRequest``, ``ReplicaManager.describeLog
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -16,7 +18,9 @@ from tidegauge.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
@@ -42,3 +46,8 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+API = ServedApi(
+    apis.DESCRIBE_LOG_DIRS, handle, guard=whole.of_cluster(Operation.DESCRIBE), only_reads=True, is_counted=True
+)

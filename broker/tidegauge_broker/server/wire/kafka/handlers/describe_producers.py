@@ -8,6 +8,7 @@ Source: ``KafkaApis.handleDescribeProducersRequest``, ``ReplicaManager.activePro
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,7 +17,11 @@ from tidegauge.kafka.messages.describe_producers import (
     TopicResponse,
 )
 from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _UNKNOWN = "This server does not host this topic-partition."
 
@@ -59,3 +64,14 @@ def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
             for one in producers
         ],
     )
+
+
+API = ServedApi(
+    apis.DESCRIBE_PRODUCERS,
+    handle,
+    guard=parts.DESCRIBE_PRODUCERS,
+    form=Form((Part("topics", "topics", same("name"), Part("partitions", "partition_indexes", NUMBER)),)),
+    only_reads=True,
+    division=Division("topics", "topics", ("partition_indexes", "partitions")),
+    is_counted=True,
+)

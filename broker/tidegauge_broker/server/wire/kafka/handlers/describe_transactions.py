@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegauge import transactions
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -17,8 +18,11 @@ from tidegauge.kafka.messages.describe_transactions import (
     TransactionState,
 )
 from tidegauge.partition import TopicPartition, partitions_by_topic
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: DescribeTransactionsRequest, context: Context) -> Any:
@@ -49,3 +53,13 @@ async def _of(transactional_id: str, context: Context) -> TransactionState:
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
     return [TopicData(topic, found) for topic, found in partitions_by_topic(sorted(partitions)).items()]
+
+
+API = ServedApi(
+    apis.DESCRIBE_TRANSACTIONS,
+    handle,
+    guard=listed.describe_transactions,
+    form=Form((Part("transaction_states", "transactional_ids", {"transactional_id": ""}),)),
+    only_reads=True,
+    is_counted=True,
+)

@@ -7,7 +7,9 @@ Source: ``KafkaApis.handleElectLeaders``, ``KafkaController.electLeaders``.
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -16,8 +18,11 @@ from tidegauge.kafka.messages.elect_leaders import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service.broker_service import ElectionType
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import message_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
@@ -43,3 +48,20 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
     return ElectLeadersResponse(
         replica_election_results=[ReplicaElectionResult(topic, found) for topic, found in topics.items()]
     )
+
+
+API = ServedApi(
+    apis.ELECT_LEADERS,
+    handle,
+    guard=whole.of_cluster(Operation.ALTER),
+    form=Form(
+        (
+            Part(
+                "replica_election_results",
+                "topic_partitions",
+                same("topic"),
+                Part("partition_result", "partitions", {"partition_id": ""}),
+            ),
+        )
+    ),
+)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import transactions
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidegauge.transaction_marker import Outcome
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.handlers.common import known_fence
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_FENCED = 2
 
@@ -29,3 +32,6 @@ async def _end(request: EndTxnRequest, context: Context) -> EndTxnResponse:
         transactions.EndTxn(request.transactional_id, request.producer_id, request.producer_epoch, outcome)
     )
     return EndTxnResponse(error_code=known_fence(result.error, context, _FIRST_WITH_FENCED))
+
+
+API = ServedApi(apis.END_TXN, handle, guard=whole.end_txn, is_small=True)

@@ -23,7 +23,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.apis import FETCH
+from tidegauge.kafka.fields import Versions
 from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.fetch import (
     AbortedTransaction,
@@ -41,11 +43,14 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.server.service.pending_responses import PendingResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.fetch_reader import Reader, reader_of
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_broker.server.wire.kafka.sessions import (
     Asked,
     FetchSession,
@@ -452,3 +457,25 @@ def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) 
 def _aborted(result: core.FetchResult) -> list[AbortedTransaction] | None:
     aborted = result.aborted_transactions
     return None if aborted is None else [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
+
+
+API = ServedApi(
+    apis.FETCH,
+    handle,
+    guard=whole.fetch,
+    form=Form(
+        (
+            Part(
+                "responses",
+                "topics",
+                same("topic"),
+                Part("partitions", "partitions", {"partition_index": "partition"}, values={"high_watermark": -1}),
+                Versions.of("0-12"),
+            ),
+        ),
+        names=same("session_id"),
+    ),
+    only_reads=True,
+    is_small=True,
+    is_measured_by_service=True,
+)

@@ -8,8 +8,13 @@ Source: ``KafkaApis.handleFindCoordinatorRequest``, ``getCoordinator``.
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from tidegauge_broker.server.wire.kafka.authorization import listed
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_SEVERAL_KEYS = 4
 _NO_NODE = (-1, "", -1)
@@ -40,3 +45,18 @@ def _of_several(found: Coordinator) -> Coordinator:
     if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         found.error_message = ""
     return found
+
+
+_NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1}
+API = ServedApi(
+    apis.FIND_COORDINATOR,
+    handle,
+    guard=listed.find_coordinator,
+    form=Form(
+        (Part("coordinators", "coordinator_keys", {"key": ""}, values=_NO_COORDINATOR),),
+        values=_NO_COORDINATOR,
+        is_explained=True,
+    ),
+    only_reads=True,
+    division=Division("coordinator_keys", "coordinators"),
+)

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
+from tidegauge.cluster_metadata import access_lists
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -20,9 +23,12 @@ from tidegauge.kafka.messages.incremental_alter_configs import (
 )
 from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange, Setting
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
 from tidegauge_broker.server.wire.kafka.handlers.common import inherited_values, to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 class Operation(IntEnum):
@@ -110,3 +116,15 @@ def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
         for config in resource.configs
         if config.value is None and config.config_operation != Operation.DELETE
     )
+
+
+def _refused(resource: Any, error: ErrorCode) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(error, None, resource.resource_type, resource.resource_name)
+
+
+API = ServedApi(
+    apis.INCREMENTAL_ALTER_CONFIGS,
+    handle,
+    guard=parts.of_configs(access_lists.Operation.ALTER_CONFIGS, "responses", _refused, in_order=True),
+    form=BY_RESOURCE,
+)

@@ -12,10 +12,14 @@ from typing import Any
 
 from tidegauge import transactions
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import Form
 from tidegauge_broker.server.wire.kafka.handlers.common import known_fence
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_FENCED = 4
 
@@ -38,3 +42,12 @@ async def _transactional(request: InitProducerIdRequest, context: Context) -> In
     )
     error = known_fence(result.error, context, _FIRST_WITH_FENCED)
     return InitProducerIdResponse(0, error, result.producer_id, result.producer_epoch)
+
+
+API = ServedApi(
+    apis.INIT_PRODUCER_ID,
+    handle,
+    guard=whole.init_producer_id,
+    form=Form(values={"producer_id": -1, "producer_epoch": -1}),
+    is_small=True,
+)

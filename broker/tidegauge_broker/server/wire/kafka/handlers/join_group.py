@@ -12,9 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import groups
+from tidegauge.cluster_metadata.access_lists import Operation
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import Form
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_MEMBER_ID = 4
@@ -60,3 +65,11 @@ async def _join(request: JoinGroupRequest, context: Context) -> JoinGroupRespons
             for member in result.members
         ],
     )
+
+
+API = ServedApi(
+    apis.JOIN_GROUP,
+    handle,
+    guard=whole.of_group(Operation.READ),
+    form=Form(values={"generation_id": -1, "protocol_name": None}),
+)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import groups
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_MEMBERS = 3
 
@@ -40,3 +44,6 @@ async def _leave(request: LeaveGroupRequest, context: Context) -> LeaveGroupResp
         error_code=result.error,
         members=[MemberResponse(one.member_id, one.group_instance_id, one.error) for one in result.members],
     )
+
+
+API = ServedApi(apis.LEAVE_GROUP, handle, guard=whole.of_group(Operation.READ))

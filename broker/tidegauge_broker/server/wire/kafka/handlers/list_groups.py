@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import groups
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: ListGroupsRequest, context: Context) -> Any:
@@ -24,3 +27,6 @@ async def _list(request: ListGroupsRequest, context: Context) -> ListGroupsRespo
     result = await context.service.groups.ask(wanted)
     listed = [ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type) for one in result.groups]
     return ListGroupsResponse(error_code=result.error, groups=listed)
+
+
+API = ServedApi(apis.LIST_GROUPS, handle, guard=listed.list_groups, only_reads=True, is_counted=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -24,10 +25,14 @@ from tidegauge.kafka.messages.list_offsets import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import OffsetLookup
+from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import BY_TOPIC
 from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, checked_epoch
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Response
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSIONS = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -95,3 +100,14 @@ def _old_style(
     if error is ErrorCode.NONE and item.max_num_offsets < 0:  # Kafka fails to make an array of that size
         return ListOffsetsPartitionResponse(at.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
     return ListOffsetsPartitionResponse(at.partition, error, offsets)
+
+
+API = ServedApi(
+    apis.LIST_OFFSETS,
+    handle,
+    guard=parts.LIST_OFFSETS,
+    form=BY_TOPIC,
+    only_reads=True,
+    division=Division("topics", "topics", ("partitions", "partitions"), judges_repeats=True),
+    is_counted=True,
+)

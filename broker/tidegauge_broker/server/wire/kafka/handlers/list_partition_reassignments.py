@@ -6,7 +6,9 @@ Source: ``KafkaApis.handleListPartitionReassignmentsRequest``.
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -14,8 +16,11 @@ from tidegauge.kafka.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
@@ -38,3 +43,13 @@ async def handle(request: ListPartitionReassignmentsRequest, context: Context) -
             for topic, partitions in (topics.items() if found.error is ErrorCode.NONE else ())
         ],
     )
+
+
+API = ServedApi(
+    apis.LIST_PARTITION_REASSIGNMENTS,
+    handle,
+    guard=whole.of_cluster(Operation.DESCRIBE),
+    form=Form((Part("topics", "topics", same("name"), Part("partitions", "partition_indexes", NUMBER)),)),
+    only_reads=True,
+    is_counted=True,
+)

@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import transactions
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: ListTransactionsRequest, context: Context) -> Any:
@@ -35,3 +38,6 @@ async def _list(request: ListTransactionsRequest, context: Context) -> ListTrans
             TransactionState(one.transactional_id, one.producer_id, one.state) for one in result.transactions
         ],
     )
+
+
+API = ServedApi(apis.LIST_TRANSACTIONS, handle, guard=listed.list_transactions, only_reads=True, is_counted=True)

@@ -11,10 +11,14 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getPartition
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
+from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.metadata import (
     MetadataRequest,
@@ -27,10 +31,16 @@ from tidegauge.kafka.messages.metadata import (
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView, Unreachable
+from tidegauge_broker.server.wire.kafka.authorization.asking import BY_TOPIC, Ask
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
-from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.portions import Division
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
+_CLUSTER_OPERATIONS_TO = 10
 _FIRST_WITH_IDS_IN_REQUESTS = 12
 
 
@@ -144,3 +154,76 @@ def _partition(one: PartitionView, reachable: set[int] | None) -> MetadataRespon
         isr,
         one.offline_replicas,
     )
+
+
+def _guard(request: Any, ask: Ask, handler: Handler) -> Response:
+    """Metadata: DESCRIBE of each topic; of those that are not there CREATE too, if they would be created.
+
+    Whether a topic exists is not said to who may not describe it. Of all topics, those are left out.
+    """
+    version, asked = ask.context.version, request.topics
+    malformed = refusal(request, version)
+    if malformed is not None:
+        return malformed
+    if asked is None or (version == 0 and not asked):
+        response: Any = handler(request, ask.context)
+        response.topics = [one for one in response.topics if ask.topic(Operation.DESCRIBE, one.name, logs=False)]
+    else:
+        may_create = request.allow_auto_topic_creation and ask.context.service.settings.flag(
+            "auto.create.topics.enable"
+        )
+        allowed: list[MetadataRequestTopic] = []
+        refused: list[MetadataResponseTopic] = []
+        for item in named_by_id(asked):
+            found = _refused_topic(item, ask, may_create=may_create)
+            if found is None:
+                allowed.append(item)
+            else:
+                refused.append(found)
+        response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
+        response.topics = [*(response.topics if allowed else ()), *refused]
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+                topic.topic_authorized_operations = ask.operations(ResourceType.TOPIC, topic.name)
+    if request.include_cluster_authorized_operations and version <= _CLUSTER_OPERATIONS_TO:
+        may_describe = ask.cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            ask.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
+        )
+    return response
+
+
+def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:
+    """Return the refusal of a topic that is asked for; None: it is allowed, or the handler refuses it."""
+    by_id = item.topic_id != NIL_UUID
+    name = ask.context.service.topic_name(topic_id_text(item.topic_id)) if by_id else item.name
+    if name is None:
+        return None
+    if not ask.topic(Operation.DESCRIBE, name):
+        name, topic_id = (None, item.topic_id) if by_id else (name, NIL_UUID)
+    elif by_id or not may_create or _exists(name, ask.context) or _may_be_created(name, ask):
+        return None
+    else:
+        topic_id = NIL_UUID
+    return MetadataResponseTopic(BY_TOPIC, name, topic_id, topic_authorized_operations=NOT_ASKED_FOR)
+
+
+def _exists(name: str, context: Context) -> bool:
+    found = context.service.metadata(context.caller, [name], may_create=False).topics[0]
+    return found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _may_be_created(name: str, ask: Ask) -> bool:
+    return ask.cluster(Operation.CREATE, logs=False) or ask.topic(Operation.CREATE, name)
+
+
+API = ServedApi(
+    apis.METADATA,
+    handle,
+    guard=_guard,
+    form=Form((Part("topics", "topics", same("name", "topic_id")),)),
+    only_reads=True,
+    division=Division("topics", "topics", judges_repeats=True),
+    is_counted=True,
+)

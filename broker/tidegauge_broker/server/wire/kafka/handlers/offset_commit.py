@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -19,9 +20,12 @@ from tidegauge.kafka.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import BY_TOPIC
 from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _OF_ZOOKEEPER = 0
 _WITH_TIMESTAMP = 1
@@ -78,3 +82,13 @@ def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResp
             for name, partitions in named_once(request.topics).items()
         ]
     )
+
+
+API = ServedApi(
+    apis.OFFSET_COMMIT,
+    handle,
+    guard=parts.offset_commit,
+    form=BY_TOPIC,
+    divisible=(("topics", "partitions"),),
+    is_small=True,
+)

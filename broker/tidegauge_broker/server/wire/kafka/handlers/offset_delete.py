@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -18,8 +19,10 @@ from tidegauge.kafka.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: OffsetDeleteRequest, context: Context) -> Any:
@@ -38,3 +41,6 @@ async def _delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
     for at, error in result.partitions.items():
         found.setdefault(at.topic, []).append(OffsetDeleteResponsePartition(at.partition, error))
     return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic(name, items) for name, items in found.items()])
+
+
+API = ServedApi(apis.OFFSET_DELETE, handle, guard=listed.offset_delete)

@@ -15,6 +15,8 @@ from typing import Any
 
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
+from tidegauge.kafka.fields import Versions
 from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -27,8 +29,11 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _OF_ZOOKEEPER = 0
 _FIRST_WITH_GROUP_ERROR = 2
@@ -92,3 +97,24 @@ def _by_topic(result: groups.OffsetFetchResult, make: Any) -> dict[str, list[Any
         message = make(at.partition, one.offset, one.leader_epoch, one.metadata, one.error)
         found.setdefault(at.topic, []).append(message)
     return found
+
+
+API = ServedApi(
+    apis.OFFSET_FETCH,
+    handle,
+    guard=listed.offset_fetch,
+    form=Form(
+        (
+            Part(
+                "topics",
+                "topics",
+                same("name"),
+                Part("partitions", "partition_indexes", NUMBER, values={"committed_offset": -1, "metadata": ""}),
+                Versions.of("0-1"),
+            ),
+            Part("groups", "groups", same("group_id")),
+        )
+    ),
+    only_reads=True,
+    is_counted=True,
+)

@@ -8,6 +8,7 @@ Source: ``KafkaApis.handleOffsetForLeaderEpochRequest``, ``Partition.lastOffsetF
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,8 +18,12 @@ from tidegauge.kafka.messages.offset_for_leader_epoch import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import EpochLookup
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, by_topic
 from tidegauge_broker.server.wire.kafka.handlers.common import checked_epoch
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
@@ -41,3 +46,13 @@ def _partition(topic: str, item: OffsetForLeaderPartition, context: Context) -> 
     if result.error is not ErrorCode.NONE:
         return EpochEndOffset(result.error, item.partition)
     return EpochEndOffset(0, item.partition, result.end.epoch, result.end.end_offset)
+
+
+API = ServedApi(
+    apis.OFFSET_FOR_LEADER_EPOCH,
+    handle,
+    guard=parts.offset_for_leader_epoch,
+    form=Form((by_topic("topic", partition="partition"),)),
+    only_reads=True,
+    division=Division("topics", "topics", ("partitions", "partitions")),
+)

@@ -20,6 +20,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -43,9 +44,14 @@ from tidegauge_broker.formats.messages import is_message_set
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.open_produces import unacknowledged_failure
 from tidegauge_broker.server.service.produce_verification import Verified
+from tidegauge_broker.server.wire.kafka.authorization import parts
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
+from tidegauge_broker.server.wire.kafka.portions import PORTION_BYTES, Division
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending, Silent
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _ADMIN_CLIENT_ID = "__admin_client"
 """A client of this name may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -227,3 +233,35 @@ def _partition(
         if at is not None:
             leaders[hint.leader] = NodeEndpoint(at.broker_id, at.host, at.port, at.rack)
     return response
+
+
+def _size_of_records(partition: Any) -> int:
+    """Return how many items a partition of a large request counts for."""
+    return 1 + len(partition.records or b"") * ITEMS_PER_TURN // PORTION_BYTES
+
+
+API = ServedApi(
+    apis.PRODUCE,
+    handle,
+    guard=parts.produce,
+    form=Form(
+        (
+            Part(
+                "responses",
+                "topic_data",
+                same("name"),
+                Part("partition_responses", "partition_data", same("index"), values={"base_offset": -1}),
+            ),
+        )
+    ),
+    divisible=(("topic_data", "partition_data"),),
+    division=Division(
+        "topic_data",
+        "responses",
+        ("partition_data", "partition_responses"),
+        judges_repeats=True,
+        size_of=_size_of_records,
+    ),
+    is_small=True,
+    is_measured_by_service=True,
+)

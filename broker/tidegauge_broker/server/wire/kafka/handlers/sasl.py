@@ -8,9 +8,11 @@ ILLEGAL_SASL_STATE. Source: ``KafkaApis.handleSaslHandshakeRequest`` and
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _WHY = "SaslAuthenticate request received after successful authentication"
 
@@ -25,3 +27,9 @@ def authenticate(request: SaslAuthenticateRequest, context: Context) -> SaslAuth
     """Refuse."""
     del request, context
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _WHY)
+
+
+SERVED_APIS = (
+    ServedApi(apis.SASL_HANDSHAKE, handshake, guard=None),
+    ServedApi(apis.SASL_AUTHENTICATE, authenticate, guard=None),
+)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 
 from tidegauge.cluster_metadata import MetadataUnavailable
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,8 +25,11 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 LOG = logging.getLogger("tidegauge.configs")
 
@@ -72,3 +77,21 @@ async def alter(request: AlterUserScramCredentialsRequest, context: Context) -> 
             AlterUserScramCredentialsResult(user, outcome.error, outcome.message) for user, outcome in outcomes.items()
         ]
     )
+
+
+SERVED_APIS = (
+    ServedApi(
+        apis.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        describe,
+        guard=whole.of_cluster(Operation.DESCRIBE),
+        form=Form((Part("results", "users", {"user": "name"}),)),
+        only_reads=True,
+        is_counted=True,
+    ),
+    ServedApi(
+        apis.ALTER_USER_SCRAM_CREDENTIALS,
+        alter,
+        guard=whole.of_controller(Operation.ALTER),
+        form=Form((Part("results", "deletions", {"user": "name"}), Part("results", "upsertions", {"user": "name"}))),
+    ),
+)

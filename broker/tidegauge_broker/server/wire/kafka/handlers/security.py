@@ -9,6 +9,7 @@ Source: ``KafkaApis.handleCreateTokenRequest`` and its neighbours, ``allowTokenR
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -23,7 +24,9 @@ from tidegauge.kafka.messages.expire_delegation_token import (
 )
 from tidegauge.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from tidegauge.principal import ANONYMOUS
+from tidegauge_broker.server.wire.kafka.error_forms import Form
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
@@ -69,3 +72,24 @@ def _refusal(context: Context) -> ErrorCode:
     if context.caller.principal == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+SERVED_APIS = (
+    ServedApi(
+        apis.CREATE_DELEGATION_TOKEN,
+        create_delegation_token,
+        guard=None,
+        form=Form(
+            values={
+                "principal_type": "User",
+                "principal_name": "ANONYMOUS",
+                "token_requester_principal_type": "User",
+                "token_requester_principal_name": "ANONYMOUS",
+                **dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), -1),
+            }
+        ),
+    ),
+    ServedApi(apis.RENEW_DELEGATION_TOKEN, renew_delegation_token, guard=None),
+    ServedApi(apis.EXPIRE_DELEGATION_TOKEN, expire_delegation_token, guard=None),
+    ServedApi(apis.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token, guard=None, only_reads=True),
+)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import groups
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_PROTOCOL = 5
 
@@ -43,3 +47,6 @@ async def _sync(request: SyncGroupRequest, context: Context) -> SyncGroupRespons
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
+
+
+API = ServedApi(apis.SYNC_GROUP, handle, guard=whole.of_group(Operation.READ))

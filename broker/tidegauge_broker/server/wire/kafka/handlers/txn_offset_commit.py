@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge import groups
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -17,9 +18,12 @@ from tidegauge.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import BY_TOPIC
 from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_LOAD = 2
 _FIRST_WITH_ABORTABLE = 4
@@ -67,3 +71,13 @@ async def _commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffse
             for name, partitions in named_once(request.topics).items()
         ]
     )
+
+
+API = ServedApi(
+    apis.TXN_OFFSET_COMMIT,
+    handle,
+    guard=parts.txn_offset_commit,
+    form=BY_TOPIC,
+    divisible=(("topics", "partitions"),),
+    is_small=True,
+)

@@ -7,15 +7,19 @@ Source: ``KafkaController.processFeatureUpdatesWithActiveController``, KIP-584.
 
 from __future__ import annotations
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 _FIRST_WITH_TYPES = 1
@@ -48,3 +52,6 @@ def _reason(update: FeatureUpdateKey, version: int) -> str:
             )
         return "Can not delete non-existing finalized feature."
     return "Could not apply finalized feature update because the provided feature is not supported."
+
+
+API = ServedApi(apis.UPDATE_FEATURES, handle, guard=whole.of_cluster(Operation.ALTER))

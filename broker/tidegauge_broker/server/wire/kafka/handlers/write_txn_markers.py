@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
 from tidegauge.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -21,8 +22,11 @@ from tidegauge.kafka.messages.write_txn_markers import (
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome, TransactionMarker
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
+from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> Any:
@@ -51,3 +55,21 @@ def _marker(one: WritableTxnMarker) -> MarkersOfTransaction:
     return MarkersOfTransaction(
         marker, tuple(TopicPartition(topic.name, at) for topic in one.topics for at in topic.partition_indexes)
     )
+
+
+API = ServedApi(
+    apis.WRITE_TXN_MARKERS,
+    handle,
+    guard=whole.write_txn_markers,
+    form=Form(
+        (
+            Part(
+                "markers",
+                "markers",
+                same("producer_id"),
+                Part("topics", "topics", same("name"), Part("partitions", "partition_indexes", NUMBER)),
+            ),
+        )
+    ),
+    is_exempt=True,
+)
