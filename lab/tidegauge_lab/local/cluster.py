@@ -44,6 +44,7 @@ from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
+from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
@@ -286,7 +287,7 @@ class LocalCluster:
         """
         self._topology.require_own()
         snapshots.directory_of(self.directory, name)
-        with self._alone(), _reporting_storage(self.directory, "nothing was done"):
+        with self._alone(), reporting_storage(self.directory, "nothing was done"):
             snapshots.settle_names(self.directory)
         snapshots.require(self.directory, self.file, name)
         self._while_down(0, lambda: snapshots.put_back(self.directory, self.file, name))
@@ -303,7 +304,7 @@ class LocalCluster:
             self._settle_restore()
             self._end_all(grace_seconds)
             try:
-                with _reporting_storage(self.directory, "the data are as they were, and the cluster is up again"):
+                with reporting_storage(self.directory, "the data are as they were, and the cluster is up again"):
                     snapshots.settle_names(self.directory)
                     copy()
             except TidegaugeError as problem:
@@ -594,19 +595,3 @@ class LocalCluster:
             for process in sorted(processes.values(), key=lambda process: process.name):
                 stack.enter_context(locks.hold(process.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS))
             yield processes
-
-
-@contextlib.contextmanager
-def _reporting_storage(directory: Path, outcome: str) -> Iterator[None]:
-    """Turn an error of the disk into a sentence that ends with what is so now.
-
-    Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR.
-    """
-    try:
-        yield
-    except OSError as problem:
-        raise TidegaugeError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{problem.filename or directory} can't be read or written: {problem.strerror or problem}; {outcome}",
-        ) from None
