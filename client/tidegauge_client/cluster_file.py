@@ -230,6 +230,7 @@ def _broker(entry: Any) -> BrokerEntry:
         port=_number(found, "port", least=1, most=_LAST_PORT),
         dir=_of_type(found, "dir", str),
         kafka_port=_number(found, "kafka_port", 0, most=_LAST_PORT),
+        kafka_host=_matching(found, "kafka_host", _HOST, ""),
         advertised=_matching(found, "advertised", _ADDRESS, ""),
     )
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.event_log import file_name, read_events
+from tidegauge.terminal_text import shown_controls
 
 _TAIL_BYTES = 128 * 1024
 _LINE = re.compile(r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (?P<level>[A-Z]+) (?P<text>.*)")
@@ -122,7 +123,7 @@ def tail_of(text: str, started_ms: int) -> LogTail:
                 cause_ms = time_ms
             elif time_ms - cause_ms <= _AT_ONCE_MS:
                 continue  # rule 5
-            last_error = _LOGGER.sub("", found["text"])[:_LONGEST_ERROR]
+            last_error = shown_controls(_LOGGER.sub("", found["text"]))[:_LONGEST_ERROR]
     return LogTail(last_error, last_ms)
 
 

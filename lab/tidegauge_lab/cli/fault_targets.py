@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -17,13 +17,17 @@ from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
 
 Target = int | roles.Role
-_KEYWORDS = ("target_id", "target_leader_of", "target_follower_of", "target_coordinator_of", "target_controller")
+_KEYWORDS = ("target_leader_of", "target_follower_of", "target_coordinator_of", "target_controller")
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an argument and options that name one broker; ``taken_target`` reads them."""
+    return click.argument("target_id", type=TargetType(), metavar="[ID]", required=False)(role_options(command))
+
+
+def role_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a broker by its role; ``taken_roles`` reads them."""
     decorators = [
-        click.argument("target_id", type=TargetType(), metavar="[ID]", required=False),
         click.option(
             "--leader-of",
             "target_leader_of",
@@ -60,10 +64,28 @@ def taken_target(options: dict[str, Any]) -> Target:
     Raises:
         click.UsageError: there is none, or more than one.
     """
-    broker_id, leader_of, follower_of, coordinated, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
+    named = options.pop("target_id")
+    return only_target([*([] if named is None else [named]), *taken_roles(options)])
+
+
+def only_target(found: Sequence[Target]) -> Target:
+    """Return the one target that was named.
+
+    Raises:
+        click.UsageError: there is none, or more than one.
+    """
+    if len(found) != 1:
+        raise click.UsageError(
+            "Name one broker: by ID, --leader-of T-P, --follower-of T-P, "
+            f"--coordinator-of {roles.COORDINATED_FORMS} or --controller, or by one such word: leader-of:T-P."
+        )
+    return found[0]
+
+
+def taken_roles(options: dict[str, Any]) -> list[Target]:
+    """Take the roles that options name out of a verb's options."""
+    leader_of, follower_of, coordinated, is_controller = (options.pop(keyword) for keyword in _KEYWORDS)
     found: list[Target] = []
-    if broker_id is not None:
-        found.append(broker_id)
     if leader_of is not None:
         found.append(roles.Role(roles.RoleKind.LEADER, leader_of))
     if follower_of is not None:
@@ -72,12 +94,16 @@ def taken_target(options: dict[str, Any]) -> Target:
         found.append(roles.Role(roles.RoleKind.COORDINATOR, of=coordinated))
     if is_controller:
         found.append(roles.Role(roles.RoleKind.CONTROLLER))
-    if len(found) != 1:
-        raise click.UsageError(
-            "Name one broker: by ID, --leader-of T-P, --follower-of T-P, "
-            f"--coordinator-of {roles.COORDINATED_FORMS} or --controller, or by one such word: leader-of:T-P."
-        )
-    return found[0]
+    return found
+
+
+async def resolved_all(switches: Switches, targets: Sequence[Target]) -> list[int]:
+    """Return the brokers that are meant, each once.
+
+    Raises:
+        TidegaugeError: no broker has a role.
+    """
+    return list(dict.fromkeys([await resolved(switches, target) for target in targets]))
 
 
 async def resolved(switches: Switches, target: Target) -> int:

@@ -18,7 +18,8 @@ from tidegauge.faults.actions import HOLD_FETCH, RELEASE_FETCH, STEP_FETCH
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import BrokerIdType, lab_verb
+from tidegauge_lab.cli.common import TargetType, lab_verb
+from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import declared_option
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.switches import Step, Switches, Until
@@ -31,27 +32,30 @@ _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-
 @click.option(
     "--broker",
     "brokers",
-    type=BrokerIdType(),
+    type=TargetType(),
     multiple=True,
     metavar="ID",
-    help="The follower on this broker; may be repeated. Without it: all that follow now.",
+    help="The follower on this broker, by id or role; may be repeated. Without one: all that follow now.",
 )
+@role_options
 @click.option("--release", is_flag=True, help=f"{RELEASE_FETCH.meaning}.")
 @verb_options
 @lab_verb
 def hold_fetch(
     partition: TopicPartition,
-    brokers: tuple[int, ...],
+    brokers: tuple[Target, ...],
     output: str,
     directory: Path,
     bootstrap_server: str | None,
     *,
     release: bool,
+    **options: Any,
 ) -> None:
     """Hold or release a partition's followers."""
+    named = [*brokers, *taken_roles(options)]
 
     async def do(switches: Switches) -> tuple[Sequence[int], list[int]]:
-        wanted = brokers or await (_held if release else _followers)(switches, partition)
+        wanted = await resolved_all(switches, named) or await (_held if release else _followers)(switches, partition)
         change = switches.release_fetch if release else switches.hold_fetch
         return wanted, await change(partition, wanted)
 
@@ -84,29 +88,32 @@ async def _held(switches: Switches, at: TopicPartition) -> list[int]:
 @click.argument("partition", type=PartitionType(), metavar="T-P")
 @click.option(
     "--broker",
-    type=BrokerIdType(),
+    type=TargetType(),
     metavar="ID",
-    help="The follower on this broker. Without it: all held ones, one after the other.",
+    help="The follower on this broker, by id or role. Without one: all held ones, one after the other.",
 )
+@role_options
 @click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of rounds.")
 @declared_option(STEP_FETCH.parameter("until"), "until")
 @verb_options
 @lab_verb
 def step_fetch(
     partition: TopicPartition,
-    broker: int | None,
+    broker: Target | None,
     rounds: int,
     until: str,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
+    **options: Any,
 ) -> None:
     """Let held followers do rounds."""
+    named = [*([] if broker is None else [broker]), *taken_roles(options)]
     if rounds > 1 and until == Until.REQUEST.value:
         raise click.UsageError("A round that stops at its request has not ended: --rounds can't be combined with it.")
 
     async def do(switches: Switches) -> list[Step]:
-        followers = [broker] if broker is not None else await _held_followers(switches, partition)
+        followers = await resolved_all(switches, named) or await _held_followers(switches, partition)
         steps: list[Step] = []
         for _ in range(rounds):
             for broker_id in followers:

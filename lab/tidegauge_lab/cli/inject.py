@@ -17,7 +17,15 @@ from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKE
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import TargetType, lab_verb
-from tidegauge_lab.cli.fault_targets import Target, resolved, taken_target, target_options
+from tidegauge_lab.cli.fault_targets import (
+    Target,
+    only_target,
+    resolved,
+    role_options,
+    taken_roles,
+    taken_target,
+    target_options,
+)
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.local.cluster import LocalCluster
@@ -28,6 +36,18 @@ inject_error = fault_verb(INJECT_ERROR)
 hold_requests = fault_verb(HOLD_REQUESTS)
 inject_disk = fault_verb(INJECT_DISK)
 skew_clock = fault_verb(SKEW_CLOCK)
+
+
+class _TargetOrPartition(click.ParamType["Target | TopicPartition"]):
+    """A broker, by id or role, or a partition: ``sync 1 orders-0`` and ``sync --controller orders-0`` are both read."""
+
+    name = "ID"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read either, or fail as a usage error; a partition's name has no colon, and ends with ``-`` and a number."""
+        text = str(value)
+        is_partition = ":" not in text and text.rpartition("-")[2].isdigit() and not text.isdigit()
+        return (PartitionType() if is_partition else TargetType()).convert(value, param, ctx)
 
 
 @click.command(RELEASE_REQUESTS.words, help=f"{RELEASE_REQUESTS.meaning}.")
@@ -79,11 +99,12 @@ def release_requests(
 
 
 @click.command(EXPIRE_SESSION.words, help=f"{EXPIRE_SESSION.meaning}.")
-@click.argument("target", type=TargetType(), metavar="ID")
+@target_options
 @verb_options
 @lab_verb
-def expire_session(target: Target, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def expire_session(output: str, directory: Path, bootstrap_server: str | None, **options: Any) -> None:
     """End a broker's ZooKeeper session on the server, at once."""
+    target = taken_target(options)
 
     async def do(switches: Switches) -> tuple[int, int]:
         broker_id = await resolved(switches, target)
@@ -99,14 +120,23 @@ def expire_session(target: Target, output: str, directory: Path, bootstrap_serve
 
 
 @click.command(SYNC.words, help=f"{SYNC.meaning}.")
-@click.argument("target", type=TargetType(), metavar="ID")
-@click.argument("partition", type=PartitionType(), required=False, metavar="[T-P]")
+@click.argument("named", nargs=-1, type=_TargetOrPartition(), metavar="[ID] [T-P]")
+@role_options
 @verb_options
 @lab_verb
 def sync(
-    target: Target, partition: TopicPartition | None, output: str, directory: Path, bootstrap_server: str | None
+    named: tuple[Target | TopicPartition, ...],
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+    **options: Any,
 ) -> None:
     """Flush logs, and print how far."""
+    partitions = [one for one in named if isinstance(one, TopicPartition)]
+    target = only_target([*(one for one in named if not isinstance(one, TopicPartition)), *taken_roles(options)])
+    if len(partitions) > 1:
+        raise click.UsageError("Name one partition, or none for all logs of the broker.")
+    partition = partitions[0] if partitions else None
 
     async def do(switches: Switches) -> tuple[int, dict[TopicPartition, int]]:
         broker_id = await resolved(switches, target)

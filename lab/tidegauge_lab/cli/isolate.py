@@ -17,7 +17,7 @@ from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import TargetType, lab_verb
-from tidegauge_lab.cli.fault_targets import Target, resolved
+from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import each, kafka_brokers_of, means_directory, with_switches
 from tidegauge_lab.local import noted_faults
@@ -31,14 +31,18 @@ isolate = fault_verb(ISOLATE)
 
 @click.command(HEAL.words, help=f"{HEAL.meaning}; without an ID, of all that respond.")
 @click.argument("targets", nargs=-1, type=TargetType(), metavar="[ID]...")
+@role_options
 @verb_options
 @lab_verb
-def heal(targets: tuple[Target, ...], output: str, directory: Path, bootstrap_server: str | None) -> None:
+def heal(
+    targets: tuple[Target, ...], output: str, directory: Path, bootstrap_server: str | None, **options: Any
+) -> None:
     """Heal these brokers, or all that respond."""
+    named = [*targets, *taken_roles(options)]
 
     async def do(switches: Switches) -> list[Fault]:
-        if targets:
-            ids = [await resolved(switches, target) for target in targets]
+        if named:
+            ids = await resolved_all(switches, named)
             return [fault for broker_id in ids for fault in await switches.heal(broker_id)]
         return [fault for ended in (await each(switches, switches.heal)).values() for fault in ended]
 

@@ -44,6 +44,7 @@ from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
+from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
@@ -286,7 +287,7 @@ class LocalCluster:
         """
         self._topology.require_own()
         snapshots.directory_of(self.directory, name)
-        with self._alone(), snapshots.reporting_storage(self.directory, "nothing was done"):
+        with self._alone(), reporting_storage(self.directory, "nothing was done"):
             snapshots.settle_names(self.directory)
         snapshots.require(self.directory, self.file, name)
         self._while_down(0, lambda: snapshots.put_back(self.directory, self.file, name))
@@ -303,9 +304,7 @@ class LocalCluster:
             self._settle_restore()
             self._end_all(grace_seconds)
             try:
-                with snapshots.reporting_storage(
-                    self.directory, "the data are as they were, and the cluster is up again"
-                ):
+                with reporting_storage(self.directory, "the data are as they were, and the cluster is up again"):
                     snapshots.settle_names(self.directory)
                     copy()
             except TidegaugeError as problem:
@@ -362,8 +361,8 @@ class LocalCluster:
         Raises:
             TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
         """
-        with self._together(targets) as processes:
-            sessions.require_all(self.directory, self.file, targets if expire else ())
+        with self._together(targets, ProcessState.UP) as processes:
+            sessions.require_all(self.directory, self.file, processes if expire else ())
             outcomes = faults.kill(processes, self.logs)
             return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
 
@@ -373,7 +372,7 @@ class LocalCluster:
         Raises:
             TimeLimitError: they do not end in time; they may still end.
         """
-        with self._together(targets) as processes:
+        with self._together(targets, ProcessState.UP) as processes:
             return faults.stop(self.directory, processes, limit_seconds)
 
     def pause(self, *targets: Target, expire: bool = False) -> list[Outcome]:
@@ -387,8 +386,8 @@ class LocalCluster:
             TidegaugeError: one of them is down, a session that is to end is not known, or ZooKeeper does not serve;
                 nothing was done.
         """
-        with self._together(targets) as processes:
-            sessions.require_all(self.directory, self.file, targets if expire else ())
+        with self._together(targets, ProcessState.UP) as processes:
+            sessions.require_all(self.directory, self.file, processes if expire else ())
             outcomes = faults.pause(processes, self.logs)
             return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
 
@@ -408,7 +407,7 @@ class LocalCluster:
         Raises:
             TidegaugeError: one of them is down; nothing was done.
         """
-        with self._together(targets) as processes:
+        with self._together(targets, ProcessState.PAUSED) as processes:
             return faults.resume(processes, self.logs)
 
     def start(
@@ -434,7 +433,7 @@ class LocalCluster:
         start_with = faults.StartWith(tuple(held), after_power_cut)
         containment.require_own(self.directory, self.file, with_data=True)
         check_settings(self.file.settings, self.file.profile)
-        with self._together(targets) as processes:
+        with self._together(targets, ProcessState.DOWN) as processes:
             snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
 
@@ -554,7 +553,7 @@ class LocalCluster:
             self.file = load_cluster_file(self.directory)
             yield
 
-    def _named(self, target: Target) -> Target:
+    def _named(self, target: Target, fits: ProcessState | None = None) -> Target:
         """Return the target that a text names by its role now; others are returned as they are.
 
         Raises:
@@ -569,7 +568,7 @@ class LocalCluster:
         if role is None:
             known = f"it is a broker's id, {ZOOKEEPER}, {roles.ROLE_WORDS}"
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{target!r} is no target: {known}")
-        return self.resolve(role)
+        return self.resolve(role, fits)
 
     def broker_of(self, target: Target) -> int:
         """Return the broker that an id, or the word of a role, names now.
@@ -583,10 +582,13 @@ class LocalCluster:
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ZooKeeper is no broker; name one by its id or its role")
 
     @contextlib.contextmanager
-    def _together(self, targets: tuple[Target, ...]) -> Iterator[dict[Target, LabProcess]]:
-        """Hold these processes; other faults may work on others meanwhile."""
+    def _together(
+        self, targets: tuple[Target, ...], fits: ProcessState | None = None
+    ) -> Iterator[dict[Target, LabProcess]]:
+        """Hold these processes; other faults may work on others meanwhile. ``fits`` is as in ``resolve``."""
         containment.require_own(self.directory, self.file)
-        processes = {target: self._process(target) for target in dict.fromkeys(map(self._named, targets))}
+        named = dict.fromkeys(self._named(target, fits) for target in targets)
+        processes = {target: self._process(target) for target in named}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))
             # In one order everywhere, so that two commands can't wait for each other.

@@ -20,12 +20,11 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -329,19 +328,3 @@ def _data_of(directory: Path, file: ClusterFile) -> list[Path]:
     """Return the directories with data: each broker's log directories, and ZooKeeper's."""
     found = [path for broker in file.brokers for path in layout.broker_log_directories(directory, broker.id)]
     return [path for path in [*found, directory / layout.ZOOKEEPER / "data"] if path.is_dir()]
-
-
-@contextlib.contextmanager
-def reporting_storage(directory: Path, outcome: str) -> Iterator[None]:
-    """Turn an error of the disk into a sentence that ends with what is so now.
-
-    Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR.
-    """
-    try:
-        yield
-    except OSError as problem:
-        raise TidegaugeError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{problem.filename or directory} can't be read or written: {problem.strerror or problem}; {outcome}",
-        ) from None

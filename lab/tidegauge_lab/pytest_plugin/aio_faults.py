@@ -42,23 +42,30 @@ class AsyncFaults(FaultCalls):
     def _up(self) -> list[int]:
         return [broker.id for broker in self.local.file.brokers if self.local.state_of(broker.id) is ProcessState.UP]
 
+    async def _ids(self, *brokers: int | str) -> list[int]:
+        """Return the brokers that ids, or words of roles, name now."""
+        if all(isinstance(broker, int) for broker in brokers):
+            return [int(broker) for broker in brokers]
+        return await asyncio.to_thread(lambda: [self.local.broker_of(broker) for broker in brokers])
+
     async def set_fault(self, broker: int | str, wanted: WantedFault) -> Fault:
         """Put a declared fault in force; every method of ``FaultCalls`` comes here.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the broker refuses it; BROKER_NOT_AVAILABLE.
         """
-        broker_id = broker if isinstance(broker, int) else await asyncio.to_thread(self.local.broker_of, broker)
+        [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
             fault = await switches.set_fault(broker_id, wanted)
         if fails_disk(fault):
             self._disks_failed.add(broker_id)
         return fault
 
-    async def heal(self, *brokers: int) -> None:
+    async def heal(self, *brokers: int | str) -> None:
         """End all network partitions, delays and losses of these brokers, or of all that run."""
+        wanted = await self._ids(*brokers) or self._up()
         async with Switches.of_cluster(self.local.file) as switches:
-            for broker in brokers or self._up():
+            for broker in wanted:
                 await switches.heal(broker)
 
     async def faults(self) -> list[BrokerSwitches]:
@@ -74,8 +81,9 @@ class AsyncFaults(FaultCalls):
             found = await asyncio.gather(*map(look, self._up()))
         return [one for one in found if one is not None]
 
-    async def clear_faults(self, *brokers: int) -> int:
+    async def clear_faults(self, *brokers: int | str) -> int:
         """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
+        wanted = await self._ids(*brokers) or self._up()
         async with Switches.of_cluster(self.local.file) as switches:
 
             async def clear(broker: int) -> int:
@@ -84,50 +92,57 @@ class AsyncFaults(FaultCalls):
                     self._disks_failed.add(broker)
                 return len(ended) + len(released)
 
-            return sum(await asyncio.gather(*map(clear, brokers or self._up())))
+            return sum(await asyncio.gather(*map(clear, wanted)))
 
-    async def wait_held(self, broker: int, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:  # noqa: ASYNC109 - as users of pytest expect it
+    async def wait_held(self, broker: int | str, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:  # noqa: ASYNC109 - as users of pytest expect it
         """Wait until the broker's ``hold_requests`` keep ``count`` requests or more; return the number that they keep.
 
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT, with how many are held instead.
         """
+        [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.wait_held(broker, count, limit_seconds=timeout)
+            return await switches.wait_held(broker_id, count, limit_seconds=timeout)
 
-    async def release_requests(self, broker: int) -> int:
+    async def release_requests(self, broker: int | str) -> int:
         """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
+        [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            return sum(fault.held for fault in await switches.release_requests(broker))
+            return sum(fault.held for fault in await switches.release_requests(broker_id))
 
-    async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+    async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""
+        followers = await self._ids(*brokers)
         async with Switches.of_cluster(self.local.file) as switches:
-            await switches.hold_fetch(TopicPartition(topic, partition), brokers)
+            await switches.hold_fetch(TopicPartition(topic, partition), followers)
 
-    async def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+    async def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Let them fetch by themselves again."""
+        followers = await self._ids(*brokers)
         async with Switches.of_cluster(self.local.file) as switches:
-            await switches.release_fetch(TopicPartition(topic, partition), brokers)
+            await switches.release_fetch(TopicPartition(topic, partition), followers)
 
     async def step_fetch(
-        self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.RESPONSE
+        self, topic: str, partition: int = 0, *, broker: int | str, until: Until | str = Until.RESPONSE
     ) -> Step:
         """One round of a held follower; what it changed."""
+        [follower] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            return await switches.step_fetch(TopicPartition(topic, partition), broker, until=Until(until))
+            return await switches.step_fetch(TopicPartition(topic, partition), follower, until=Until(until))
 
-    async def expire_session(self, broker: int) -> None:
+    async def expire_session(self, broker: int | str) -> None:
         """End the broker's ZooKeeper session on the server, at once; the broker may be up, paused or down."""
+        [broker_id] = await self._ids(broker)
         self._sessions_ended = True
         async with Switches.of_cluster(self.local.file) as switches:
-            await expire_session(self.local, switches, broker)
+            await expire_session(self.local, switches, broker_id)
 
-    async def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
+    async def sync(self, broker: int | str, topic: str | None = None, partition: int = 0) -> None:
         """Flush a replica's log to the disk, or all of the broker: a power loss can't take it any more."""
         at = None if topic is None else TopicPartition(topic, partition)
+        [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            await switches.sync_log(broker, at)
+            await switches.sync_log(broker_id, at)
 
     async def _switch_off(self) -> bool:
         """End whatever is in force, whoever put it there; whether brokers may have to register again.

@@ -355,7 +355,7 @@ class SyncCluster(SyncClusterBase):
         """
         return self._run(self.aio.set_fault(broker, wanted))
 
-    def heal(self, *brokers: int) -> None:
+    def heal(self, *brokers: int | str) -> None:
         """End all network partitions, delays and losses of these brokers, or of all that run."""
         self._run(self.aio.heal(*brokers))
 
@@ -363,11 +363,11 @@ class SyncCluster(SyncClusterBase):
         """Return what is in force on the brokers that run and respond."""
         return self._run(self.aio.faults())
 
-    def clear_faults(self, *brokers: int) -> int:
+    def clear_faults(self, *brokers: int | str) -> int:
         """End all faults of these brokers, or of all that run, and release their followers; returns how many."""
         return self._run(self.aio.clear_faults(*brokers))
 
-    def wait_held(self, broker: int, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:
+    def wait_held(self, broker: int | str, count: int = 1, *, timeout: float = HELD_SECONDS) -> int:
         """Wait until the broker's ``hold_requests`` keep ``count`` requests or more; return the number that they keep.
 
         Raises:
@@ -375,27 +375,29 @@ class SyncCluster(SyncClusterBase):
         """
         return self._run(self.aio.wait_held(broker, count, timeout=timeout))
 
-    def release_requests(self, broker: int) -> int:
+    def release_requests(self, broker: int | str) -> int:
         """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
         return self._run(self.aio.release_requests(broker))
 
-    def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+    def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""
         self._run(self.aio.hold_fetch(topic, partition, brokers=brokers))
 
-    def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int]) -> None:
+    def release_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Let them fetch by themselves again."""
         self._run(self.aio.release_fetch(topic, partition, brokers=brokers))
 
-    def step_fetch(self, topic: str, partition: int = 0, *, broker: int, until: Until | str = Until.RESPONSE) -> Step:
+    def step_fetch(
+        self, topic: str, partition: int = 0, *, broker: int | str, until: Until | str = Until.RESPONSE
+    ) -> Step:
         """One round of a held follower; what it changed."""
         return self._run(self.aio.step_fetch(topic, partition, broker=broker, until=until))
 
-    def expire_session(self, broker: int) -> None:
+    def expire_session(self, broker: int | str) -> None:
         """End the broker's ZooKeeper session on the server, at once; the broker may be up, paused or down."""
         self._run(self.aio.expire_session(broker))
 
-    def sync(self, broker: int, topic: str | None = None, partition: int = 0) -> None:
+    def sync(self, broker: int | str, topic: str | None = None, partition: int = 0) -> None:
         """Flush a replica's log to the disk, or all of the broker: a power loss can't take it any more."""
         self._run(self.aio.sync(broker, topic, partition))
 

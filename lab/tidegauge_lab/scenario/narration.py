@@ -109,7 +109,7 @@ def _(step: steps.HoldFetch) -> str:
 def _(step: steps.StepFetch) -> str:
     rounds = "one fetch round" if step.rounds == 1 else f"{step.rounds} fetch rounds"
     only = " up to the leader's receipt; the response is withheld" if step.until == "request" else ""
-    return f"Let broker {step.broker} do {rounds}{only}{_refused(step.error)}"
+    return f"Let {brokers([step.broker])} do {rounds}{only}{_refused(step.error)}"
 
 
 @_sentence.register
@@ -153,7 +153,7 @@ def _(step: steps.FaultStep) -> str:
 
 @_sentence.register
 def _(step: steps.WaitHeld) -> str:
-    return f"Wait until broker {step.broker} holds {counted(step.count, 'request')}"
+    return f"Wait until {brokers([step.broker])} holds {counted(step.count, 'request')}"
 
 
 @_sentence.register

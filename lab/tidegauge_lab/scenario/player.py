@@ -16,10 +16,12 @@ from functools import singledispatchmethod
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import RESUME, START
 from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
@@ -42,6 +44,8 @@ from tidegauge_lab.switches import Step as Round
 WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
 _PRODUCE_MS = 30_000
+_FITS = {RESUME: ProcessState.PAUSED, START: ProcessState.DOWN}
+"""The state of the follower that a role means, for actions on brokers that are not up."""
 _LOOK_AGAIN_SECONDS = 0.1
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
@@ -97,7 +101,7 @@ class Player:
         self._senders = Senders(hands, histories or cluster.directory.parent)
         directory = histories or cluster.directory.parent
         consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
-        self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait)
+        self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait, self._ids)
         self._groups = GroupPlayer(
             consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
         )
@@ -311,20 +315,22 @@ class Player:
     @_do.register
     def _hold(self, step: steps.HoldFetch) -> None:
         at = self._at(step)
+        ids = self._ids(step.brokers)
         if step.release:
-            self._hands.release(at, step.brokers)
+            self._hands.release(at, ids)
             return
-        self._hands.hold(at, step.brokers)
-        for broker_id in step.brokers:
+        self._hands.hold(at, ids)
+        for broker_id in ids:
             self._rounds[at, broker_id] = table.Rounds()
 
     @_do.register
     def _step(self, step: steps.StepFetch) -> None:
         at = self._at(step)
+        [broker_id] = self._ids([step.broker])
         for _ in range(step.rounds):
-            done = self._hands.step(at, step.broker, step.until)
+            done = self._hands.step(at, broker_id, step.until)
             self._detail(done.text)
-            self._note_round(at, step.broker, done)
+            self._note_round(at, broker_id, done)
             if done.error is not step.error:
                 wanted = "no error" if step.error is ErrorCode.NONE else step.error.name
                 raise StepFailed(f"the round ended with {done.error.name}, not {wanted}. {done.message}".strip())
@@ -345,17 +351,17 @@ class Player:
 
     @_do.register
     def _process(self, step: steps.ProcessStep) -> None:
-        ids = self._ids(step.brokers)
+        ids = self._ids(step.brokers, _FITS.get(step.kind, ProcessState.UP))
         on_processes(self._cluster, step.kind, *ids, **step.values)
         if isinstance(step, steps.Start):
             self._hands.reconnect(ids)
 
-    def _ids(self, brokers: Sequence[int | Role]) -> list[int]:
-        return [one if isinstance(one, int) else self._broker_with(one) for one in brokers]
+    def _ids(self, brokers: Sequence[int | Role], fits: ProcessState = ProcessState.UP) -> list[int]:
+        return [one if isinstance(one, int) else self._broker_with(one, fits) for one in brokers]
 
-    def _broker_with(self, role: Role) -> int:
-        """Return the broker that has a role now, and report it."""
-        broker_id = self._cluster.resolve(role)
+    def _broker_with(self, role: Role, fits: ProcessState) -> int:
+        """Return the broker that has a role now, of several followers one in this state, and report it."""
+        broker_id = self._cluster.resolve(role, fits)
         self._detail(f"the {role} is broker {broker_id}")
         return broker_id
 
@@ -391,12 +397,12 @@ class Player:
 
     @_do.register
     def _sync(self, step: steps.Sync) -> None:
-        for broker_id in step.brokers:
+        for broker_id in self._ids(step.brokers):
             self._hands.sync(broker_id, self._at(step))
 
     @_do.register
     def _drop_unsynced(self, step: steps.DropUnsynced) -> None:
-        for broker_id in step.brokers:
+        for broker_id in self._ids(step.brokers, ProcessState.DOWN):
             lost_bytes = self._cluster.cut_power(broker_id)
             self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
 

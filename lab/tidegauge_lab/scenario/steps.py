@@ -155,7 +155,9 @@ class HoldFetch(PartitionStep):
     main = "brokers"
     about = in_a_line(actions.HOLD_FETCH.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "the followers")
+    brokers: tuple[int | Role, ...] = argument(
+        readers.one_or_many(readers.broker_or_role), "the followers, by id or role"
+    )
     release: bool = argument(readers.truth, f"true: {in_a_line(actions.RELEASE_FETCH.meaning)}", default=False)
 
 
@@ -167,7 +169,7 @@ class StepFetch(PartitionStep):
     main = "broker"
     about = in_a_line(actions.STEP_FETCH.meaning)
 
-    broker: int = argument(readers.integer, "the follower")
+    broker: int | Role = argument(readers.broker_or_role, "the follower, or its role")
     rounds: int = argument(readers.positive, "how many rounds", default=1)
     until: str = argument(
         readers.choice(*_UNTIL.choices, former=_UNTIL.former), in_a_line(_UNTIL.meaning), default=_UNTIL.default
@@ -231,8 +233,6 @@ class Resume(ProcessStep):
     verb = kind.verb
     about = in_a_line(kind.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(ProcessStep):
@@ -242,7 +242,6 @@ class Start(ProcessStep):
     verb = kind.verb
     about = in_a_line(kind.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
     held: tuple[TopicPartition, ...] = argument(
         readers.one_or_many(readers.partition), in_a_line(kind.parameter("held").meaning), default=()
     )
@@ -268,7 +267,7 @@ class WaitHeld(Step):
     main = ""
     about = "wait until a broker's hold_requests keep a minimum number of requests or responses"
 
-    broker: int = argument(readers.integer, "the broker")
+    broker: int | Role = argument(readers.broker_or_role, "the broker, or its role")
     count: int = argument(readers.positive, "how many", default=1)
 
 
@@ -325,7 +324,7 @@ class Sync(PartitionStep):
     main = "brokers"
     about = in_a_line(actions.SYNC.meaning)
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +335,7 @@ class DropUnsynced(Step):
     main = "brokers"
     about = "take away all that these dead brokers never flushed; with kill before it, a power loss"
 
-    brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "broker ids")
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatchmethod
 from typing import Any, TypeAlias
 
@@ -10,6 +10,7 @@ from tidegauge import event_log
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import checks, steps
 from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
@@ -40,6 +41,7 @@ class WaitPlayer:
         look: reads the facts of a partition.
         partition_of: the partition that a step is about.
         wait: the run's waits.
+        ids: returns the brokers that ids and roles name now.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class WaitPlayer:
         look: Callable[[TopicPartition], Facts],
         partition_of: Callable[[steps.PartitionStep], TopicPartition],
         wait: Waits,
+        ids: Callable[[Sequence[int | Role]], list[int]],
     ) -> None:
         self._cluster = cluster
         self._hands = hands
         self._look = look
         self._partition_of = partition_of
         self._wait = wait
+        self._ids = ids
 
     @singledispatchmethod
     def do(self, step: WaitStep) -> None:
@@ -160,11 +164,13 @@ class WaitPlayer:
 
     @do.register
     def _wait_held(self, step: steps.WaitHeld) -> None:
+        [broker_id] = self._ids([step.broker])
+
         def missing() -> list[str]:
-            held = self._hands.held_requests(step.broker)
+            held = self._hands.held_requests(broker_id)
             if held >= step.count:
                 return []
-            return [f"broker {step.broker} holds {counted(held, 'request')}, not {step.count}"]
+            return [f"broker {broker_id} holds {counted(held, 'request')}, not {step.count}"]
 
         self._wait(missing)
 

@@ -20,6 +20,7 @@ OF_GROUP = Coordinated(GROUP, "g")
 OPTIONS = {
     "target_id": None,
     "target_leader_of": None,
+    "target_follower_of": None,
     "target_coordinator_of": None,
     "target_controller": False,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -10,11 +12,14 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.faults import kill, read_targets
-from tidegauge_lab.cli.inject import expire_session, skew_clock, sync
+from tidegauge_lab.cli.holds import hold_fetch, step_fetch
+from tidegauge_lab.cli.inject import expire_session, release_requests, skew_clock, sync
 from tidegauge_lab.cli.isolate import heal
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind, read_role, role_of
 from tidegauge_lab.scenario.readers import broker_or_role
+from tidegauge_lab.scenario.steps import STEPS, arguments_of
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, read_yaml
 
 AT = TopicPartition("orders", 0)
@@ -80,16 +85,89 @@ def test_every_verb_with_a_broker_takes_words() -> None:
         (kill, "ids"),
         (heal, "targets"),
         (skew_clock, "target_id"),
-        (expire_session, "target"),
-        (sync, "target"),
+        (expire_session, "target_id"),
+        (release_requests, "target_id"),
+        (hold_fetch, "brokers"),
+        (step_fetch, "broker"),
+        (sync, "named"),
     ]:
         [argument] = [one for one in verb.params if one.name == name]
-        assert isinstance(argument.type, TargetType)
+        assert argument.type.convert("leader-of:orders-0", argument, click.Context(verb)) == LEADER
 
 
-def test_a_fault_inside_a_broker_takes_each_option() -> None:
-    options = {option for one in skew_clock.params for option in one.opts}
+VERBS_OF_BROKERS = [kill, heal, skew_clock, expire_session, release_requests, hold_fetch, step_fetch, sync]
+
+
+@pytest.mark.parametrize("verb", VERBS_OF_BROKERS, ids=lambda verb: str(verb.name))
+def test_every_verb_with_a_broker_takes_each_option(verb: click.Command) -> None:
+    options = {option for one in verb.params for option in one.opts}
     assert {"--leader-of", "--follower-of", "--coordinator-of", "--controller"} <= options
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        (heal, ["leader-of:orders"]),
+        (expire_session, []),
+        (expire_session, ["1", "--controller"]),
+        (sync, ["orders-0"]),
+        (sync, ["1", "2"]),
+        (sync, ["1", "orders-0", "orders-1"]),
+        (step_fetch, ["orders-0", "--broker", "dance"]),
+    ],
+)
+def test_a_wrong_way_to_name_a_broker_is_a_usage_error(verb: click.Command, arguments: list[str]) -> None:
+    assert CliRunner().invoke(verb, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["1", "orders-0"], ["orders-0", "1"], ["--controller", "orders-0"], ["leader-of:a-1", "orders-0"]]
+)
+def test_a_partition_to_sync_stands_beside_each_form_of_its_broker(arguments: list[str], tmp_path: Path) -> None:
+    """The arguments are read: what is missing is the cluster."""
+    done = CliRunner().invoke(sync, [*arguments, "--dir", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("step", ["start", "resume", "stop", "sync", "drop_unsynced", "heal", "clear_faults"])
+@pytest.mark.parametrize("form", ["follower-of:orders-0", "{follower_of: orders-0}"])
+def test_every_step_with_brokers_takes_both_forms(step: str, form: str) -> None:
+    assert arguments_of(STEPS[step])["brokers"].read(node(form)) == (Role(RoleKind.FOLLOWER, AT),)
+
+
+@pytest.mark.parametrize("step", ["hold_fetch", "step_fetch", "wait_held", "release_requests", "expire_zk_session"])
+def test_steps_inside_a_broker_take_both_forms(step: str) -> None:
+    arguments = arguments_of(STEPS[step])
+    read = (arguments.get("broker") or arguments["brokers"]).read
+    assert read(node("controller")) in (Role(RoleKind.CONTROLLER), (Role(RoleKind.CONTROLLER),))
+
+
+def test_a_session_of_a_broker_named_by_its_role_ends_with_the_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`kill("leader-of:orders-0", expire=True)` asks for the session of the broker that leads."""
+    asked: list[object] = []
+    fits: list[object] = []
+    local = object.__new__(LocalCluster)
+    (tmp_path / "broker-2").mkdir()
+    local.directory, local.file = tmp_path, None  # type: ignore[assignment]
+
+    def resolve(_: LocalCluster, __: Role, fit: ProcessState | None = None) -> int:
+        fits.append(fit)
+        return 2
+
+    monkeypatch.setattr(LocalCluster, "resolve", resolve)
+    monkeypatch.setattr(
+        LocalCluster, "_process", lambda _self, _target: LabProcess("broker-2", tmp_path / "broker-2", tmp_path)
+    )
+    monkeypatch.setattr("tidegauge_lab.local.containment.require_own", lambda *_: None)
+    monkeypatch.setattr("tidegauge_lab.local.sessions.require_all", lambda *a: asked.extend(a[2]))
+    monkeypatch.setattr("tidegauge_lab.local.sessions.ended", lambda *_: [])
+    monkeypatch.setattr("tidegauge_lab.local.process_faults.kill", lambda *_: [])
+    local.kill("leader-of:orders-0", expire=True)
+    assert asked == [2]
+    assert fits == [ProcessState.UP]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +188,7 @@ def test_zookeeper_is_a_word_where_it_is_a_target() -> None:
 def test_a_local_cluster_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the pytest plugin and Python do: `kill("leader-of:orders-0")`."""
     local = object.__new__(LocalCluster)
-    monkeypatch.setattr(LocalCluster, "resolve", lambda _self, role: 2 if role == LEADER else 0)
+    monkeypatch.setattr(LocalCluster, "resolve", lambda _self, role, _fits=None: 2 if role == LEADER else 0)
     assert local.broker_of("leader-of:orders-0") == 2
     assert local.broker_of(1) == 1
     for wrong in ("zookeeper", "leader-of:orders", "dance"):
