@@ -286,7 +286,7 @@ class Core:
                 self.become_follower(epoch, leader_id, known, reason, then)
             return True
         if is_me and state.leader_id is None:
-            # An incarnation of this node that lost its disk led the epoch: nobody else may be elected in it.
+            # An incarnation of this node that lost its disk led the epoch: no other node may be elected in it.
             self.become_unattached(epoch, reason, then, leader_id)
             return True
         if leader_id is None or is_me or not known:

@@ -213,7 +213,7 @@ class FetchSnapshotResponse(QuorumResponse):
     """Response to a FetchSnapshot: ``data`` are the bytes from ``position`` on of a snapshot of ``size_bytes``.
 
     The responding node leaves size and data out; the shell reads them, and responds SNAPSHOT_NOT_FOUND or
-    POSITION_OUT_OF_RANGE in its place if the file is gone or too short.
+    POSITION_OUT_OF_RANGE in its place if the file is missing or too short.
     """
 
     snapshot: OffsetAndEpoch

@@ -164,7 +164,7 @@ class Leader:
         observers: the same of all other replicas that fetch, by key.
         fetched_since_check: the voters that have fetched since the quorum was last seen.
         check_quorum_deadline_ms: when it resigns unless a majority fetches.
-        begin_deadlines_ms: when each other voter is next told who leads, unless it fetches.
+        begin_deadlines_ms: when each other voter next gets a BeginQuorumEpoch, unless it fetches.
         parked: fetches that wait, by token.
         pending: proposals that are not in the log yet, in order.
         linger_deadline_ms: when they are appended at the latest.

@@ -112,7 +112,7 @@ def test_a_follower_fetches_on_only_after_its_flush():
 
 
 def test_a_broker_that_observes_never_flushes():
-    """It may lose its page cache: nobody counts it (KafkaRaftClient: canBecomeVoter)."""
+    """It may lose its page cache: no leader counts it (KafkaRaftClient: canBecomeVoter)."""
     node = driven(7, THREE, can_become_voter=False, election=ElectionState(1, 1))
     wanted = node.fetched(1, batch(0, 1, 3), high_watermark=2)
     assert [type(effect) for effect in wanted] == [effects.Append, effects.HighWatermarkMoved, effects.Send]
@@ -185,7 +185,7 @@ def test_the_leader_judges_the_end_of_a_followers_log(end: tuple[int, int], matc
     assert loaded([batch(0, 1, 4), batch(4, 3, 5)]).match(*end) == match
 
 
-def test_a_fetch_from_before_the_log_is_answered_with_the_newest_snapshot():
+def test_a_fetch_from_before_the_log_gets_the_newest_snapshot():
     view = loaded([batch(4, 3, 5)], start_offset=4, snapshots=[OffsetAndEpoch(4, 1), OffsetAndEpoch(9, 3)])
     newest = (Match.SNAPSHOT, (9, 3))
     assert view.match(2, 1) == newest
@@ -257,7 +257,7 @@ def test_fetches_of_a_minority_do_not_keep_a_leader():
     assert node.state == "Resigned 1"
 
 
-def test_what_a_deposed_leader_had_not_answered_is_not_its_to_answer():
+def test_a_deposed_leader_fails_the_fetches_that_it_had_parked():
     node = leader()
     fetch(node, 1, 1, 1, wait=0)
     assert fetch(node, 2, 1, 1, known=1) is None

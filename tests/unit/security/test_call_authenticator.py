@@ -155,7 +155,7 @@ def test_scram_users_are_those_of_the_znodes_and_an_unknown_one_costs_as_much() 
 
 
 def test_a_placeholder_costs_what_known_users_cost_and_stays_the_same() -> None:
-    """By the time of a refusal nobody learns which users there are; nor by asking for a name again."""
+    """The time of a refusal tells no client which users there are; nor by asking for a name again."""
     listener = Listener(SCRAM)
     listener.keys = {(SCRAM, f"user-{count}"): keys_of("x")._replace(iterations=count) for count in (8192, 16384)}
     one = CallAuthenticator(listener, b"secret")

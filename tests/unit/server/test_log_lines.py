@@ -24,7 +24,7 @@ def written() -> io.StringIO:
 def log(written: io.StringIO) -> logging.Logger:
     handler = logging.StreamHandler(written)
     handler.setFormatter(OneLine())
-    logger = logging.Logger("test", logging.INFO)  # noqa: LOG001 - known to nobody else
+    logger = logging.Logger("test", logging.INFO)  # noqa: LOG001 - no other module knows it
     logger.addHandler(handler)
     return logger
 

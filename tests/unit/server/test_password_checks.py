@@ -1,4 +1,4 @@
-"""Passwords are checked for all clients in turn: wrong ones of a client lock nobody else out."""
+"""Passwords are checked for all clients in turn: wrong ones of a client lock no other client out."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_calls_with_the_same_credential_share_a_check() -> None:
     assert checker.checked == ["right"]
 
 
-async def test_what_nobody_waits_for_is_not_checked() -> None:
+async def test_a_password_that_no_call_waits_for_is_not_checked() -> None:
     checker = Checker()
     checks = PasswordChecks(checker.is_right)
     first, given_up, last = (begun(checks, "10.0.0.1:1", f"wrong {number}") for number in range(3))

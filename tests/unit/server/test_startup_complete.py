@@ -28,6 +28,7 @@ class Replicas:
     def __init__(self, metadata: MetadataCache) -> None:
         nothing: Any = None
         self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
+        self.logs = nothing
         self.control = ControlRequests(cast("Any", self), nothing, nothing)
 
 

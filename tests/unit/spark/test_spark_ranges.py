@@ -58,7 +58,7 @@ def test_an_end_beyond_the_partitions_gives_the_rows_that_there_are(caplog: pyte
 
 @pytest.mark.parametrize("latest", [50, TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "no broker responds")])
 def test_a_read_that_is_only_slow_is_no_loss(latest: int | TidegaugeError) -> None:
-    """There are records, or nobody can say whether there are: the query fails, whatever failOnDataLoss says."""
+    """There are records, or no broker can say whether there are: the query fails, whatever failOnDataLoss says."""
     with pytest.raises(TidegaugeError, match="no progress"):
         read(Client(latest), 100, failOnDataLoss="false", endingOffsets='{"t":{"0":100}}')
 

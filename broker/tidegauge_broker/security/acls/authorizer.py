@@ -6,7 +6,7 @@ Rules (Kafka's AclAuthorizer):
        single entry there, ``allow.everyone.if.no.acl.found`` decides.
     3. An entry is about a request if it has the principal or ``User:*``, the host or ``*``, the operation or ALL. One
        that denies overrules all that allow; without one that allows, it is not allowed. An IPv6 host is compared in
-       Java's form, however the entry writes it (Kafka compares texts, so that ``::1`` there is nobody's host).
+       Java's form, however the entry writes it (Kafka compares texts, so that ``::1`` there is no client's host).
     4. Who may READ, WRITE, DELETE or ALTER may DESCRIBE; who may ALTER_CONFIGS may DESCRIBE_CONFIGS. A denial has no
        such consequence.
 """

@@ -105,20 +105,20 @@ def pause(actor: Actor, dice: Dice) -> str:
     return f"node {node_id} is paused"
 
 
-def cut(actor: Actor, dice: Dice) -> str:
-    """Cut a node off from another or from all, one way or both; or heal all links."""
-    cut_links, ids = actor.world.faults.cut, list(actor.world.nodes)
-    if cut_links and dice.happens(0.5):
-        cut_links.clear()
+def partition(actor: Actor, dice: Dice) -> str:
+    """Partition a node from another or from all, one way or both; or heal all links."""
+    severed, ids = actor.world.faults.partitioned, list(actor.world.nodes)
+    if severed and dice.happens(0.5):
+        severed.clear()
         return "all links are healed"
     one, both = dice.choose(ids), dice.happens(0.6)
     others = [other for other in ids if other != one]
     chosen = others if dice.happens(0.5) else [dice.choose(others)] if others else []
     for other in chosen:
-        cut_links.add((one, other))
+        severed.add((one, other))
         if both:
-            cut_links.add((other, one))
-    return f"node {one} is cut off from {chosen}{'' if both else ', one way'}"
+            severed.add((other, one))
+    return f"node {one} is partitioned from {chosen}{'' if both else ', one way'}"
 
 
 def jump(actor: Actor, dice: Dice) -> str:
@@ -141,7 +141,7 @@ def hand_over(actor: Actor, dice: Dice) -> str:
         actor.world.give(node_id, events.Resign(raft.state.epoch))
         return f"node {node_id} resigns"
     actor.world.give(node_id, events.ShutDown())
-    return f"node {node_id} is told to shut down"
+    return f"node {node_id} is asked to shut down"
 
 
 def snapshot(actor: Actor, dice: Dice) -> str:
@@ -229,7 +229,7 @@ ACTIONS: tuple[tuple[Action, float], ...] = (
     (start, 8),
     (lose_all_power, 0.4),
     (pause, 3),
-    (cut, 5),
+    (partition, 5),
     (jump, 1),
     (hand_over, 1.5),
     (snapshot, 2),

@@ -1,4 +1,4 @@
-"""One simulated history of a quorum of controllers: nodes that die, lose power, are cut off, join and leave.
+"""One simulated history of a quorum of controllers: nodes that die, lose power, are partitioned, join and leave.
 
 Even seeds have static voters (kraft.version 0), odd ones have them in the log (1). After the faults every node runs and
 all links are healed; then a leader must be elected, and a proposal must be committed.
@@ -112,7 +112,7 @@ def _match_logs(world: QuorumWorld) -> None:
 def _heal(actor: Actor) -> None:
     """End the faults; a leader must be elected and commit a proposal (Q14)."""
     world = actor.world
-    world.faults.cut.clear()
+    world.faults.partitioned.clear()
     world.faults.loss = world.faults.repeat = 0.0
     world.faults.longest_delay_ms, world.faults.longest_write_ms = 1, 0
     for node_id, node in world.nodes.items():

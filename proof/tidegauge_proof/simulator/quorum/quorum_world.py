@@ -82,14 +82,14 @@ class Faults:
         repeat: that it arrives twice.
         longest_delay_ms: of a message.
         longest_write_ms: of a disk's work.
-        cut: pairs (from, to) between which nothing passes.
+        partitioned: pairs (from, to) between which nothing passes.
     """
 
     loss: float = 0.0
     repeat: float = 0.0
     longest_delay_ms: int = 5
     longest_write_ms: int = 5
-    cut: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    partitioned: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
 class QuorumWorld:
@@ -353,7 +353,7 @@ class QuorumWorld:
 
     def _deliveries(self, sender: int, to: int) -> list[int]:
         faults = self.faults
-        if (sender, to) in faults.cut or (faults.loss and self.dice.happens(faults.loss)):
+        if (sender, to) in faults.partitioned or (faults.loss and self.dice.happens(faults.loss)):
             return []
         count = 2 if faults.repeat and self.dice.happens(faults.repeat) else 1
         return [1 + self.dice.below(faults.longest_delay_ms) for _ in range(count)]

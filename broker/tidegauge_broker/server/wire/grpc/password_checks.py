@@ -4,7 +4,7 @@ Rules:
     1. One check at a time has a thread of its own: the hash is slow by design, and many at once would take the machine
        from the broker. Clients take turns (``fair_queue``), so wrong passwords delay other clients by a check or two.
     2. Calls with the same credential share one check.
-    3. A credential that nobody waits for any more is not checked; a connection with ``MOST_OF_A_CONNECTION`` of them
+    3. A credential that no call waits for any more is not checked; a connection with ``MOST_OF_A_CONNECTION`` of them
        waiting gets no further one.
 """
 
@@ -98,6 +98,6 @@ class PasswordChecks:
             check.found.set_result(None)
         except Exception as problem:  # noqa: BLE001 - it is raised in the calls that wait
             check.found.set_exception(problem)
-            check.found.exception()  # nobody may wait for it any more
+            check.found.exception()  # perhaps no call waits for it any more
         finally:
             self._by_key.pop(check.key)
