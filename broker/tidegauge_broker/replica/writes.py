@@ -135,7 +135,8 @@ class Writes:
 
         A batch that is refused anyway needs none.
         """
-        allowance, found = Allowance(), []
+        allowance = Allowance()
+        found: list[Preparation] = []
         for item in request.partitions if request.acks in _ACKS else ():
             if item.topic_partition.topic in INTERNAL_TOPICS and not request.may_be_internal:
                 continue

@@ -59,13 +59,13 @@ class ScramUsers:
         """
         self._known = {name: await self._credentials(name) for name in await self._names()}
 
-    async def read(self, node: str) -> None:
-        """Read a user again, by the name of its znode below ``users``.
+    async def read(self, user: str) -> None:
+        """Read a user again, by the name in the notification: that of its znode below ``users``.
 
         Raises:
             ZooKeeperError: ZooKeeper could not be read.
         """
-        name = desanitized(node)
+        name = desanitized(user)
         self._known[name] = await self._credentials(name)
 
     async def _credentials(self, user: str) -> dict[str, ScramCredential]:
