@@ -72,10 +72,14 @@ def test_kill_and_start_keep_id_port_and_directory(cluster: LocalCluster) -> Non
     [killed] = cluster.kill(1)
     assert (killed.changed, killed.pid, killed.state) == (True, old_pid, ProcessState.DOWN)
     assert not listens(address)
-    assert cluster.status()["brokers"][1] | {"dir": ""} == {
+    status = cluster.status()["brokers"][1]
+    assert (status["end"]["how"], status["end"]["signal"]) == ("killed", "SIGKILL")
+    assert status | {"dir": "", "end": None} == {
         "id": 1,
         "pid": None,
         "state": "down",
+        "responds": False,
+        "end": None,
         "address": address,
         "kafka_address": cluster.file.broker(1).kafka_address,
         "dir": "",
