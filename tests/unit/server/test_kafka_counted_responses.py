@@ -122,7 +122,7 @@ async def test_a_topic_named_two_thousand_times_is_described_once_in_small_porti
     assert len(frame(DESCRIBE_CONFIGS, 4, 1, "c", request)) > SERVED[DESCRIBE_CONFIGS].large_from_bytes
 
 
-async def test_items_are_told_apart_in_turns() -> None:
+async def test_repeated_items_are_found_in_turns() -> None:
     """To name 20,000 resources takes 0.1 s; no turn of the event loop names more than a portion has (rule 5)."""
     named, most = [0], [0]
 
