@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, Buffer, iterate_headers
 from tidegauge_broker.formats.compression import NONE, ZSTD
+from tidegauge_broker.formats.growing_bytes import GrowingBytes
 from tidegauge_broker.formats.large_batches import Pause
 from tidegauge_broker.formats.messages import add_message, wrap
 from tidegauge_broker.formats.records import decode_records
@@ -116,7 +117,7 @@ class _Pieces:
         """Convert record by record, so that a batch of millions takes no more memory than its bytes."""
         is_compressed = header.compression != NONE
         kind = header.attributes & LOG_APPEND_TIME_BIT
-        messages, count, first_offset, last_offset, max_time_ms = bytearray(), 0, 0, 0, 0
+        messages, count, first_offset, last_offset, max_time_ms = GrowingBytes(), 0, 0, 0, 0
         batch = self._records[header.position : header.position + header.size_bytes]
         for one in decode_records(batch, self._pause):
             if not is_compressed and one.offset < self._from_offset:
@@ -131,6 +132,6 @@ class _Pieces:
             add_message(messages, offset, self._magic, time_ms, one.key, one.value, kind, self._pause)
         self.count += count
         if not is_compressed or not count:
-            return messages
+            return messages.content
         time_ms = header.max_timestamp_ms if kind else max_time_ms
-        return wrap(messages, header.compression, self._magic, last_offset, time_ms, kind)
+        return wrap(messages.content, header.compression, self._magic, last_offset, time_ms, kind)

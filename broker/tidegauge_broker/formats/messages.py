@@ -27,6 +27,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_MASK, LOG_APPEND_TIME_BIT, MAGIC, Buffer
 from tidegauge_broker.formats.compression import compress, decompress
+from tidegauge_broker.formats.growing_bytes import GrowingBytes
 from tidegauge_broker.formats.large_batches import RECORDS_BETWEEN_PAUSES, RUN_BYTES, Pause
 from tidegauge_broker.formats.records import add_bytes
 
@@ -203,7 +204,7 @@ def write_message(
 
 
 def add_message(
-    out: bytearray,
+    out: bytearray | GrowingBytes,
     offset: int,
     magic: int,
     timestamp_ms: int,
@@ -219,8 +220,8 @@ def add_message(
     body += _LENGTH.pack(-1) if key is None else _LENGTH.pack(len(key)) + key
     body += _LENGTH.pack(-1 if value is None else len(value))
     crc = zlib.crc32(value or b"", zlib.crc32(body))
-    out += _PREFIX.pack(offset, _CRC_BYTES + len(body) + len(value or b"")) + struct.pack(">I", crc)
-    out += body
+    size_bytes = _CRC_BYTES + len(body) + len(value or b"")
+    out.extend(_PREFIX.pack(offset, size_bytes) + struct.pack(">I", crc) + body)
     if value:
         add_bytes(out, value, pause)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import Buffer
 from tidegauge.record_inflation import inflated
+from tidegauge_broker.formats.growing_bytes import GrowingBytes
 from tidegauge_broker.formats.large_batches import RECORDS_BETWEEN_PAUSES, RUN_BYTES, Pause, records_in
 
 
@@ -42,7 +43,7 @@ def decode_records(batch: Buffer, pause: Pause | None = None) -> Iterator[Stored
 class Encoded(NamedTuple):
     """The bytes of records, not compressed, with what the header of their batch says about them."""
 
-    body: bytearray
+    body: memoryview
     record_count: int
     base_timestamp_ms: int
     max_timestamp_ms: int
@@ -56,7 +57,7 @@ def encode_all(records: Iterable[StoredRecord], base_offset: int, pause: Pause |
         base_offset: of the batch.
         pause: in a thread beside the event loop: lets that go on (``large_batches``).
     """
-    body, count, base_ms, max_ms = bytearray(), 0, 0, -1
+    body, count, base_ms, max_ms = GrowingBytes(), 0, 0, -1
     for record in records:
         if not count:
             base_ms = max_ms = record.timestamp_ms
@@ -66,7 +67,7 @@ def encode_all(records: Iterable[StoredRecord], base_offset: int, pause: Pause |
         _add_record(body, record, base_offset, base_ms, pause)
         if pause is not None and not count % RECORDS_BETWEEN_PAUSES:
             pause()
-    return Encoded(body, count, base_ms, max_ms)
+    return Encoded(body.content, count, base_ms, max_ms)
 
 
 def encode_records(records: Sequence[StoredRecord], base_offset: int, base_timestamp_ms: int) -> bytes:
@@ -77,19 +78,19 @@ def encode_records(records: Sequence[StoredRecord], base_offset: int, base_times
     return bytes(body)
 
 
-def add_bytes(out: bytearray, data: Buffer, pause: Pause | None) -> None:
+def add_bytes(out: bytearray | GrowingBytes, data: Buffer, pause: Pause | None) -> None:
     """Append bytes; a large field piece by piece, since no other thread runs during one copy."""
     if pause is None or len(data) <= RUN_BYTES:
-        out += data
+        out.extend(data)
         return
     view = memoryview(data)
     for at in range(0, len(view), RUN_BYTES):
-        out += view[at : at + RUN_BYTES]
+        out.extend(view[at : at + RUN_BYTES])
         pause()
 
 
 def _add_record(
-    body: bytearray, record: StoredRecord, base_offset: int, base_timestamp_ms: int, pause: Pause | None
+    body: bytearray | GrowingBytes, record: StoredRecord, base_offset: int, base_timestamp_ms: int, pause: Pause | None
 ) -> None:
     value = record.value
     fields = bytearray(b"\x00")  # attributes, of which there are none
@@ -102,11 +103,13 @@ def _add_record(
     for name, content in record.headers:
         _add_bytes(headers, name.encode())
         _add_bytes(headers, content)
-    _add_varint(body, len(fields) + len(value or b"") + len(headers))
-    body += fields
+    head = bytearray()
+    _add_varint(head, len(fields) + len(value or b"") + len(headers))
+    head += fields
+    body.extend(head)
     if value:
         add_bytes(body, value, pause)
-    body += headers
+    body.extend(headers)
 
 
 def _add_bytes(out: bytearray, data: Buffer | None) -> None:

@@ -12,6 +12,7 @@ from tidegauge.record_batch import COMPRESSION_MASK, CRC_START, LOG_APPEND_TIME_
 from tidegauge_broker.formats.large_batches import Pause
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.files import Buffer
+from tidegauge_broker.log.segment import NO_TIMESTAMP
 
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
@@ -20,8 +21,9 @@ _CRC_AT, _MAX_TIME_AT = 17, 35
 
 
 Found = tuple[int, int] | None
-Look = Callable[[bytes, int, int], Found]
-"""Finds the first record of a time or later, at or above an offset, in a batch: its offset and timestamp, or None."""
+Look = Callable[..., Any]
+"""Looks into a batch: called with ``first_record_at`` or ``largest_time_in`` and its arguments without ``pause``, it
+returns the result of that."""
 _LIGHT_BYTES = 64 * 1024
 _ATTRIBUTES_AT = 22
 
@@ -30,7 +32,7 @@ class LookElsewhere(Exception):
     """A search has met a batch that takes too long to look into on the event loop.
 
     Attributes:
-        question: the arguments of ``first_record_at``.
+        question: what ``Look`` is called with; the first of it, called with the rest and ``pause``, has the result.
     """
 
     def __init__(self, *question: Any) -> None:
@@ -42,24 +44,29 @@ class Looked:
     """Looks into small batches, and knows what was found in others elsewhere: a search that meets one begins again."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], Found] = {}
+        self._found: dict[tuple[Any, ...], Any] = {}
 
-    def note(self, question: tuple[Any, ...], found: Found) -> None:
+    def note(self, question: tuple[Any, ...], found: Any) -> None:
         """Take in what was found elsewhere."""
         self._found[question] = found
 
-    def look(self, batch: bytes, timestamp_ms: int, from_offset: int) -> Found:
-        """Return what ``first_record_at`` does.
+    def look(self, search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
+        """Return the result of a search in a batch; see ``Look``.
 
         Raises:
             LookElsewhere: it would take long, since the batch is large or compressed.
         """
-        question = (batch, timestamp_ms, from_offset)
+        question = (search, batch, *rest)
         if question in self._found:
             return self._found[question]
         if len(batch) > _LIGHT_BYTES or batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
             raise LookElsewhere(*question)
-        return first_record_at(*question)
+        return search(batch, *rest)
+
+
+def look_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
+    """Return the result of a search in a batch of any size; see ``Look``."""
+    return search(batch, *rest)
 
 
 def first_record_at(batch: bytes, timestamp_ms: int, from_offset: int, pause: Pause | None = None) -> Found:
@@ -68,6 +75,23 @@ def first_record_at(batch: bytes, timestamp_ms: int, from_offset: int, pause: Pa
         if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
             return record.offset, record.timestamp_ms
     return None
+
+
+def largest_time_in(batch: bytes, from_offset: int, below_ms: int | None, pause: Pause | None = None) -> int:
+    """Return the largest timestamp of a batch's records in ms; -1 if none counts.
+
+    Args:
+        batch: the batch.
+        from_offset: records below do not count.
+        below_ms: only times below this one count; None: all do.
+        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+    """
+    largest = NO_TIMESTAMP
+    for record in decode_records(batch, pause):
+        is_below = below_ms is None or record.timestamp_ms < below_ms
+        if is_below and record.offset >= from_offset and record.timestamp_ms > largest:
+            largest = record.timestamp_ms
+    return largest
 
 
 def stamp_append_time(head: bytearray, rest: Buffer, header: BatchHeader, append_time_ms: int) -> BatchHeader:

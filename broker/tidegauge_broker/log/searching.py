@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegauge_broker.formats.records import decode_records
-from tidegauge_broker.log.records import Look, first_record_at
+from tidegauge_broker.log.records import Look, first_record_at, largest_time_in, look_here
 from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
@@ -25,7 +24,7 @@ def first_at_or_after(
     timestamp_ms: int,
     log_start_offset: int,
     upper_bound: int,
-    look: Look = first_record_at,
+    look: Look = look_here,
 ) -> tuple[int, int] | None:
     """Find the first record of a time or later (ListOffsets by timestamp; UnifiedLog.fetchOffsetByTimestamp).
 
@@ -34,7 +33,7 @@ def first_at_or_after(
         timestamp_ms: the time, in ms since 1970.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
-        look: finds the record in a batch.
+        look: looks into a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if there is none.
@@ -51,7 +50,7 @@ def first_at_or_after(
 
 
 def with_largest_timestamp(
-    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int, look: Look = first_record_at
+    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int, look: Look = look_here
 ) -> tuple[int, int] | None:
     """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
 
@@ -59,13 +58,13 @@ def with_largest_timestamp(
         segments: all segments.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
-        look: finds the record in a batch.
+        look: looks into a batch.
 
     Returns:
         Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
     """
     first = max((at for at, one in enumerate(segments) if one.base_offset <= log_start_offset), default=0)
-    largest = [(_largest_from(one, log_start_offset), one) for one in segments[first:]]
+    largest = [(_largest_from(one, log_start_offset, look), one) for one in segments[first:]]
     for _ in range(len(largest) + _MOST_FALSE_TIMES if largest else 0):
         at, (timestamp_ms, segment) = max(enumerate(largest), key=lambda one: one[1][0])
         if timestamp_ms < 0:
@@ -74,40 +73,41 @@ def with_largest_timestamp(
         if found is not None:
             return found if found[0] < upper_bound else None
         # The time index names a batch whose records compaction has removed, as Kafka's does; or a header lies.
-        largest[at] = _largest_of_records(segment, log_start_offset, below_ms=timestamp_ms), segment
+        largest[at] = _largest_of_records(segment, log_start_offset, look, below_ms=timestamp_ms), segment
     return None
 
 
 def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int, look: Look) -> tuple[int, int] | None:
     """Return offset and timestamp of a segment's first record of a time or later, at or above an offset."""
     for spot in segment.find_by_time(timestamp_ms, from_offset):
-        found = look(segment.batch_bytes(spot), timestamp_ms, from_offset)
+        found: tuple[int, int] | None = look(first_record_at, segment.batch_bytes(spot), timestamp_ms, from_offset)
         if found is not None:
             return found
     return None
 
 
-def _largest_from(segment: LogSegment, offset: int) -> int:
+def _largest_from(segment: LogSegment, offset: int, look: Look) -> int:
     """Return the largest timestamp of the records at or above an offset, by the segment's indexes if they can say."""
-    return segment.largest_timestamp[0] if segment.base_offset >= offset else _largest_of_records(segment, offset)
+    return segment.largest_timestamp[0] if segment.base_offset >= offset else _largest_of_records(segment, offset, look)
 
 
-def _largest_of_records(segment: LogSegment, offset: int, *, below_ms: int | None = None) -> int:
+def _largest_of_records(segment: LogSegment, offset: int, look: Look, *, below_ms: int | None = None) -> int:
     """Return the largest timestamp of the records at or above an offset; -1 if none has one.
 
     Args:
         segment: the segment.
         offset: records below do not count.
+        look: looks into a batch.
         below_ms: only times below this one count; None: all do.
     """
     largest = NO_TIMESTAMP
     for spot in segment.find_by_time(NO_TIMESTAMP, offset):
         if spot.base_offset >= offset:
-            times = [spot.max_timestamp_ms]
+            time_ms = spot.max_timestamp_ms
         else:
-            records = decode_records(segment.batch_bytes(spot))
-            times = [one.timestamp_ms for one in records if one.offset >= offset]
-        largest = max([largest, *(time for time in times if below_ms is None or time < below_ms)])
+            time_ms = look(largest_time_in, segment.batch_bytes(spot), offset, below_ms)
+        if below_ms is None or time_ms < below_ms:
+            largest = max(largest, time_ms)
     return largest
 
 

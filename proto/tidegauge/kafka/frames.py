@@ -215,18 +215,27 @@ def encode_in_slices(key: int, version: int, message: Any, items: int) -> Genera
     api = _api(key, version, BROKER_PROTOCOL)
     functions = stepwise_codec(message.__class__, version, api.is_flexible(version))
     parts: list[Buffer] = []
+    between: list[Buffer] = []
     small: list[Buffer] = []
+
+    def fold() -> None:
+        """Join the slice's parts: to join those of all slices at the end would take as long as many slices."""
+        between.append(joined(small))
+        small.clear()
 
     def append(part: Buffer) -> None:
         if len(part) < _SMALL_BYTES:
             small.append(part)
             return
-        parts.append(b"".join(small))
-        parts.append(part)
-        small.clear()
+        fold()
+        parts.extend((joined(between), part))
+        between.clear()
 
-    yield from _sliced(functions.encode(message, append), items)
-    return [*parts, b"".join(small)]
+    for _ in _sliced(functions.encode(message, append), items):
+        fold()
+        yield
+    fold()
+    return [*parts, joined(between)]
 
 
 def response_header(

@@ -40,8 +40,8 @@ class Segment:
         return spot
 
 
-def look(spot: Any, timestamp_ms: int, offset: int) -> tuple[int, int] | None:
-    del offset
+def look(search: Any, spot: Any, timestamp_ms: int, offset: int) -> tuple[int, int] | None:
+    del search, offset
     return (spot.base_offset, spot.record_ms) if spot.record_ms >= timestamp_ms else None
 
 

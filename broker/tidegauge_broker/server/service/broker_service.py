@@ -29,7 +29,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
-from tidegauge_broker.log.records import Looked, LookElsewhere, first_record_at
+from tidegauge_broker.log.records import Looked, LookElsewhere
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -265,8 +265,8 @@ class BrokerService:
                 try:
                     return self._replicas.list_offset(lookup, looked)
                 except LookElsewhere as wanted:
-                    search = partial(first_record_at, *wanted.question)
-                    looked.note(wanted.question, await self.records_pool.run(search))
+                    search, *rest = wanted.question
+                    looked.note(wanted.question, await self.records_pool.run(partial(search, *rest)))
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 
