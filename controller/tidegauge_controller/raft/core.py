@@ -39,7 +39,7 @@ from tidegauge_controller.raft.states import (
     check_transition,
     election_of,
 )
-from tidegauge_controller.raft.values import Batch, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from tidegauge_controller.raft.values import LAST_EPOCH, Batch, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from tidegauge_controller.raft.voter_history import VoterHistory
 
 FIRST_BOOTSTRAP_ID = -2
@@ -122,6 +122,10 @@ class Core:
         """Return whether so many voters have refused that no majority is left."""
         voters = set(self.voters.ids)
         return len(voters) - len(state.rejected & voters) < self.voters.majority
+
+    def would_end_elections(self, epoch: int) -> bool:
+        """Return whether joining an epoch that a message names would leave no epoch for another election."""
+        return epoch > max(self.state.epoch, LAST_EPOCH)
 
     def leader_endpoints(self) -> dict[int, Endpoint]:
         """Return where the leader of the epoch can be reached, by its id; empty if that is not known."""

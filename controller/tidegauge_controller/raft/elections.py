@@ -7,7 +7,7 @@ from tidegauge_controller.raft.core import Core, with_vote
 from tidegauge_controller.raft.events import RequestReceived
 from tidegauge_controller.raft.messages import VoteRequest, VoteResponse
 from tidegauge_controller.raft.states import NEVER_MS, Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from tidegauge_controller.raft.values import ReplicaKey
+from tidegauge_controller.raft.values import LAST_EPOCH, ReplicaKey
 
 
 def handle_vote(core: Core, event: RequestReceived, request: VoteRequest) -> None:
@@ -40,6 +40,8 @@ def handle_vote(core: Core, event: RequestReceived, request: VoteRequest) -> Non
 def _refusal(core: Core, request: VoteRequest) -> ErrorCode:
     too_new = request.last_epoch > request.epoch if request.pre_vote else request.last_epoch >= request.epoch
     if request.end_offset < 0 or request.last_epoch < 0 or too_new or request.candidate.id < 0:
+        return ErrorCode.INVALID_REQUEST
+    if core.would_end_elections(request.epoch):
         return ErrorCode.INVALID_REQUEST
     if request.epoch < core.state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -121,7 +123,14 @@ def decide(core: Core) -> None:
 
 
 def become_candidate(core: Core, reason: str) -> None:
-    """Begin an election in a new epoch, after the node's vote for itself is on the disk."""
+    """Begin an election in a new epoch, after the node's vote for itself is on the disk.
+
+    After the last epoch there is no election; the node waits for its leader, or for another election timeout.
+    """
+    if core.state.epoch >= LAST_EPOCH:
+        assert isinstance(core.state, Prospective), "only a node that has asked for pre-votes becomes a candidate"
+        _give_up(core, core.state, f"epoch {core.state.epoch} has no successor")
+        return
     core.persist(Candidate(core.state.epoch + 1, core.me, granted={core.me.id}), reason)
 
 

@@ -264,12 +264,17 @@ def _refusal(core: Core, leader_id: int, epoch: int) -> ErrorCode:
 def contradiction(core: Core, leader_id: int, epoch: int) -> ErrorCode:
     """Return INVALID_REQUEST if a request names no leader, or another one than this node knows in the same epoch.
 
-    Kafka's node ends its process there (KafkaRaftClient.maybeTransition). No honest leader sends such a request.
+    Kafka's node ends its process there (KafkaRaftClient.maybeTransition). No honest leader sends such a request, nor
+    one of an epoch that has no successor.
     """
     known = core.state.leader_id
     other = epoch == core.state.epoch and known is not None and known != leader_id
     is_me = leader_id == core.me.id and (epoch > core.state.epoch or known != core.me.id)
-    return ErrorCode.INVALID_REQUEST if leader_id < 0 or other or is_me else ErrorCode.NONE
+    return (
+        ErrorCode.INVALID_REQUEST
+        if leader_id < 0 or other or is_me or core.would_end_elections(epoch)
+        else ErrorCode.NONE
+    )
 
 
 def election_backoff_ms(rank: int | None, candidates: int, longest_ms: int) -> int:

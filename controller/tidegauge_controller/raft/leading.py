@@ -23,6 +23,7 @@ from tidegauge_controller.raft.messages import (
 )
 from tidegauge_controller.raft.states import NEVER_MS, Leader, ParkedFetch, PendingProposal, Progress, Resigned
 from tidegauge_controller.raft.values import (
+    LAST_EPOCH,
     VOTERS_IN_LOG,
     Batch,
     ControlRecord,
@@ -101,7 +102,10 @@ def run_timers(core: Core) -> None:
     """Take the timers of a leader or a resigned one that are due."""
     state = core.state
     if isinstance(state, Resigned) and core.now_ms >= state.election_deadline_ms and not core.is_shutting_down:
-        core.become_unattached(state.epoch + 1, "election timeout after the resignation")
+        if state.epoch >= LAST_EPOCH:
+            state.election_deadline_ms = core.random_election_deadline()
+        else:
+            core.become_unattached(state.epoch + 1, "election timeout after the resignation")
     if not isinstance(state, Leader):
         return
     if state.resign_requested or core.is_shutting_down:

@@ -311,7 +311,8 @@ class RaftNode:
         if response.top_level_error is not ErrorCode.NONE or response.error is ErrorCode.INVALID_REQUEST:
             core.connections.back_off(node_id, core.now_ms)
             return True
-        if response.epoch < state.epoch or response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        is_useless = response.epoch < state.epoch or core.would_end_elections(response.epoch)
+        if is_useless or response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             core.connections.back_off(node_id, core.now_ms)
             return True
         reason = f"response of node {node_id}"

@@ -10,6 +10,12 @@ LOWEST_KRAFT_VERSION = 0
 """Static voters, named by ids alone (KIP-595)."""
 VOTERS_IN_LOG = 1
 """The kraft.version from which the voter set is part of the log and voters are named by id and directory (KIP-853)."""
+LAST_EPOCH = 2**31 - 2
+"""The highest epoch that a message may bring and an election may begin.
+
+Epochs are int32 in every schema, and a node that hears of a higher epoch joins it. An epoch without a successor would
+end all elections of the quorum, so 2^31 - 1 is refused; Kafka's ``epoch + 1`` overflows there.
+"""
 
 
 class OffsetAndEpoch(NamedTuple):

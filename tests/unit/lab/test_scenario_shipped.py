@@ -16,6 +16,7 @@ from tidegauge_lab.scenario.model import TRUNCATION_RULE
 from tidegauge_lab.scenario.transaction_steps import ExpectRead, ExpectTransaction, StartProducer
 
 NAMES = [
+    "clock-behind",
     "commit-failed",
     "commit-without-response",
     "coordinator-dies-completing",

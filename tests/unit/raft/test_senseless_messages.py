@@ -104,7 +104,7 @@ def test_a_request_under_the_leaders_own_id_does_not_keep_it_leading(contact: Re
     assert not node.state.startswith("Leader")
 
 
-def test_nobody_else_begins_an_epoch_in_a_leaders_name():
+def test_no_other_node_begins_an_epoch_in_a_leaders_name():
     node = leader()
     response = node.ask(BeginQuorumEpochRequest(CLUSTER, None, 0, 7))
     assert response is not None
@@ -113,7 +113,7 @@ def test_nobody_else_begins_an_epoch_in_a_leaders_name():
 
 
 def test_static_keys_are_no_observers_after_the_upgrade():
-    """The voters' keys gain directories; the former keys name nobody (LeaderState.updateVoterAndObserverStates)."""
+    """The voters' keys gain directories; the former keys name no replica (LeaderState.updateVoterAndObserverStates)."""
     node = committed_leader()
     for voter_id in (1, 2):
         node.ask(UpdateVoterRequest(CLUSTER, 1, key(voter_id), (endpoint(voter_id),), 0, 1))
