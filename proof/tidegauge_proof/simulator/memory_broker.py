@@ -19,6 +19,7 @@ from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import IsrProposal, LeaderAndIsrRequest, PartitionsResponse, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_named
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.control_requests import ControlRequests
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
@@ -144,6 +145,7 @@ class MemoryBroker:
         looked_at: Callable[[MemoryBroker], None] = lambda _: None,
     ) -> None:
         self.broker_id = broker_id
+        self.wall = WallTime()
         self.settings = settings
         self.rules = rules
         self.directories = directories
@@ -172,7 +174,7 @@ class MemoryBroker:
         self._new_core()
 
     def _new_core(self) -> None:
-        self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata)
+        self.core = BrokerCore(self.broker_id, self.settings, self, self.metadata, wall=self.wall)
         self.control_requests = ControlRequests(self.core)
         self.executor = EffectExecutor(self.core, self, self)
 

@@ -105,6 +105,7 @@ def _run(
 ) -> History:
     history = History(seed, swarm.directories)
     world = _new_world(swarm, rule, tells=tells)
+    world.set_wall_clocks(seed)
     lots = Lots(swarm.weights)
     events = world.keep_events() if tells else None
     if coverage is not None:

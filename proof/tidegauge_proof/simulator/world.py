@@ -46,6 +46,7 @@ from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
 from tidegauge_proof.simulator.sim_partition import SimPartition, rotated
 from tidegauge_proof.simulator.traffic import Consumed, Coordinators, Exchange, Sent, Traffic
+from tidegauge_proof.simulator.wall_clocks import WallClocks, wall_clocks_of
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
@@ -121,6 +122,8 @@ class World:
         """Whether actions describe what they have done."""
         self.coordinators: Coordinators | None = None
         """What runs coordinators on these brokers, where there are any."""
+        self.wall_clocks: WallClocks | None = None
+        """What sets the brokers' wall clocks; None: they are right."""
         self._sending: Sent | None = None
         for broker_id in self.brokers:
             self.start(broker_id)
@@ -584,6 +587,12 @@ class World:
     def pass_time(self, ms: int) -> None:
         """Time goes on, and each running core looks what is due."""
         self.now_ms += ms
+        if self.wall_clocks is not None:
+            self.wall_clocks.pass_time(ms)
         for broker_id, broker in self.brokers.items():
             if self.is_up(broker_id):
                 broker.execute(broker.core.tick(self.now_ms))
+
+    def set_wall_clocks(self, seed: int) -> None:
+        """Let the brokers' wall clocks be wrong from now on, in one of several histories."""
+        self.wall_clocks = wall_clocks_of(seed, {broker_id: broker.wall for broker_id, broker in self.brokers.items()})
