@@ -36,7 +36,7 @@ def run(verb, *arguments, directory):
         (isolate, ["1", "--from", "brokers", "--delay-ms", "5", "--drop", "0.5"], "at most one of both"),
         (isolate, ["1", "--from", "brokers", "--drop", "0"], "0"),
         (heal, ["x"], "x"),
-        (hold_fetch, ["orders"], "TOPIC-PARTITION"),
+        (hold_fetch, ["orders"], "T-P"),
         (step_fetch, ["orders-0", "--until", "append"], "append"),
         (step_fetch, ["orders-0", "--until", "request", "--rounds", "2"], "has not ended"),
         (step_fetch, ["orders-0", "--rounds", "0"], "0"),
@@ -48,7 +48,7 @@ def run(verb, *arguments, directory):
         ),
         (inject_error, ["1", "--rpc", "Produce", "--error", "NO_SUCH_ERROR"], "NO_SUCH_ERROR"),
         (inject_disk, ["1"], "--delay-ms or --errno"),
-        (sync, ["1", "orders"], "TOPIC-PARTITION"),
+        (sync, ["1", "orders"], "T-P"),
         (expire_session, [], "ID"),
     ],
 )

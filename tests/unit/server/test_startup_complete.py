@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,6 +22,16 @@ from tidegauge_broker.server.service import BrokerService, Caller
 LIVE = (Endpoint(0, "127.0.0.1", 9092),)
 
 
+class Steps:
+    """Takes decisions and carries out nothing."""
+
+    def decided(self, decide: Callable[[], Any]) -> Any:
+        return decide()
+
+    def execute(self, effects: Sequence[Any]) -> None:
+        """No effect of a metadata request concerns a test of a start."""
+
+
 class Replicas:
     """A broker's core, and nothing around it."""
 
@@ -29,7 +39,7 @@ class Replicas:
         nothing: Any = None
         self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
         self.logs = nothing
-        self.control = ControlRequests(cast("Any", self), nothing, nothing)
+        self.control = ControlRequests(cast("Any", self), cast("Any", Steps()), nothing)
 
 
 class Groups:

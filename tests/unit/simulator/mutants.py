@@ -42,6 +42,7 @@ from tidegauge_controller.zookeeper.decisions import (
 from tidegauge_controller.zookeeper.decisions import leaders as leaders_module
 from tidegauge_controller.zookeeper.decisions.context import ControllerSettings
 from tidegauge_controller.zookeeper.decisions.steps import SetNode
+from tidegauge_proof.exhaustive.controllers import zookeeper as explored
 from tidegauge_proof.simulator.controllers.zookeeper import sim_controller
 from tidegauge_proof.simulator.controllers.zookeeper.sim_controller import SimController
 from tidegauge_proof.simulator.world import World
@@ -392,7 +393,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "M8",
         "only the leader's proposal of this epoch is taken",
-        ((alter_module, "check_proposal", check_without_epochs),),
+        tuple((module, "check_proposal", check_without_epochs) for module in (alter_module, explored)),
     ),
     Mutant(
         "M9-expand",
@@ -456,7 +457,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "isr-leader-epoch",
         "a proposal is for this leader epoch",
-        ((alter_module, "check_proposal", check_without_leader_epoch),),
+        (
+            (alter_module, "check_proposal", check_without_leader_epoch),
+            (explored, "check_proposal", check_without_leader_epoch),
+        ),
     ),
     Mutant(
         "prefers-anybody",

@@ -380,7 +380,7 @@ BY_SCHEDULE: tuple[tuple[Mutant, Callable[[], None]], ...] = (
     (the_high_watermark_may_fall, test_quorum_log.test_a_high_watermark_that_falls_ends_the_process),
     (never_truncates, test_quorum_log.test_a_diverging_response_truncates_to_the_common_end),
     (truncates_to_the_leaders_end_alone, test_quorum_log.test_a_diverging_response_truncates_to_the_common_end),
-    (every_end_matches, test_quorum_log.test_a_fetch_from_before_the_log_is_answered_with_the_newest_snapshot),
+    (every_end_matches, test_quorum_log.test_a_fetch_from_before_the_log_gets_the_newest_snapshot),
     (two_changes_at_once, test_voter_changes.test_only_one_change_at_a_time),
     (
         changes_before_its_epoch_is_committed,
