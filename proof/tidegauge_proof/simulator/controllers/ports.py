@@ -44,7 +44,7 @@ class Term(Protocol):
         ...
 
     def advance(self, requests: int, *, has_session: bool, reads: bool = True) -> bool:
-        """Decide further, by so many requests to the store; return False once the term is found to be over."""
+        """Decide further with this number of requests to the store; return False once the term is found to be over."""
         ...
 
     def end(self) -> None:
