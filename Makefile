@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -23,14 +23,18 @@ help: ## List the targets.
 	@tools/need-java.sh $(BIN)
 	@touch .venv
 
-light: ## The same without Spark, Java and the site: enough for make unit and make check.
+# What make light leaves out, for targets that need it.
+whole: .venv
+	@$(BIN)/python -c 'import mkdocs, pyspark' 2> /dev/null || { touch pyproject.toml && $(MAKE) --no-print-directory .venv; }
+
+light: ## The same without Spark, Java and the site: enough for make unit.
 	@tools/environment.sh $(PYTHON) demo,watch,dev 'some 600 MB, about a minute'
 	@touch .venv
 
 unit: .venv ## The unit tests: a few minutes, no process, no socket.
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' tests/unit
 
-check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
+check: whole proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab proof/tidegauge_proof
@@ -41,7 +45,7 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/proto
 
-test: .venv ## All tests but the long ones.
+test: whole ## All tests but the long ones.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long'
 
@@ -56,7 +60,7 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
 
-docs: .venv ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
+docs: whole ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
@@ -108,7 +112,7 @@ durations: .venv ## tests/durations.txt, by which make test orders its files: ru
 	@touch .venv-proto
 
 ##@ Longer proofs
-test-long: .venv ## What takes longer: repetitions and soaks.
+test-long: whole ## What takes longer: repetitions and soaks.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -m long --timeout 3600
 

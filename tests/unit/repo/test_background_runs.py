@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 # What a child process of a test does with a Ctrl-C: POSIX hands on an ignored signal, not a handler (execve(2)).
 CHILD = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
-TEST = f"import subprocess, sys\n\ndef test_child():\n    assert subprocess.call([sys.executable, '-c', {CHILD!r}]) == 0\n"
+TEST = (
+    f"import subprocess, sys\n\ndef test_child():\n    assert subprocess.call([sys.executable, '-c', {CHILD!r}]) == 0\n"
+)
 
 
 def test_a_suite_started_with_ctrl_c_ignored_has_commands_that_heed_it(tmp_path: Path) -> None:
@@ -19,6 +21,7 @@ def test_a_suite_started_with_ctrl_c_ignored_has_commands_that_heed_it(tmp_path:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", ROOT / "pyproject.toml", "--rootdir", ROOT, tmp_path],
         cwd=ROOT,
+        check=False,
         capture_output=True,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
