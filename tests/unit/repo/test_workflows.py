@@ -30,7 +30,8 @@ def test_a_workflow_runs_targets_and_files_that_exist(workflow: Path) -> None:
 def test_every_supported_python_is_tested() -> None:
     matrix = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]["unit"]["strategy"]
     oldest = re.search(r'requires-python = ">=([0-9.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert oldest and matrix["matrix"]["python"][0] == oldest[1]
+    assert oldest
+    assert matrix["matrix"]["python"][0] == oldest[1]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
