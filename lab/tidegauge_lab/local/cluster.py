@@ -40,12 +40,13 @@ from tidegauge_lab.local import (
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
-from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
 from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
+from tidegauge_lab.local.wanted import Wanted
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
 UP_LIMIT_SECONDS = 120.0

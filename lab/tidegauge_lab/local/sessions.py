@@ -88,7 +88,7 @@ def end(directory: Path, file: ClusterFile, broker_id: int) -> int:
     Raises:
         TidegaugeError: it is not known, or ZooKeeper does not respond.
     """
-    from tidegauge_broker.server.lab.session import end_session  # noqa: PLC0415 - only this fault pays for it
+    from tidegauge_broker.server.lab.zookeeper.session import end_session  # noqa: PLC0415 - only this fault pays for it
 
     session_id, password = noted(directory, broker_id)
     note_fault(directory / layout.LOGS, "expire-session", f"broker-{broker_id}", broker_id, _CAUSE)

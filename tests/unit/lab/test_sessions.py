@@ -18,7 +18,7 @@ import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster
-from tidegauge_broker.server.lab.session_note import keep_noted
+from tidegauge_broker.server.lab.zookeeper.session_note import keep_noted
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_controller.zookeeper.client import SessionState
 from tidegauge_lab.local import layout, sessions
