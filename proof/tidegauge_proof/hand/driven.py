@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CONSUMER, CoreSettings, FetchPartition, FetchRequest, TopicRules
 from tidegauge_proof.hand import messages as kinds
-from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, Action, ActionError
+from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, KINDS, Action, ActionError
 from tidegauge_proof.hand.messages import CLIENT, IN_FLIGHT, LOST, Message
 from tidegauge_proof.hand.post import Post
 from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, Settings
@@ -71,6 +71,8 @@ class HandDriven:
         events: what event logs would have, in order; ``time_ms`` is virtual.
         produced: the clients' batches, in the order in which they were sent.
         reads: what consumers have read.
+        held: the followers whose fetches are held.
+        parted: the brokers that do not reach ZooKeeper.
         step: number of the action that was done last.
         broken: the first broken invariant in words, with its name; empty while all hold.
         has_ended: whether a core's own assertion has failed: nothing can be done any more.
@@ -106,6 +108,7 @@ class HandDriven:
         self.produced: list[Produced] = []
         self.reads: list[Read] = []
         self.held: set[int] = set()
+        self.parted: set[int] = set()
         self.step = 0
         self.has_ended = False
         self._assertion = ""
@@ -182,17 +185,27 @@ class HandDriven:
         for broker_id in [b for b in self.world.controllers if b not in self.world.paused]:
             while (term := self.world.controllers.get(broker_id)) is not None and term.is_busy:
                 self.world.decide(broker_id, 1000)
+                if broker_id not in self.world.controllers:
+                    self.world.note("controller", broker_id, state="resigned", controller_epoch=term.epoch)
         if not self.settings.by_hand:
             for broker_id in sorted(self.world.without_session):
-                if self.world.is_up(broker_id):
+                if self.world.is_up(broker_id) and broker_id not in self.parted:
+                    self._resign(broker_id)
                     self.world.register_again(broker_id)
         self.post.collect(self.held)
         self._date()
 
+    def _resign(self, broker_id: int) -> None:
+        """End the term of a controller whose session has ended, before its broker registers again."""
+        term = self.world.controllers.get(broker_id)
+        if term is not None and self.world.elected != broker_id:
+            self.world.end_term(broker_id)
+            self.world.note("controller", broker_id, state="resigned", controller_epoch=term.epoch)
+
     def _elect(self) -> None:
         world = self.world
         if world.elected is None:
-            able = [b for b in sorted(world.brokers) if world.is_up(b) and b not in world.without_session]
+            able = [b for b in sorted(world.brokers) if world.is_up(b) and b not in world.without_session | self.parted]
             if able:
                 world.elect(able[0])
 
@@ -390,7 +403,8 @@ class HandDriven:
             raise ActionError(f"broker {broker_id} is not paused")
         self.world.paused.discard(broker_id)
         self.world.note("fault", broker_id, action="resume")
-        self.silent_since.pop(broker_id, None)
+        if broker_id not in self.parted:
+            self.silent_since.pop(broker_id, None)
         self.world.pass_time(0)
         return f"Broker {broker_id} continues."
 
@@ -399,10 +413,14 @@ class HandDriven:
         broker_id = action.value("broker")
         world = self.world
         if not world.brokers[broker_id].is_running:
+            self.parted.discard(broker_id)
             self.silent_since.pop(broker_id, None)
             world.start(broker_id)
             return f"Broker {broker_id} started on its old disks."
+        if broker_id in self.parted:
+            raise ActionError(f"broker {broker_id} does not reach ZooKeeper: heal its link first")
         if broker_id in world.without_session and world.is_up(broker_id):
+            self._resign(broker_id)
             world.register_again(broker_id)
             return f"Broker {broker_id} registered again, with a new session."
         raise ActionError(f"broker {broker_id} is up")
@@ -458,7 +476,15 @@ class HandDriven:
             raise ActionError(f"the fetches of broker {broker_id} are not held: hold them first")
         return self._step(broker_id)
 
-    def _step(self, broker_id: int) -> str:
+    def send_fetch(self, action: Action) -> str:
+        """Let a held follower send its request, and the leader respond to it; the response stays in flight."""
+        broker_id = action.value("broker")
+        self._need_up(broker_id)
+        if broker_id not in self.held:
+            raise ActionError(f"the fetches of broker {broker_id} are not held: hold them first")
+        return self._step(broker_id, half=True)
+
+    def _step(self, broker_id: int, *, half: bool = False) -> str:
         """Do one round: a request, its response, the append. A request that waits at the leader is given its time."""
         for message in [one for one in self.post.in_flight() if one.source == broker_id and one.kind == kinds.FETCH]:
             if self._may_arrive(message, by_hand=True):
@@ -478,6 +504,8 @@ class HandDriven:
                 if not self._may_arrive(request, by_hand=True):
                     return f"{request.text} of broker {broker_id} is in flight: {request.note}."
                 self._arrive(request)
+            if half:
+                continue
             if exchange.response is None:
                 self._pass_time(FETCH_WAIT_MS)
             self.post.collect(self.held, asks=False)
@@ -485,6 +513,8 @@ class HandDriven:
             if response is not None and response.fate == IN_FLIGHT and self._may_arrive(response, by_hand=True):
                 self._arrive(response)
                 done.append(response.text)
+        if half:
+            return f"Broker {broker_id} sent its fetch; the leader knows its log end offset."
         return f"Broker {broker_id} did one round: {'; '.join(done) or 'it has got no response'}."
 
     def cut_link(self, action: Action) -> str:
@@ -498,11 +528,26 @@ class HandDriven:
         self.world.note("fault", one, action="isolate", **{"from": [other], "direction": "out"})
         return f"Calls from broker {one} do not reach broker {other}."
 
+    def part_zookeeper(self, action: Action) -> str:
+        """Part a broker from ZooKeeper."""
+        broker_id = self._need_running(action)
+        if broker_id in self.parted:
+            raise ActionError(f"broker {broker_id} does not reach ZooKeeper already")
+        self.parted.add(broker_id)
+        self.silent_since.setdefault(broker_id, self.world.now_ms)
+        self.world.note("fault", broker_id, action="isolate", **{"from": "zookeeper", "direction": "both"})
+        return f"Broker {broker_id} does not reach ZooKeeper."
+
     def heal_links(self, action: Action) -> str:
         """Let all links work again."""
         del action
-        if not self.world.cut_links:
+        if not self.world.cut_links and not self.parted:
             raise ActionError("no link is cut")
+        for broker_id in sorted(self.parted):
+            if self.world.is_up(broker_id):
+                self.silent_since.pop(broker_id, None)
+            self.world.note("fault", broker_id, action="heal")
+        self.parted.clear()
         for broker_id in sorted({one for one, _ in self.world.cut_links}):
             self.world.note("fault", broker_id, action="heal")
         self.world.cut_links.clear()
@@ -574,11 +619,4 @@ def _name(broker_id: int) -> str:
     return "the client" if broker_id == CLIENT else f"broker {broker_id}"
 
 
-_DO: dict[str, Callable[[HandDriven, Action], str]] = {
-    name: getattr(HandDriven, name)
-    for name in (
-        *("produce", "produce_idempotently", "consume", "kill", "stop", "pause", "resume", "start", "power_loss"),
-        *("flush", "checkpoint", "hold_fetch", "release_fetch", "step_fetch", "cut_link", "heal_links", "end_session"),
-        *("elect", "wait", "deliver", "lose", "repeat", "delay"),
-    )
-}
+_DO: dict[str, Callable[[HandDriven, Action], str]] = {name: getattr(HandDriven, name) for name in KINDS}

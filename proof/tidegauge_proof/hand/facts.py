@@ -62,7 +62,10 @@ def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
         "replicas": int(broker_id in world.replicas),
         "session": f"{world.sessions[broker_id]}" if has_session else None,
         "sessionText": _session_text(cluster, broker_id),
-        "faults": [f"calls to {', '.join(map(str, cut))} are cut"] if cut else [],
+        "faults": [
+            *([f"calls to {', '.join(map(str, cut))} are cut"] if cut else []),
+            *(["does not reach ZooKeeper"] if broker_id in cluster.parted else []),
+        ],
         "held": int(broker_id in cluster.held),
     }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import factorial
 
 from tidegauge_proof.hand.actions import BY_LETTER, KINDS, Action, ActionError, checked
 from tidegauge_proof.hand.settings import FIELDS, Settings
@@ -116,8 +117,8 @@ def read_settings(values: dict[str, object]) -> Settings:
             f"min.insync.replicas is {settings.min_insync_replicas}, and there are {settings.replicas} replicas: "
             "acks=all would be refused for ever (NOT_ENOUGH_REPLICAS)"
         )
-    if settings.first >= settings.replicas:
-        raise ScheduleError(f"first is {settings.first}; there are the brokers 0 to {settings.replicas - 1}")
+    if settings.order >= (most := factorial(settings.replicas)):
+        raise ScheduleError(f"order is {settings.order}; {settings.replicas} replicas have {most} orders, from 0")
     return settings
 
 

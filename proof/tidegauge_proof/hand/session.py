@@ -26,16 +26,24 @@ from tidegauge_proof.hand.settings import FIELDS, RULE_NAMES, Settings
 from tidegauge_proof.hand.table import rows_of
 
 Json = dict[str, Any]
-MOST_REQUEST_CHARACTERS = 20_000
+MOST_REQUEST_CHARACTERS = 100_000
+OPS = ("open", "begin", "do", "back", "vocabulary")
 
 
 class Session:
-    """One cluster and the schedule that has made it what it is."""
+    """One cluster and the schedule that has made it what it is.
+
+    Attributes:
+        ops: the operations of ``request``.
+    """
+
+    ops: tuple[str, ...] = OPS
 
     def __init__(self) -> None:
-        self._begin(Settings())
+        self.begin(Settings())
 
-    def _begin(self, settings: Settings) -> None:
+    def begin(self, settings: Settings) -> None:
+        """Begin again, with a new cluster."""
         self.schedule = Schedule(settings)
         self.cluster = HandDriven(settings)
         self._view = facts.view_of(self.cluster)
@@ -56,9 +64,9 @@ class Session:
             wanted = json.loads(text)
             if not isinstance(wanted, dict) or not isinstance(wanted.get("op"), str):
                 raise ScheduleError("a request is an object with an op")
-            respond = getattr(self, f"_on_{wanted['op']}", None) if wanted["op"] in _OPS else None
+            respond = getattr(self, f"_on_{wanted['op']}", None) if wanted["op"] in self.ops else None
             if respond is None:
-                raise ScheduleError(f"there is no op {wanted['op'][:40]!r}; there are {', '.join(_OPS)}")
+                raise ScheduleError(f"there is no op {wanted['op'][:40]!r}; there are {', '.join(self.ops)}")
             return json.dumps(respond(wanted), separators=(",", ":"))
         except (ActionError, ScheduleError) as refused:
             return json.dumps({"error": str(refused)})
@@ -76,7 +84,7 @@ class Session:
         settings = wanted.get("settings", {})
         if not isinstance(settings, dict):
             raise ScheduleError("settings are an object")
-        self._begin(read_settings(settings))
+        self.begin(read_settings(settings))
         return self._whole()
 
     def _on_do(self, wanted: Json) -> Json:
@@ -98,7 +106,7 @@ class Session:
 
         A schedule by itself never has such an action; one that was written by another version, or by a stranger, may.
         """
-        self._begin(schedule.settings)
+        self.begin(schedule.settings)
         for action in schedule.actions:
             try:
                 self.do(action)
@@ -181,5 +189,4 @@ class Session:
         }
 
 
-_OPS = ("open", "begin", "do", "back", "vocabulary")
 _HARMS = frozenset({"kill", "pause", "power_loss", "cut_link", "end_session", "lose", "hold_fetch", "delay"})

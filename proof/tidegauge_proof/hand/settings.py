@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
+from math import factorial
 
 from tidegauge_broker.replica.rules import RULES
 
@@ -20,18 +22,17 @@ class Settings:
 
     Attributes:
         replicas: number of brokers with a replica of ``orders-0``.
-        first: the first broker of the assignment, the preferred leader; the others follow in order, 0 after the last.
+        order: number of the assignment's order among all orders of these brokers, in lexicographic order.
         min_insync_replicas: of the topic.
         rule: place of ``replica.truncation.rule`` in ``RULE_NAMES``.
         unclean: ``unclean.leader.election.enable`` of the topic.
         flushes: ``log.flush.interval.messages=1``: every append is on disk before it counts.
         by_hand: messages wait in flight until they are delivered, each by an action of its own.
-        apart: broker 0 is the controller and has no replica, and the assignment begins at broker 1; else the last
-            broker of the assignment is the controller.
+        apart: broker 0 is the controller and has no replica; else the last broker of the assignment is the controller.
     """
 
     replicas: int = 3
-    first: int = 0
+    order: int = 0
     min_insync_replicas: int = 1
     rule: int = len(RULE_NAMES) - 1
     unclean: int = 0
@@ -47,9 +48,7 @@ class Settings:
     @property
     def assignment(self) -> tuple[int, ...]:
         """The brokers that have a replica, in the order of the assignment."""
-        if self.apart:
-            return self.brokers[1:]
-        return tuple((self.first + place) % self.replicas for place in range(self.replicas))
+        return orders(self.brokers[self.apart :])[self.order]
 
     @property
     def rule_name(self) -> str:
@@ -62,6 +61,11 @@ class Settings:
         return 0 if self.apart else self.assignment[-1]
 
 
+def orders(brokers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return all orders of some brokers."""
+    return list(permutations(brokers))
+
+
 class Field:
     """A setting in a schedule's text: its name, its letter and its bounds."""
 
@@ -71,7 +75,7 @@ class Field:
 
 FIELDS = (
     Field("replicas", "b", 1, MOST_REPLICAS),
-    Field("first", "o", 0, MOST_REPLICAS - 1),
+    Field("order", "o", 0, factorial(MOST_REPLICAS) - 1),
     Field("min_insync_replicas", "i", 1, MOST_REPLICAS),
     Field("rule", "r", 0, len(RULE_NAMES) - 1),
     Field("unclean", "u", 0, 1),

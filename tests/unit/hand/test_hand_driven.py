@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from math import factorial
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_consumer_reads_what_is_committed() -> None:
 
 def test_before_leader_epochs_an_acknowledged_record_is_lost() -> None:
     """KIP-101, first scenario: by the high watermark's rule a follower truncates a record that is committed."""
-    cluster = HandDriven(Settings(rule=HIGH_WATERMARK, first=1))
+    cluster = HandDriven(Settings(rule=HIGH_WATERMARK, order=3))
     acts(cluster, *LOSS)
     assert verdict_of(cluster)["lost"] == ["LOST: m2 was acknowledged (acks=all) at offset 1, and no replica has it"]
     assert "StrongIsr" in cluster.broken or "LogMatchingHw" in cluster.broken
@@ -170,7 +171,7 @@ def test_before_leader_epochs_an_acknowledged_record_is_lost() -> None:
 
 
 def test_with_leader_epochs_the_same_steps_keep_it() -> None:
-    cluster = HandDriven(Settings(rule=KIP_320, first=1))
+    cluster = HandDriven(Settings(rule=KIP_320, order=3))
     acts(cluster, *LOSS)
     assert verdict_of(cluster) == {"broken": "", "lost": [], "ended": False}
     assert set(map(tuple, values(cluster).values())) == {("m1", "m2", "m3")}
@@ -252,7 +253,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     replicas = draw(st.integers(1, 4))
     wanted = Settings(
         replicas=replicas,
-        first=draw(st.integers(0, replicas - 1)),
+        order=draw(st.integers(0, factorial(replicas) - 1)),
         min_insync_replicas=draw(st.integers(1, replicas)),
         rule=draw(st.integers(0, len(RULE_NAMES) - 1)),
         unclean=draw(st.integers(0, 1)),
@@ -318,7 +319,7 @@ def test_todays_rule_keeps_every_invariant_but_where_a_setting_gives_it_up(sched
 
 def test_forty_steps_fit_into_two_thousand_characters() -> None:
     longest = Action("produce", (20, 2, 4)), Action("wait", (MOST_MS,)), Action("repeat", (99_999,))
-    schedule = Schedule(Settings(5, 4, 5, 0, 1, 1, 1, 1), longest * 13 + longest[:1])
+    schedule = Schedule(Settings(5, 119, 5, 0, 1, 1, 1, 1), longest * 13 + longest[:1])
     assert len(schedule.actions) == 40
     assert len(write_schedule(schedule)) < 2000
 
@@ -392,7 +393,7 @@ def test_the_time_lines_patches_lead_to_what_is_shown() -> None:
     from tidegauge_lab.timeline.patches import patched  # noqa: PLC0415 - only here
 
     session = Session()
-    session.play(read_schedule("1~o1r0~" + ".".join(LOSS)))
+    session.play(read_schedule("1~o3r0~" + ".".join(LOSS)))
     whole = json.loads(session.request(json.dumps({"op": "open", "schedule": write_schedule(session.schedule)})))
     state = whole["base"]
     for step in whole["steps"]:
