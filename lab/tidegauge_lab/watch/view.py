@@ -21,7 +21,6 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_view
 from tidegauge_lab.observation import newest_states
-from tidegauge_lab.timeline.words import subject_of, whole_sentence
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.group_view import groups_of
 
@@ -103,18 +102,6 @@ def difference(old: Json, new: Json) -> Json:
         if entries:
             changed[key] = entries
     return changed
-
-
-def event_line(number: int, event: Mapping[str, Any]) -> Json:
-    """Return an event as the page lists it; ``number`` rises."""
-    return {
-        "number": number,
-        "time": event.get("time_ms", 0),
-        "source": str(event.get("source", "?")),
-        "partition": subject_of(event),
-        "kind": str(event.get("kind")),
-        "text": whole_sentence(event),
-    }
 
 
 def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partitions: Mapping[str, Json]) -> Json:

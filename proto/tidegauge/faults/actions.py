@@ -185,7 +185,6 @@ STEP_FETCH = ActionKind(
             "request: stop when the leader has taken the request; the next step delivers the response",
             "response",
             choices=("request", "response"),
-            former=(("answer", "response"),),
         ),
     ),
     done="stepped",

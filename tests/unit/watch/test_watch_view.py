@@ -13,10 +13,11 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
 from tidegauge_lab.cli.cluster import held_line
+from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file
 from tidegauge_lab.watch.sources import Silence
-from tidegauge_lab.watch.view import difference, event_line, session_text, status_view, view_of
+from tidegauge_lab.watch.view import difference, session_text, status_view, view_of
 
 AT = TopicPartition("orders", 0)
 ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, responds=True)

@@ -166,13 +166,11 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         self, request: lab_pb2.ObserveGroupsRequest, context: Context
     ) -> lab_pb2.ObserveGroupsResponse:
         """Describe the groups that this broker coordinates, whatever faults are in force."""
-        del request, context
-        service = self._parts.service
-        runner = service.groups.runner
-        views = sorted(runner.coordinator.group_views(), key=lambda view: view.group_id)
+        del context
+        runner = self._parts.service.groups.runner
+        wanted = request.group_ids or sorted(view.group_id for view in runner.coordinator.group_views())
         return lab_pb2.ObserveGroupsResponse(
-            broker_id=service.broker_id,
-            groups=[to_observed_group(view, service.broker_id, runner.time_ms, runner.wall_ms) for view in views],
+            broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
         )
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:

@@ -401,6 +401,18 @@ class BrokerService:
         endpoint = self._metadata.endpoint(broker_id)
         return None if endpoint is None else endpoint.through(caller.listener)
 
+    def addresses_on(self, broker_id: int, listeners: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Return the addresses of a live broker by security protocol.
+
+        Args:
+            broker_id: the broker's.
+            listeners: names of listeners by security protocol; the first one that the broker has counts.
+        """
+        endpoint = self._metadata.endpoint(broker_id)
+        known = {} if endpoint is None else {one.name: one.address for one in endpoint.listeners}
+        found = {protocol: [known[name] for name in names if name in known] for protocol, names in listeners.items()}
+        return {protocol: addresses[0] for protocol, addresses in found.items() if addresses}
+
     # Admins
 
     @property
