@@ -67,6 +67,21 @@ class Topology(Protocol):
     def resume(self) -> None:
         """Resume what is paused: brokers that stop need it."""
 
+    def require_members(self, targets: Collection[Target]) -> None:
+        """Refuse to end memberships of which one is not known, or which can't be ended now.
+
+        Raises:
+            TidegaugeError: nothing was done.
+        """
+
+    def end_membership(self, broker_id: int) -> int:
+        """End the membership of a broker that can't be asked, at once; return the number by which it is known.
+
+        Raises:
+            TidegaugeError: it is not known, or what keeps it does not respond.
+        """
+        ...
+
     def require_own(self) -> None:
         """Refuse what needs the data of all processes, if one of them is another's.
 
