@@ -211,10 +211,10 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ExpireSession(
         self, request: lab_pb2.ExpireSessionRequest, context: Context
     ) -> lab_pb2.ExpireSessionResponse:
-        """End the ZooKeeper session on the server."""
+        """End the membership of the cluster at once."""
         del request
         session_id = self._membership.identity()
-        LOG.warning("Lab: the ZooKeeper session 0x%x is ended on the server", session_id)
+        LOG.warning("Lab: the membership of the cluster (0x%x) is ended", session_id)
         self._note("expire-session", session=f"0x{session_id:x}")
         await _or_abort(self._membership.end(), context)
         return lab_pb2.ExpireSessionResponse(session_id=session_id)

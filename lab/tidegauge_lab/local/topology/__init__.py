@@ -11,11 +11,16 @@ from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
 from tidegauge_lab.local.topology.zookeeper_plan import ZooKeeperPlan
+from tidegauge_lab.local.topology.zookeeper_server import MAIN_CLASS
 from tidegauge_lab.local.wanted import Wanted
 
 
 class Topology(Protocol):
     """The processes beside the brokers. See the module."""
+
+    def broker_settings(self) -> dict[str, str]:
+        """Return the settings by which a broker finds its cluster."""
+        ...
 
     @property
     def targets(self) -> list[str]:
@@ -127,6 +132,11 @@ class TopologyPlan(Protocol):
     def ports_bound(self, file: ClusterFile) -> list[int]:
         """Return the ports that the processes bind."""
         ...
+
+
+def signs_of_processes(directory: Path) -> list[str]:
+    """Return what stands in the command lines of the processes of this directory's cluster."""
+    return [f" {MAIN_CLASS} {directory}/"]
 
 
 def planning_of() -> TopologyPlan:

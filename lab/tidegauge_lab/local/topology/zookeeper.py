@@ -41,6 +41,10 @@ class ZooKeeperTopology:
         self._directory = directory
         self._file = file
 
+    def broker_settings(self) -> dict[str, str]:
+        """Return where brokers find ZooKeeper."""
+        return {"zookeeper.connect": self._file.zookeeper_address}
+
     @property
     def targets(self) -> list[str]:
         """ZooKeeper, if it is the cluster's own."""
