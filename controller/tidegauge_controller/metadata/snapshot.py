@@ -8,7 +8,7 @@ Source: ``MetadataImage.write`` and ``ImageWriterOptions``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -28,7 +28,6 @@ from tidegauge.kafka.metadata_records.user_scram_credential_record import UserSc
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_controller.metadata.delta import RECOVERED, RECOVERING
 from tidegauge_controller.metadata.image import (
-    FeatureRange,
     MetadataImage,
     NodeEndpoint,
     PartitionRegistration,
@@ -101,7 +100,7 @@ def broker_record(broker: RegisteredBroker, metadata_version: int) -> MetadataRe
             topic_id_bytes(broker.incarnation_id),
             broker.epoch,
             [BrokerEndpoint(*one) for one in broker.endpoints],
-            [BrokerFeature(name, *levels) for name, levels in _by_name(broker.features)],
+            [BrokerFeature(name, *levels) for name, levels in broker.features.items()],
             broker.rack,
             broker.fenced,
             broker.in_controlled_shutdown,
@@ -120,7 +119,7 @@ def controller_record(controller: RegisteredController) -> MetadataRecord:
             topic_id_bytes(controller.incarnation_id),
             controller.zk_migration_ready,
             [_controller_endpoint(one) for one in controller.endpoints],
-            [ControllerFeature(name, *levels) for name, levels in _by_name(controller.features)],
+            [ControllerFeature(name, *levels) for name, levels in controller.features.items()],
         )
     )
 
@@ -154,7 +153,3 @@ def partition_record(topic_id: str, partition: int, state: PartitionRegistration
 def uuids(texts: Iterable[str]) -> Sequence[bytes]:
     """Return UUIDs as records have them."""
     return [topic_id_bytes(text) for text in texts]
-
-
-def _by_name(features: Mapping[str, FeatureRange]) -> Sequence[tuple[str, FeatureRange]]:
-    return sorted(features.items())
