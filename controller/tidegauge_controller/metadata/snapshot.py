@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tidegauge.cluster_metadata.access_lists import Binding
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from tidegauge.kafka.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
@@ -72,19 +73,8 @@ def _small_parts(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield made(ClientQuotaRecord(entity, key, values[key]))
     if image.next_producer_id > 0:
         yield made(ProducerIdsRecord(-1, -1, image.next_producer_id))
-    for entry_id, (pattern, entry) in image.access_lists.items():
-        yield made(
-            AccessControlEntryRecord(
-                topic_id_bytes(entry_id),
-                pattern.kind,
-                pattern.name,
-                pattern.pattern_type,
-                entry.principal,
-                entry.host,
-                entry.operation,
-                entry.permission,
-            )
-        )
+    for entry_id, binding in image.access_lists.items():
+        yield entry_record(entry_id, binding)
     for (mechanism, user), one in image.credentials.items():
         yield made(UserScramCredentialRecord(user, mechanism, one.salt, one.stored_key, one.server_key, one.iterations))
 
@@ -153,3 +143,20 @@ def partition_record(topic_id: str, partition: int, state: PartitionRegistration
 def uuids(texts: Iterable[str]) -> Sequence[bytes]:
     """Return UUIDs as records have them."""
     return [topic_id_bytes(text) for text in texts]
+
+
+def entry_record(entry_id: str, binding: Binding) -> MetadataRecord:
+    """Return an entry as a record."""
+    pattern, entry = binding
+    return made(
+        AccessControlEntryRecord(
+            topic_id_bytes(entry_id),
+            int(pattern.kind),
+            pattern.name,
+            int(pattern.pattern_type),
+            entry.principal,
+            entry.host,
+            int(entry.operation),
+            int(entry.permission),
+        )
+    )

@@ -7,18 +7,23 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.metadata.golden_events import GoldenEvent, golden_events, texts
+from tests.unit.metadata.golden_events import GoldenEvent, golden_events, provenance, texts
 
+from tidegauge.cluster_metadata.access_lists import Filter
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_record import PartitionRecord
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge_controller.metadata.decisions import brokers, partitions, reassignment, registration, topics
+from tidegauge_controller.metadata.decisions.access_lists import create_entries, delete_entries
 from tidegauge_controller.metadata.decisions.activation import activate, allocate_producer_ids
+from tidegauge_controller.metadata.decisions.client_quotas import QuotaAlteration, alter_client_quotas
 from tidegauge_controller.metadata.decisions.configs import Alteration, Operation, alter_configs
+from tidegauge_controller.metadata.decisions.features import FeatureUpdate, UpgradeType, update_features
 from tidegauge_controller.metadata.decisions.heartbeats import Heartbeats
 from tidegauge_controller.metadata.decisions.view import ClusterView, ControllerSettings
+from tidegauge_controller.metadata.delta import replayed
 from tidegauge_controller.metadata.image import (
     EMPTY,
     ConfigResource,
@@ -220,13 +225,50 @@ def unregister(event: GoldenEvent) -> Sequence[MetadataRecord]:
     return brokers.unregister(view_of(event), event.records[0].message.broker_id).records
 
 
+def features(event: GoldenEvent) -> Sequence[MetadataRecord]:
+    levels = [one.message for one in event.records]
+    current = event.image.features
+    updates = [
+        FeatureUpdate(
+            one.name,
+            one.feature_level,
+            UpgradeType.SAFE_DOWNGRADE if one.feature_level < current.get(one.name, 0) else UpgradeType.UPGRADE,
+        )
+        for one in levels
+    ]
+    return update_features(view_of(event), updates, [100, 101, 102]).records
+
+
+def quota(event: GoldenEvent) -> Sequence[MetadataRecord]:
+    made = event.records[0].message
+    entity = [(one.entity_type, one.entity_name) for one in made.entity]
+    decision = alter_client_quotas(view_of(event), [QuotaAlteration(entity, [(made.key, made.value)])])
+    assert decision.response == [None]
+    return decision.records
+
+
+def entry(event: GoldenEvent) -> Sequence[MetadataRecord]:
+    (binding,) = replayed(event.image, event.records, provenance(event.offset), event.offset).access_lists.values()
+    return create_entries(view_of(event), [binding], KnownId(event.records[0].message.id)).records
+
+
+def entry_removed(event: GoldenEvent) -> Sequence[MetadataRecord]:
+    decision = delete_entries(view_of(event), [Filter(principal="User:alice")])
+    assert decision.response == [(None, list(event.image.access_lists.values()))]
+    return decision.records
+
+
 DECIDED: dict[str, Callable[[GoldenEvent], Sequence[MetadataRecord]]] = {
+    "AccessControlEntryRecord": entry,
     "BeginTransactionRecord": bootstrap,
+    "ClientQuotaRecord": quota,
     "ConfigRecord": config,
+    "FeatureLevelRecord": features,
     "PartitionChangeRecord": change,
     "PartitionRecord": more_partitions,
     "ProducerIdsRecord": producer_ids,
     "RegisterControllerRecord": controller,
+    "RemoveAccessControlEntryRecord": entry_removed,
     "RemoveTopicRecord": remove_topic,
     "TopicRecord": topic,
     "UnregisterBrokerRecord": unregister,
@@ -237,7 +279,9 @@ DECIDED: dict[str, Callable[[GoldenEvent], Sequence[MetadataRecord]]] = {
     "shutdown": shutdown,
     "unfence": unfence,
 }
-EVENTS = [event for event in MAIN if event.kind in DECIDED]
+NOT_REPEATABLE = {"UserScramCredentialRecord"}
+"""The salted password that a client sent is not in the log."""
+EVENTS = [event for event in MAIN if event.kind not in NOT_REPEATABLE]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: f"{event.offset}-{event.kind}")
