@@ -90,9 +90,11 @@ class RegisteredBroker:
         """Return whether a replica in a directory is usable (BrokerRegistration.hasOnlineDir).
 
         A replica without a directory yet counts as usable, and so does every directory of a broker that has reported
-        none.
+        none, but for the lost one.
         """
-        return not self.log_dirs or directory in self.log_dirs or directory in {UNASSIGNED, MIGRATING}
+        if directory in {UNASSIGNED, MIGRATING}:
+            return True
+        return directory != LOST and (not self.log_dirs or directory in self.log_dirs)
 
     @property
     def directory_for_new_replicas(self) -> str:

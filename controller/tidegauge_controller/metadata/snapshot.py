@@ -8,8 +8,9 @@ Source: ``MetadataImage.write`` and ``ImageWriterOptions``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tidegauge.cluster_metadata.access_lists import Binding
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from tidegauge.kafka.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
@@ -28,7 +29,6 @@ from tidegauge.kafka.metadata_records.user_scram_credential_record import UserSc
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_controller.metadata.delta import RECOVERED, RECOVERING
 from tidegauge_controller.metadata.image import (
-    FeatureRange,
     MetadataImage,
     NodeEndpoint,
     PartitionRegistration,
@@ -73,19 +73,8 @@ def _small_parts(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield made(ClientQuotaRecord(entity, key, values[key]))
     if image.next_producer_id > 0:
         yield made(ProducerIdsRecord(-1, -1, image.next_producer_id))
-    for entry_id, (pattern, entry) in image.access_lists.items():
-        yield made(
-            AccessControlEntryRecord(
-                topic_id_bytes(entry_id),
-                pattern.kind,
-                pattern.name,
-                pattern.pattern_type,
-                entry.principal,
-                entry.host,
-                entry.operation,
-                entry.permission,
-            )
-        )
+    for entry_id, binding in image.access_lists.items():
+        yield entry_record(entry_id, binding)
     for (mechanism, user), one in image.credentials.items():
         yield made(UserScramCredentialRecord(user, mechanism, one.salt, one.stored_key, one.server_key, one.iterations))
 
@@ -101,7 +90,7 @@ def broker_record(broker: RegisteredBroker, metadata_version: int) -> MetadataRe
             topic_id_bytes(broker.incarnation_id),
             broker.epoch,
             [BrokerEndpoint(*one) for one in broker.endpoints],
-            [BrokerFeature(name, *levels) for name, levels in _by_name(broker.features)],
+            [BrokerFeature(name, *levels) for name, levels in broker.features.items()],
             broker.rack,
             broker.fenced,
             broker.in_controlled_shutdown,
@@ -120,7 +109,7 @@ def controller_record(controller: RegisteredController) -> MetadataRecord:
             topic_id_bytes(controller.incarnation_id),
             controller.zk_migration_ready,
             [_controller_endpoint(one) for one in controller.endpoints],
-            [ControllerFeature(name, *levels) for name, levels in _by_name(controller.features)],
+            [ControllerFeature(name, *levels) for name, levels in controller.features.items()],
         )
     )
 
@@ -156,5 +145,18 @@ def uuids(texts: Iterable[str]) -> Sequence[bytes]:
     return [topic_id_bytes(text) for text in texts]
 
 
-def _by_name(features: Mapping[str, FeatureRange]) -> Sequence[tuple[str, FeatureRange]]:
-    return sorted(features.items())
+def entry_record(entry_id: str, binding: Binding) -> MetadataRecord:
+    """Return an entry as a record."""
+    pattern, entry = binding
+    return made(
+        AccessControlEntryRecord(
+            topic_id_bytes(entry_id),
+            int(pattern.kind),
+            pattern.name,
+            int(pattern.pattern_type),
+            entry.principal,
+            entry.host,
+            int(entry.operation),
+            int(entry.permission),
+        )
+    )

@@ -14,9 +14,16 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-ENTRY = "tidegauge_proof.hand.session"
-"""The module whose ``Session`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
-_OURS = ("tidegauge", "tidegauge_broker", "tidegauge_client", "tidegauge_controller", "tidegauge_lab", "tidegauge_proof")
+ENTRY = "tidegauge_proof.hand.desk"
+"""The module whose ``Desk`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
+_OURS = (
+    "tidegauge",
+    "tidegauge_broker",
+    "tidegauge_client",
+    "tidegauge_controller",
+    "tidegauge_lab",
+    "tidegauge_proof",
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the archive: the same sources give the same bytes."""
 

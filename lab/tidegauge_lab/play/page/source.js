@@ -10,6 +10,8 @@ const source = (() => {
   let reports = null;
   let listener = () => {};
   let time = 0;
+  let begin;
+  const opened = new Promise((resolve) => { begin = resolve; });
 
   worker.addEventListener("message", ({ data }) => {
     if (data.stage) {
@@ -77,10 +79,12 @@ const source = (() => {
     open(to) {
       reports = to;
       reports.linked("runs in this browser", false);
+      begin();
     },
     now: () => time,
     precise: (ms) => `${(ms / 1000).toFixed(3)} s`,
     // Of this source alone.
+    opened, // once the views of the page take reports
     ask,
     take,
     listen(to) {

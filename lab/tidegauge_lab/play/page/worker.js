@@ -17,7 +17,7 @@ async function begin() {
   report("code");
   python.FS.writeFile(CODE, new Uint8Array(code));
   python.runPython(`import sys; sys.dont_write_bytecode = True; sys.path.insert(0, "${CODE}")`);
-  const session = python.pyimport("tidegauge_proof.hand.session").Session();
+  const session = python.pyimport("tidegauge_proof.hand.desk").Desk();
   report("ready");
   return session;
 }
