@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import click
 
-from tidegauge.cli import print_json, say, verb_options
+from tidegauge.cli import print_json, print_text, say, verb_options
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
@@ -165,7 +165,7 @@ def show_fault(fault: Fault, output: str) -> None:
     if output == "json":
         print_json(fault_as_json(fault))
     else:
-        click.echo(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
+        print_text(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
 
 
 def fault_as_json(fault: Fault) -> dict[str, Any]:
