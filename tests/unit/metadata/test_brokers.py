@@ -239,6 +239,15 @@ def test_a_controlled_shutdown_takes_the_last_leader_away() -> None:
     assert world.heartbeat(0, want_shut_down=True).should_shut_down
 
 
+def test_a_broker_in_controlled_shutdown_that_changes_its_mind_is_given_no_leadership() -> None:
+    world = World()
+    world.create("t", [0])
+    world.heartbeat(0, want_shut_down=True)
+    world.fence(0)
+    assert not world.heartbeat(0).is_fenced
+    assert world.state().leader == -1
+
+
 def test_brokers_are_fenced_one_by_one_when_their_sessions_end() -> None:
     world = World()
     world.create("t", [0, 1, 2])

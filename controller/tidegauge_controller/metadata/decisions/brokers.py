@@ -172,9 +172,13 @@ def fence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
 
 
 def unfence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
-    """Unfence a broker, then elect for all partitions without a leader."""
+    """Unfence a broker, then elect for all partitions without a leader.
+
+    A broker in controlled shutdown that no longer wants to stop is unfenced, as in Kafka, but is given no leadership.
+    """
     leaderless = partitions_where(view, lambda state: not state.has_leader)
-    elections = changes_without(view, leaderless, added=broker.broker_id)
+    added = None if broker.in_controlled_shutdown else broker.broker_id
+    elections = changes_without(view, leaderless, added=added)
     return [registration_change(broker, 0, fenced=UNFENCE), *elections]
 
 
