@@ -312,6 +312,16 @@ def test_a_failed_directory_moves_its_leaders_away_and_is_no_longer_registered()
     assert world.controller.next_offset == begin
 
 
+def test_a_broker_that_is_unfenced_with_a_failed_directory_leads_nothing_in_it() -> None:
+    world = World([0], directories=2)
+    world.create("t", [0])
+    wanted = {directory(0): [(world.topic_id(), 0)]}
+    world.take(assign_replicas_to_directories(world.view, 0, world.epoch(0), wanted))
+    world.fence(0)
+    world.heartbeat(0, offline_log_dirs=(directory(0),))
+    assert (world.state().leader, world.view.image.brokers[0].fenced) == (-1, False)
+
+
 def test_cordoned_directories_are_recorded_once_and_only_at_metadata_version_30() -> None:
     for level, recorded in ((30, 1), (29, 0)):
         world = World(metadata_version=level)

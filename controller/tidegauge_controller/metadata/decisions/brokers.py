@@ -92,7 +92,9 @@ def heartbeat(view: ClusterView, heartbeats: Heartbeats, request: HeartbeatReque
     is_fenced = following in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
     heartbeats.touch(broker.broker_id, request.metadata_offset, fenced=is_fenced)
     is_caught_up = request.metadata_offset >= broker.registration_offset
-    records += _directories_offline(view, broker, request.offline_log_dirs)
+    # Kafka decides both parts on the state of before; a broker that is unfenced with a failed directory could then be
+    # made leader of a partition in it.
+    records += _directories_offline(view.after(records), broker, request.offline_log_dirs)
     if is_caught_up:
         records += _directories_cordoned(view, broker, request.cordoned_log_dirs)
     response = HeartbeatResponse(
