@@ -501,11 +501,28 @@ class BrokerEndpoint(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class KafkaAddressesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     BROKER_ID_FIELD_NUMBER: builtins.int
     HOST_FIELD_NUMBER: builtins.int
     PORT_FIELD_NUMBER: builtins.int
     RACK_FIELD_NUMBER: builtins.int
     LISTENERS_FIELD_NUMBER: builtins.int
+    KAFKA_ADDRESSES_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     host: builtins.str
@@ -518,6 +535,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
     def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ListenerAddress]:
         """All advertised listeners; only in control requests."""
 
+    @property
+    def kafka_addresses(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Where it serves Kafka clients, host:port by security protocol; only in metadata."""
+
     def __init__(
         self,
         *,
@@ -526,9 +547,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
         port: builtins.int = ...,
         rack: builtins.str | None = ...,
         listeners: collections.abc.Iterable[global___ListenerAddress] | None = ...,
+        kafka_addresses: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_rack", b"_rack", "rack", b"rack"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "listeners", b"listeners", "port", b"port", "rack", b"rack"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "kafka_addresses", b"kafka_addresses", "listeners", b"listeners", "port", b"port", "rack", b"rack"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_rack", b"_rack"]) -> typing.Literal["rack"] | None: ...
 
 global___BrokerEndpoint = BrokerEndpoint

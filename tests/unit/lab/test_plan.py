@@ -24,7 +24,8 @@ from tidegauge_lab.local.broker_settings import (
     ways_among_brokers,
 )
 from tidegauge_lab.local.layout import broker_log_directories
-from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
+from tidegauge_lab.local.wanted import Wanted
 
 HOME = Path("/cluster")
 
@@ -107,8 +108,9 @@ def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
     assert made(zookeeper_port=22181).zookeeper_address == "127.0.0.1:22181"
     with pytest.raises(TidegaugeError, match="port 22181 of ZooKeeper is in use"):
         first_plan(HOME, Wanted(zookeeper_port=22181), free=lambda port: port != 22181)
-    with pytest.raises(TidegaugeError, match="is that of broker 1"):
-        made(base_port=20000, zookeeper_port=20001)
+    for first in ("base_port", "kafka_port"):
+        with pytest.raises(TidegaugeError, match="is that of broker 1"):
+            made(**{first: 20000}, zookeeper_port=20001)
     with pytest.raises(TidegaugeError, match="only the cluster's own gets one"):
         made(zookeeper="one:2181", zookeeper_port=22181)
 
