@@ -10,7 +10,7 @@ import pytest
 from tests.unit.metadata.golden_events import GoldenEvent, golden_events, provenance, texts
 
 from tidegauge.cluster_metadata.access_lists import Filter
-from tidegauge.kafka.kraft.record_types import MetadataRecord
+from tidegauge.kafka.kraft.record_types import MetadataRecord, encode_record
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_record import PartitionRecord
@@ -287,7 +287,13 @@ EVENTS = [event for event in MAIN if event.kind not in NOT_REPEATABLE]
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: f"{event.offset}-{event.kind}")
 def test_an_event_of_kafkas_log_is_decided_alike(event: GoldenEvent) -> None:
     expected = [one for one in event.records if not isinstance(one.message, NoOpRecord)]
-    assert texts(DECIDED[event.kind](event)) == texts(expected)
+    decided = DECIDED[event.kind](event)
+    assert texts(decided) == texts(expected)
+    assert sorted(map(encoded, decided)) == sorted(map(encoded, expected))
+
+
+def encoded(record: MetadataRecord) -> bytes:
+    return encode_record(record.message, record.version)
 
 
 @pytest.mark.parametrize("offset", [116, 134])

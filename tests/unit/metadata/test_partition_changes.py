@@ -414,6 +414,18 @@ def test_a_cancellation_that_would_be_unclean_needs_the_topics_permission() -> N
     assert (world.state().replicas, world.state().isr, world.state().leader) == ((0,), (0,), -1)
 
 
+def test_an_unclean_cancellation_leaves_one_replica_in_the_isr() -> None:
+    """PartitionReassignmentRevert: the first one; here it is fenced, so that the next one is elected uncleanly."""
+    world = World([0, 1, 2, 3])
+    world.create("t", [0, 1])
+    reassign(world, (2, 3))
+    world.take(alter(world, [0, 2]))
+    world.fence(0)
+    world.set(TOPIC, "t", UNCLEAN, "true")
+    reassign(world, None)
+    assert (world.state().isr, world.state().leader, world.state().recovering) == ((1,), 1, True)
+
+
 def test_a_cancellation_needs_a_reassignment() -> None:
     world = World()
     world.create("t", [0])
