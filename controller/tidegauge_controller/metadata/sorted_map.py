@@ -105,10 +105,6 @@ class SortedMap(Mapping[Key, Value]):
         is_sparse = len(made.blocks) > _SPARSE and made._size < len(made.blocks) * _SPARSE
         return SortedMap(made) if is_sparse else made
 
-    def put(self, key: Key, value: Value) -> SortedMap[Key, Value]:
-        """Return a copy with one value set."""
-        return self.updated({key: value})
-
 
 def _changed(block: dict[Key, Value], changes: Mapping[Key, Value | _Removed]) -> Iterator[dict[Key, Value]]:
     """Yield the blocks that replace one block."""
