@@ -46,7 +46,7 @@ class Operation(enum.Enum):
 
 
 class Alteration(NamedTuple):
-    """What is done with one key; ``value`` is not looked at for DELETE."""
+    """The alteration of one key; DELETE ignores ``value``."""
 
     operation: Operation
     value: str | None = None

@@ -40,10 +40,10 @@ class Election(enum.Enum):
 
 @dataclass(slots=True)
 class Targets:
-    """What a partition shall have; begins with what it has.
+    """The state that a partition shall have, at first its present one.
 
     Attributes:
-        old: what it has.
+        old: the present state.
         directories: by replica.
     """
 
@@ -65,7 +65,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the changes of a topic's partitions depend on.
+    """The conditions of changes of a topic's partitions.
 
     Attributes:
         topic: whose partitions are changed.

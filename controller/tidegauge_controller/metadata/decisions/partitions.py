@@ -31,7 +31,7 @@ ANY_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader proposes for one partition.
+    """A leader's proposal for one partition.
 
     Attributes:
         new_isr: pairs of a broker and its epoch as the leader knows it; -1: any.

@@ -1,6 +1,6 @@
 """Registration of brokers and of controllers.
 
-A broker's epoch is the offset of the first record of its registration. What its former incarnation left is cleaned up
+A broker's epoch is the offset of the first record of its registration. The clean-up of its former incarnation stands
 before the registration itself, so that a controller that dies in between makes the broker register again.
 Source: ``ClusterControlManager.registerBroker`` and ``registerController``,
 ``ReplicationControlManager.handleBrokerShutdown``; KIP-631, KIP-858, KIP-919, KIP-966.

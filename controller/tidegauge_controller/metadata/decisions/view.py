@@ -1,4 +1,4 @@
-"""What a decision looks at: the image with the pending records in it, and the controller's own settings.
+"""The view that a decision is made from: the image with the pending records, and the controller's own settings.
 
 Source: ``ClusterControlManager``, ``ConfigurationControlManager.getTopicConfig``,
 ``ReplicationControlManager.getTopicEffectiveMinIsr``.
@@ -34,7 +34,7 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Response]):
-    """What a controller decided.
+    """The outcome of a decision.
 
     Attributes:
         records: to be appended; memory changes with them at once.
