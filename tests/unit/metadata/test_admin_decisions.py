@@ -182,7 +182,9 @@ def test_a_change_of_min_isr_clears_the_elr_chosen_under_the_old_one() -> None:
 
 def test_cordoned_directories_need_metadata_version_30() -> None:
     world = World(metadata_version=29)
-    assert altered(world, ALL, cordoned_log_dirs=(SET, "/a"))[0].startswith("The cordoned.log.dirs configuration")
+    assert altered(world, ALL, cordoned_log_dirs=(SET, "/a"))[0] == (
+        "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    )
     assert altered(World(), ALL, cordoned_log_dirs=(SET, "/a"))[0] == ""
 
 
@@ -404,6 +406,11 @@ REFUSED_ENTRIES = [
     (binding(operation=Operation.UNKNOWN), "Invalid operation UNKNOWN"),
     (binding(permission=Permission.ANY), "Invalid permissionType ANY"),
     (binding(name=""), "Resource name should not be empty"),
+    (
+        Binding(binding().pattern, binding().entry._replace(principal="a")),
+        "Could not parse principal from `a` (no colon is present separating the principal type from the principal "
+        "name)",
+    ),
 ]
 
 

@@ -23,7 +23,7 @@ REFUSED_REGISTRATIONS: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "ZooKeeper's flag": (
         {"is_migrating_zk_broker": True},
         ErrorCode.BROKER_ID_NOT_REGISTERED,
-        "Controller does not support registering ZK brokers, as no migration from ZooKeeper is in progress.",
+        "Controller does not support registering ZK brokers.",
     ),
     "no directory": ({"log_dirs": ()}, ErrorCode.INVALID_REGISTRATION, "No directories specified in request"),
     "a reserved directory": (
@@ -111,10 +111,12 @@ def test_a_new_incarnation_waits_for_the_end_of_the_session() -> None:
 
 def test_the_same_incarnation_keeps_its_epoch_and_its_flags() -> None:
     world = World()
+    world.heartbeat(0, cordoned_log_dirs=())
     known = world.view.image.brokers[0]
     world.register(0, incarnation_id=known.incarnation_id, rack="r1")
     again = world.view.image.brokers[0]
     assert (again.epoch, again.fenced, again.rack) == (known.epoch, False, "r1")
+    assert again.cordoned_log_dirs is None
 
 
 def test_a_broker_epoch_is_the_offset_of_the_first_record() -> None:

@@ -462,6 +462,16 @@ def test_a_reassignment_is_refused(replicas: tuple[int, ...], error: ErrorCode, 
     assert [one.message for one in missing.response] == ["Unable to find partition t:5."]
 
 
+def test_the_replication_factor_is_that_of_the_reassignment_in_progress() -> None:
+    """ReplicationControlManager.validatePartitionReplicationFactorUnchanged."""
+    world = World([0, 1, 2, 3])
+    world.create("t", [0, 1])
+    reassign(world, (1, 2, 3))
+    reassign(world, (2, 3, 0), may_change_replication_factor=False)
+    refused = alter_reassignments(world.view, [Reassignment("t", 0, (0, 1))], may_change_replication_factor=False)
+    assert [one.message for one in refused.response] == ["The replication factor is changed from 3 to 2"]
+
+
 def test_replicas_are_assigned_to_directories_and_strangers_are_refused() -> None:
     world = World(directories=2)
     world.create("t", [0, 1])

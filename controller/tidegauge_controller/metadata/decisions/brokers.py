@@ -95,8 +95,7 @@ def heartbeat(view: ClusterView, heartbeats: Heartbeats, request: HeartbeatReque
     # Kafka decides both parts on the state of before; a broker that is unfenced with a failed directory could then be
     # made leader of a partition in it.
     records += _directories_offline(view.after(records), broker, request.offline_log_dirs)
-    if is_caught_up:
-        records += _directories_cordoned(view, broker, request.cordoned_log_dirs)
+    records += _directories_cordoned(view, broker, request.cordoned_log_dirs)
     response = HeartbeatResponse(
         is_caught_up,
         is_fenced,

@@ -93,7 +93,7 @@ def _begun(
 ) -> MetadataRecord | None:
     """Begin a reassignment: the replicas are those of the target, then those that leave, in the order of their ids."""
     check_manual_assignment(view, replicas, None)
-    before = len(old.replicas) - len(old.adding)
+    before = len(set(old.replicas) - set(old.removing))
     if not may_change and len(replicas) != before:
         raise TidegaugeError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
