@@ -23,6 +23,7 @@ from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.metadata_records.feature_level_record import FeatureLevelRecord
 from tidegauge.kafka.metadata_records.producer_ids_record import ProducerIdsRecord
+from tidegauge_controller.metadata.decisions import access_lists
 from tidegauge_controller.metadata.decisions.access_lists import create_entries, delete_entries
 from tidegauge_controller.metadata.decisions.activation import MAX_PRODUCER_ID, activate, allocate_producer_ids, no_op
 from tidegauge_controller.metadata.decisions.client_quotas import QuotaAlteration, alter_client_quotas
@@ -440,6 +441,16 @@ def test_an_entry_that_exists_is_not_written_again_and_filters_remove() -> None:
     ]
     assert len(world.take(decision)) == 2
     assert len(world.view.image.access_lists) == 0
+
+
+def test_a_deletion_of_too_many_entries_is_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.take(create_entries(world.view, [binding(), binding(operation=Operation.WRITE)], Random(0)))
+    monkeypatch.setattr(access_lists, "MAX_RECORDS_PER_REQUEST", 2)
+    assert len(delete_entries(world.view, [Filter()]).records) == 2
+    monkeypatch.setattr(access_lists, "MAX_RECORDS_PER_REQUEST", 1)
+    with pytest.raises(TidegaugeError, match="Cannot remove more than 1 acls in a single delete operation"):
+        delete_entries(world.view, [Filter()])
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:

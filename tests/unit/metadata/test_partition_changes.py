@@ -180,6 +180,7 @@ REFUSED_PROPOSALS: dict[str, tuple[dict[str, Any], ErrorCode]] = {
     "no leader": ({"new_isr": ((2, -1),)}, ErrorCode.INVALID_REQUEST),
     "recovering with two": ({"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
     "recovering from nothing": ({"leader_recovery_state": 1, "new_isr": ((1, -1),)}, ErrorCode.INVALID_REQUEST),
+    "an unknown recovery state": ({"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
     "a fenced member": ({"new_isr": ((1, -1), (0, -1))}, ErrorCode.INELIGIBLE_REPLICA),
     "a former incarnation": ({"new_isr": ((1, -1), (2, 3))}, ErrorCode.INELIGIBLE_REPLICA),
 }

@@ -284,6 +284,12 @@ def test_placement_is_even_over_brokers() -> None:
         assert Counter(sum(found, ())) == dict.fromkeys(range(4), 6)
 
 
+def test_placement_is_shuffled_so_that_assignments_are_not_repeated() -> None:
+    """After as many partitions as there are unfenced brokers; with one broker there is nothing to shuffle."""
+    assert len(set(placed(World([0, 1, 2, 3]), 40, 3))) > 12
+    assert placed(World([0]), 3, 1) == [(0,)] * 3
+
+
 def racks(*names: str | None, fenced: tuple[int, ...] = ()) -> World:
     world = World([])
     for broker_id, name in enumerate(names):
