@@ -12,6 +12,7 @@ WIRES = (GRPC, KAFKA)
 """What carries requests."""
 _OF_KAFKA_ALONE = frozenset(
     {
+        "AddOffsetsToTxn",
         "AlterClientQuotas",
         "AlterConfigs",
         "AlterReplicaLogDirs",
@@ -20,16 +21,32 @@ _OF_KAFKA_ALONE = frozenset(
         "CreateAcls",
         "CreateDelegationToken",
         "DeleteAcls",
+        "DeleteGroups",
         "DescribeAcls",
         "DescribeClientQuotas",
         "DescribeCluster",
         "DescribeDelegationToken",
+        "DescribeGroups",
         "DescribeLogDirs",
+        "DescribeProducers",
+        "DescribeTransactions",
         "DescribeUserScramCredentials",
+        "EndTxn",
         "ExpireDelegationToken",
+        "FindCoordinator",
+        "Heartbeat",
+        "JoinGroup",
+        "LeaveGroup",
+        "ListGroups",
+        "ListTransactions",
+        "OffsetCommit",
+        "OffsetDelete",
+        "OffsetFetch",
         "RenewDelegationToken",
         "SaslAuthenticate",
         "SaslHandshake",
+        "SyncGroup",
+        "TxnOffsetCommit",
         "UpdateFeatures",
     }
 )
@@ -49,8 +66,25 @@ _APIS_OF_RPCS = {
     "InitTransactions": "InitProducerId",
     "OffsetsForLeaderEpoch": "OffsetForLeaderEpoch",
     "ProduceStream": "Produce",
+    "VerifyPartitions": "AddPartitionsToTxn",
     "WriteMarkers": "WriteTxnMarkers",
 }
+FORMER_RPCS = frozenset(
+    {
+        "AddOffsets",
+        "AddPartitions",
+        "CommitOffsets",
+        "CommitOffsetsInTransaction",
+        "DeleteGroup",
+        "DeleteOffsets",
+        "DescribeGroup",
+        "DescribeTransaction",
+        "EndTransaction",
+        "FetchOffsets",
+        "InitTransactions",
+    }
+)
+"""RPCs of earlier versions: in rules and scenario files their names mean their APIs still."""
 
 _OF_TRANSACTIONAL_ID = frozenset({"AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "InitProducerId", "Produce"})
 """APIs whose requests name a transactional id and no group; AddOffsetsToTxn and TxnOffsetCommit name both."""
