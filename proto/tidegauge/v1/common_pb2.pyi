@@ -213,6 +213,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The position is not within the snapshot."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
     """The topic id is not known."""
+    ERROR_CODE_DUPLICATE_BROKER_REGISTRATION: _ErrorCode.ValueType  # 101
+    """Another broker with this id is alive."""
+    ERROR_CODE_BROKER_ID_NOT_REGISTERED: _ErrorCode.ValueType  # 102
+    """No broker with this id has registered."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 103
     """The topic id is not the one stored in partition.metadata."""
     ERROR_CODE_INCONSISTENT_CLUSTER_ID: _ErrorCode.ValueType  # 104
@@ -223,10 +227,14 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The fetch session was opened by topic names and is used by topic ids, or the reverse."""
     ERROR_CODE_INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """A proposed in-sync replica is not alive or is shutting down."""
+    ERROR_CODE_NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
+    """The change completed a reassignment, and another replica leads now."""
     ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
     """The request is for controllers, not for brokers."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
     """There is no such endpoint type."""
+    ERROR_CODE_INVALID_REGISTRATION: _ErrorCode.ValueType  # 119
+    """The registration lacks or repeats what it must have once."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The partition is not in the transaction; abort it and go on (KIP-890)."""
     ERROR_CODE_INVALID_VOTER_KEY: _ErrorCode.ValueType  # 125
@@ -429,6 +437,10 @@ ERROR_CODE_POSITION_OUT_OF_RANGE: ErrorCode.ValueType  # 99
 """The position is not within the snapshot."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
 """The topic id is not known."""
+ERROR_CODE_DUPLICATE_BROKER_REGISTRATION: ErrorCode.ValueType  # 101
+"""Another broker with this id is alive."""
+ERROR_CODE_BROKER_ID_NOT_REGISTERED: ErrorCode.ValueType  # 102
+"""No broker with this id has registered."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
 """The topic id is not the one stored in partition.metadata."""
 ERROR_CODE_INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
@@ -439,10 +451,14 @@ ERROR_CODE_FETCH_SESSION_TOPIC_ID_ERROR: ErrorCode.ValueType  # 106
 """The fetch session was opened by topic names and is used by topic ids, or the reverse."""
 ERROR_CODE_INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """A proposed in-sync replica is not alive or is shutting down."""
+ERROR_CODE_NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
+"""The change completed a reassignment, and another replica leads now."""
 ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
 """The request is for controllers, not for brokers."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
 """There is no such endpoint type."""
+ERROR_CODE_INVALID_REGISTRATION: ErrorCode.ValueType  # 119
+"""The registration lacks or repeats what it must have once."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The partition is not in the transaction; abort it and go on (KIP-890)."""
 ERROR_CODE_INVALID_VOTER_KEY: ErrorCode.ValueType  # 125

@@ -12,7 +12,7 @@ from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.wire.grpc import injected_responses
 
 _KAFKA_APIS = frozenset(api.name for api in APIS.values())
-API_NAMES = _KAFKA_APIS | injected_responses.METHODS.keys() | FORMER_RPCS
+API_NAMES = _KAFKA_APIS | injected_responses.METHODS.keys() | FORMER_RPCS.keys()
 """All names that a fault may give."""
 
 

@@ -323,7 +323,7 @@ class BrokerService:
 
     async def alter_replica_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, ErrorCode]:
         """Begin to move replicas to other log directories of this broker."""
-        return await self._replicas.control.alter_log_directories(wanted)
+        return await self._replicas.changes.alter_log_directories(wanted)
 
     def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
         """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""

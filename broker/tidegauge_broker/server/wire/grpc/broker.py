@@ -16,6 +16,7 @@ from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLook
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, Unreachable
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
+from tidegauge_broker.server.service.produce_portions import append
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
@@ -58,7 +59,8 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         """Append; see ``broker_service.proto``."""
         del context
         verified = await self._verified(request)
-        results = verified.in_order(_order_of(request), await self._service.produce(verified.request))
+        appended = await append(self._service.produce, verified.request)
+        results = verified.in_order(_order_of(request), await appended)
         return convert.to_produce_response(request.correlation_id, [] if request.acks == 0 else results)
 
     async def _verified(self, message: produce_pb2.ProduceRequest) -> Verified:
