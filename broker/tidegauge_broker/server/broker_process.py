@@ -338,7 +338,6 @@ class BrokerProcess:
             OfferedServices(
                 self._service,
                 self._replicas,
-                self._peers,
                 self._now_ms,
                 self._seams.add_services,
                 identity.listeners.kafka_beside,
