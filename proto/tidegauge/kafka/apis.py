@@ -2,7 +2,8 @@
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
 has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft, of telemetry and of
-share groups; and 68 and 69, which 3.9.1 advertises and then rejects with UNSUPPORTED_VERSION.
+share groups. 68 and 69 (KIP-848), which 3.9.1 in ZooKeeper mode rejects with UNSUPPORTED_VERSION, stand in the table as
+an extension, in the versions of 4.3.1 (``EXTENSIONS``).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 
@@ -103,6 +104,11 @@ DESCRIBE_PRODUCERS = 61
 DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
 ALLOCATE_PRODUCER_IDS = 67
+CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
+
+EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
+"""Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
 APIS: dict[int, Api] = {
     row[0]: Api(*row)
@@ -166,6 +172,8 @@ APIS: dict[int, Api] = {
         (DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
         (LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
         (ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
+        (CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
+        (CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
     )
 }
 
