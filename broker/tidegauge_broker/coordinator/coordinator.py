@@ -93,7 +93,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         runtime = GroupRuntime(settings, now_ms, wall)
         self._phases = Phases(runtime)
         self._topics = Topics()
-        writer = GroupWriter(runtime, self._topics)
+        writer = GroupWriter(runtime, self._topics, self._phases)
         self._led = LedPartitions(
             runtime,
             OFFSETS_TOPIC,
@@ -280,7 +280,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             return
         if consumer_group is not None:
             again = partial(self._join, shard, request, token, member_uuid)
-            self._consumer_groups.classic_join(shard, consumer_group, request, token, again)
+            self._consumer_groups.classic_join(shard, consumer_group, request, token, member_uuid, again)
             return
         group = shard.group_for_join(group_id, request.member_id)
         if group is None:
@@ -290,6 +290,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._joining.join(group, request, token, member_uuid)
 
     def _sync(self, shard: Shard, request: SyncGroup, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._consumer_groups.classic_sync(consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         if group is None:
             self._runtime.respond(token, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -297,6 +301,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._membership.sync(group, request, token)
 
     def _heartbeat(self, shard: Shard, request: Heartbeat, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._consumer_groups.classic_heartbeat(shard, consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._membership.heartbeat(group, request)
         self._runtime.respond(token, HeartbeatResult(error))

@@ -17,6 +17,7 @@ class GroupSettings:
         serves_consumer_groups: whether groups of the consumer protocol (KIP-848) are served; without, their records are
             skipped, as a broker of 3.9 does.
         consumer_assignors: group.consumer.assignors; the first is the default.
+        consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
     """
 
     partitions: int = 50
@@ -37,6 +38,7 @@ class GroupSettings:
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_migration_policy: str = "bidirectional"
 
 
 @dataclass(slots=True)

@@ -375,8 +375,7 @@ class Shard(LedPartition):
         """Forget a classic group in whose place there is a consumer group now."""
         group = self.groups.pop(group_id, None)
         if group is not None:
-            self._phases.change_state(group, DEAD, "converted to a consumer group")
-            self._phases.stop_timers(group)
+            self._phases.convert(group)
 
     def _append_tombstones(self, tombstones: Sequence[Record]) -> None:
         runtime = self._runtime

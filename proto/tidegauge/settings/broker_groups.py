@@ -8,7 +8,7 @@ Source: Kafka's GroupCoordinatorConfig and ShareGroupConfig.
 from __future__ import annotations
 
 from tidegauge.settings.model import INT_MAX, Setting
-from tidegauge.settings.tables import long, names, short, whole
+from tidegauge.settings.tables import long, names, short, text, whole
 
 _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor" for name in ("Uniform", "Range"))
 
@@ -119,6 +119,13 @@ GROUP_SETTINGS = (
         "ms",
         "Minimum time between two target assignments of a group, consumer protocol; 0: none. A setting of Kafka 4.3.",
         0,
+    ),
+    text(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Which groups may change between the classic and the consumer protocol while they have members; the default "
+        "is that of Kafka 4.3.",
+        ("disabled", "upgrade", "downgrade", "bidirectional"),
     ),
     whole(
         "group.consumer.regex.refresh.interval.ms",

@@ -17,6 +17,8 @@ class ConsumerGroup:
         is_dead: whether it was deleted, converted or unloaded; nothing of it counts any more.
         sessions: by member id, until a member is removed because it was not heard of.
         rebalances: by member id, until a member is removed because it has not given partitions up.
+        joins: by member id, until a classic member is removed because it has not rejoined.
+        syncs: by member id, until a classic member is removed because it has joined and not sent its SyncGroup.
         is_resolving: whether its regular expressions are being resolved.
         resolution_failed_ms: when that last failed, in wall-clock time.
         state_since_ms: the time of the last change of state.
@@ -29,6 +31,8 @@ class ConsumerGroup:
         self.is_dead = False
         self.sessions: dict[str, Timer] = {}
         self.rebalances: dict[str, Timer] = {}
+        self.joins: dict[str, Timer] = {}
+        self.syncs: dict[str, Timer] = {}
         self.is_resolving = False
         self.resolution_failed_ms: int | None = None
         self.state_since_ms: int | None = None

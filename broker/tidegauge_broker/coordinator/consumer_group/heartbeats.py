@@ -8,6 +8,7 @@ Source: GroupMetadataManager.consumerGroupHeartbeat.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from tidegauge_broker.coordinator.consumer_group.assignors.java_order import cop
 from tidegauge_broker.coordinator.consumer_group.image import Draft
 from tidegauge_broker.coordinator.consumer_group.member import (
     ConsumerMember,
+    TopicPartitionId,
     as_assignment,
     owned_partitions,
     partitions_of,
@@ -57,6 +59,18 @@ class Circumstances:
     is_refresh_due: bool
 
 
+class Step(NamedTuple):
+    """How far a request has moved its member.
+
+    Attributes:
+        member: after the request.
+        has_bumped: whether the group's epoch rises.
+    """
+
+    member: ConsumerMember
+    has_bumped: bool
+
+
 class Beat(NamedTuple):
     """What a heartbeat comes to.
 
@@ -80,23 +94,7 @@ def beat(draft: Draft, request: ConsumerGroupHeartbeat, met: Circumstances) -> B
     if len(members) >= met.max_size and request.member_id not in members:
         raise refusals.full(draft.image.group_id)
     former = _member(draft, request)
-    member = _merged(former, request)
-    stored = draft.image.members.get(former.member_id)
-    bump = set(former.topic_names) != set(member.topic_names)
-    if stored is None or member != former:
-        update = update_regex(draft, former, member)
-        draft.add(subscription_record(draft.image.group_id, member), *update.tombstones)
-        bump = bump or update.bumps
-    bumped = _bump(draft, met, bump=bump)
-    if draft.image.assignment_epoch < draft.image.epoch and may_compute(
-        draft.image, met.now_ms, met.assignment_interval_ms
-    ):
-        add_target(draft, met.topics, met.assignors, met.now_ms)
-    has_subscription_changed = bump or former.topic_regex != member.topic_regex
-    current = draft.image.members[former.member_id]
-    now = _reconciled(draft, current, request, met.topics, has_subscription_changed=has_subscription_changed)
-    if now != current:
-        draft.add(current_record(draft.image.group_id, now))
+    now, has_bumped = advance(draft, former, _merged(former, request), owned_partitions(request.owned), met)
     is_told = (
         request.member_epoch == JOINING_EPOCH
         or _is_full(request)
@@ -108,7 +106,46 @@ def beat(draft: Draft, request: ConsumerGroupHeartbeat, met: Circumstances) -> B
         heartbeat_interval_ms=met.heartbeat_interval_ms,
         assignment=as_assignment(now.assigned) if is_told else None,
     )
-    return Beat(result, bumped)
+    return Beat(result, has_bumped)
+
+
+def advance(
+    draft: Draft,
+    former: ConsumerMember,
+    member: ConsumerMember,
+    owned: AbstractSet[TopicPartitionId] | None,
+    met: Circumstances,
+) -> Step:
+    """Take over what a member says of itself, compute the target if it is due, and move the member towards it.
+
+    Args:
+        draft: the decision.
+        former: the member before.
+        member: with what its request says.
+        owned: what it says that it owns; None: it has not said.
+        met: what the request meets.
+
+    Raises:
+        GroupRefusal: the member's regular expression is refused.
+        AssignmentError: the assignor has found no assignment.
+    """
+    group_id = draft.image.group_id
+    bump = set(former.topic_names) != set(member.topic_names)
+    if former.member_id not in draft.image.members or member != former:
+        update = update_regex(draft, former, member)
+        draft.add(subscription_record(group_id, member), *update.tombstones)
+        bump = bump or update.bumps
+    bumped = _bump(draft, met, bump=bump)
+    if draft.image.assignment_epoch < draft.image.epoch and may_compute(
+        draft.image, met.now_ms, met.assignment_interval_ms
+    ):
+        add_target(draft, met.topics, met.assignors, met.now_ms)
+    has_subscription_changed = bump or former.topic_regex != member.topic_regex
+    current = draft.image.members[former.member_id]
+    now = _reconciled(draft, current, owned, met.topics, has_subscription_changed=has_subscription_changed)
+    if now != current:
+        draft.add(current_record(group_id, now))
+    return Step(now, bumped)
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
@@ -215,7 +252,7 @@ def _bump(draft: Draft, met: Circumstances, *, bump: bool) -> bool:
 def _reconciled(
     draft: Draft,
     member: ConsumerMember,
-    request: ConsumerGroupHeartbeat,
+    owned: AbstractSet[TopicPartitionId] | None,
     topics: Topics,
     *,
     has_subscription_changed: bool,
@@ -226,7 +263,7 @@ def _reconciled(
         target=image.targets.get(member.member_id, ()),
         topic_ids=frozenset(topic_ids_of(image, member, topics)),
         has_subscription_changed=has_subscription_changed,
-        owned=owned_partitions(request.owned),
+        owned=owned,
         owners=image.owners,
     )
     try:

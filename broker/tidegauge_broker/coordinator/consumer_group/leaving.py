@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
+from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH, ConsumerGroupHeartbeat
 from tidegauge_broker.coordinator.consumer_group import refusals
 from tidegauge_broker.coordinator.consumer_group.image import Draft
 from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember, Epochs, MemberState
@@ -20,25 +20,16 @@ from tidegauge_broker.coordinator.consumer_group.records import (
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 
 
-def leave(draft: Draft, request: ConsumerGroupHeartbeat, topics: Topics) -> ConsumerGroupHeartbeatResult:
-    """Decide about a heartbeat with epoch -1 or -2, and add its records to the draft.
-
-    Raises:
-        GroupRefusal: the member is unknown, or was replaced.
-    """
-    member = leaving_member(draft, request)
-    if request.member_epoch == STATIC_LEAVING_EPOCH:
-        away = replace(
-            member,
-            epoch=STATIC_LEAVING_EPOCH,
-            state=MemberState.STABLE,
-            assigned=_at_epoch_0(member.assigned),
-            pending_revocation={},
-        )
-        draft.add(current_record(draft.image.group_id, away))
-    else:
-        fence(draft, [member.member_id], topics)
-    return ConsumerGroupHeartbeatResult(member_id=request.member_id, member_epoch=request.member_epoch)
+def leave_for_a_while(draft: Draft, member: ConsumerMember) -> None:
+    """Add the record of a static member's leave for a while: its partitions stay reserved (epoch -2)."""
+    away = replace(
+        member,
+        epoch=STATIC_LEAVING_EPOCH,
+        state=MemberState.STABLE,
+        assigned=_at_epoch_0(member.assigned),
+        pending_revocation={},
+    )
+    draft.add(current_record(draft.image.group_id, away))
 
 
 def leaving_member(draft: Draft, request: ConsumerGroupHeartbeat) -> ConsumerMember:

@@ -10,19 +10,32 @@ from dataclasses import replace
 from functools import partial
 
 from tidegauge.consumer_groups import (
+    CONSUMER,
     JOINING_EPOCH,
+    STATIC_LEAVING_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResult,
     Permits,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import JoinGroup, JoinGroupResult, LeaveGroup, LeaveGroupResult, LeavingMember, LeftMember
-from tidegauge_broker.coordinator.consumer_group import refusals
+from tidegauge.groups import (
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeavingMember,
+    LeftMember,
+    SyncGroup,
+)
+from tidegauge_broker.coordinator.consumer_group import classic_members, refusals
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import AssignmentError
 from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.consumer_group.heartbeats import Circumstances, beat
 from tidegauge_broker.coordinator.consumer_group.image import Draft, GroupImage
-from tidegauge_broker.coordinator.consumer_group.leaving import fence, leave
+from tidegauge_broker.coordinator.consumer_group.leaving import leave_for_a_while, leaving_member
+from tidegauge_broker.coordinator.consumer_group.migration import upgrade
 from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal
 from tidegauge_broker.coordinator.consumer_group.regexes import add_resolved, is_resolution_due
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
@@ -59,8 +72,7 @@ class ConsumerGroups:
     def _beat(self, shard: Shard, request: ConsumerGroupHeartbeat, token: object, member_uuid: str) -> None:
         if not request.member_id:
             request = _with_member_id(request, member_uuid)
-        group, prefix = self._group_for(shard, request)
-        draft = Draft(group.image)
+        group, draft, prefix = self._group_for(shard, request)
         requests = group.refresh_requests
         try:
             outcome = beat(draft, request, self._circumstances(group))
@@ -91,21 +103,26 @@ class ConsumerGroups:
             is_refresh_due=group.is_refresh_due,
         )
 
-    def _group_for(self, shard: Shard, request: ConsumerGroupHeartbeat) -> tuple[ConsumerGroup, list[Record]]:
-        """Return the group of a heartbeat, which a joining member creates, and the records that come before its own."""
+    def _group_for(self, shard: Shard, request: ConsumerGroupHeartbeat) -> tuple[ConsumerGroup, Draft, list[Record]]:
+        """Return the group of a heartbeat, which a joining member creates or upgrades.
+
+        Returns:
+            The group, the draft of the decision, and the records that come before its own.
+        """
         group_id = request.group_id or ""
         group = shard.consumer_groups.get(group_id)
         if group is not None:
-            return group, []
+            return group, Draft(group.image), []
         classic = shard.groups.get(group_id)
         if request.member_epoch != JOINING_EPOCH:
             raise refusals.not_found(group_id) if classic is None else refusals.not_a_consumer_group(group_id)
-        if classic is None:
-            return ConsumerGroup(GroupImage(group_id), shard.partition), []
+        made = ConsumerGroup(GroupImage(group_id), shard.partition, None if classic is None else classic.offsets)
+        draft = Draft(made.image)
+        if classic is None or (classic.state is EMPTY and classic.generation == 0):
+            return made, draft, []
         if classic.state is not EMPTY:
-            raise refusals.not_a_consumer_group(group_id)
-        tombstones = [Record(group_key(group_id), None)] if classic.generation > 0 else []
-        return ConsumerGroup(GroupImage(group_id), shard.partition, classic.offsets), tombstones
+            upgrade(draft, classic, self._topics, self._writer.migration_limits)
+        return made, draft, [Record(group_key(group_id), None)]
 
     def _leave(self, shard: Shard, request: ConsumerGroupHeartbeat, token: object) -> None:
         group_id = request.group_id or ""
@@ -113,7 +130,8 @@ class ConsumerGroups:
         if group is None:
             raise refusals.not_a_consumer_group(group_id) if group_id in shard.groups else refusals.not_found(group_id)
         draft = Draft(group.image)
-        result = leave(draft, request, self._topics)
+        member = leaving_member(draft, request)
+        result = ConsumerGroupHeartbeatResult(member_id=request.member_id, member_epoch=request.member_epoch)
         self._runtime.log(
             f"[GroupId {group_id}] Member {request.member_id} left the consumer group"
             + (f" as static member {request.instance_id}." if request.instance_id is not None else ".")
@@ -122,7 +140,12 @@ class ConsumerGroups:
         def written(error: ErrorCode) -> None:
             self._runtime.respond(token, result if error is ErrorCode.NONE else _failure(error))
 
-        self._writer.write(shard, group, draft, written)
+        if request.member_epoch == STATIC_LEAVING_EPOCH:
+            leave_for_a_while(draft, member)
+            self._writer.write(shard, group, draft, written)
+        else:
+            reason = f"Downgrade group {group_id} from consumer to classic for member leaving."
+            self._writer.remove(shard, group, [member.member_id], written, reason)
 
     # Regular expressions
 
@@ -189,20 +212,27 @@ class ConsumerGroups:
             for one, result in zip(request.members, members, strict=True)
             if result.error is ErrorCode.NONE
         )
-        draft = Draft(group.image)
-        if left:
-            fence(draft, list(left), self._topics)
 
         def written(error: ErrorCode) -> None:
             result = LeaveGroupResult(members=members) if error is ErrorCode.NONE else LeaveGroupResult(error)
             self._runtime.respond(token, result)
 
-        self._writer.write(shard, group, draft, written)
+        if left:
+            reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+            self._writer.remove(shard, group, list(left), written, reason)
+        else:
+            written(ErrorCode.NONE)
 
     # Members with the classic protocol
 
     def classic_join(
-        self, shard: Shard, group: ConsumerGroup, request: JoinGroup, token: object, again: Callable[[], None]
+        self,
+        shard: Shard,
+        group: ConsumerGroup,
+        request: JoinGroup,
+        token: object,
+        member_uuid: str,
+        again: Callable[[], None],
     ) -> None:
         """Handle a classic JoinGroup of a consumer group: one without members becomes a classic group.
 
@@ -211,21 +241,77 @@ class ConsumerGroups:
             group: the consumer group.
             request: the JoinGroup.
             token: of the request.
+            member_uuid: of which a member id is made.
             again: handles the request when the group is converted.
         """
-        if group.image.members:
-            self._runtime.respond(
-                token, JoinGroupResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
-            )
+        if not group.image.members:
+
+            def converted(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    again()
+                else:
+                    self._runtime.respond(token, JoinGroupResult(error, member_id=request.member_id))
+
+            self._writer.convert_to_classic(shard, group, converted)
             return
+        try:
+            self._classic_join(shard, group, request, token, member_uuid)
+        except GroupRefusal as refusal:
+            self._runtime.respond(token, JoinGroupResult(refusal.error, member_id=request.member_id))
+
+    def _classic_join(
+        self, shard: Shard, group: ConsumerGroup, request: JoinGroup, token: object, member_uuid: str
+    ) -> None:
+        if self._runtime.settings.consumer_migration_policy == "disabled":
+            raise GroupRefusal(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Cannot join the consumer group {group.group_id} with the classic protocol because the group "
+                "migration is disabled.",
+            )
+        member_id = request.member_id or member_uuid
+        if not request.member_id and request.group_instance_id is None and request.requires_known_member_id:
+            self._runtime.respond(token, JoinGroupResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            return
+        draft = Draft(group.image)
+        requests = group.refresh_requests
+        try:
+            step = classic_members.join(draft, request, member_id, self._circumstances(group))
+        except AssignmentError as problem:
+            raise GroupRefusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)) from problem
 
         def written(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                again()
-            else:
+            if error is not ErrorCode.NONE:
                 self._runtime.respond(token, JoinGroupResult(error, member_id=request.member_id))
+                return
+            group.refreshed(requests)
+            self._runtime.counters.consumer_group_rebalances += step.has_bumped
+            self._writer.restart_session(shard, group, member_id)
+            self._writer.await_sync(shard, group, step.member)
+            result = JoinGroupResult(
+                generation=step.member.epoch,
+                protocol_type=CONSUMER,
+                protocol_name=request.protocols[0].name,
+                member_id=member_id,
+            )
+            self._runtime.respond(token, result)
 
-        self._writer.convert_to_classic(shard, group, written)
+        self._writer.write(shard, group, draft, written)
+
+    def classic_sync(self, group: ConsumerGroup, request: SyncGroup, token: object) -> None:
+        """Handle the SyncGroup of a member with the classic protocol."""
+        result = classic_members.sync(group.image, request, self._topics)
+        if result.error is ErrorCode.NONE:
+            self._writer.synced(group, request.member_id)
+        self._runtime.respond(token, result)
+
+    def classic_heartbeat(self, shard: Shard, group: ConsumerGroup, request: Heartbeat, token: object) -> None:
+        """Handle the Heartbeat of a member with the classic protocol."""
+        error = classic_members.heartbeat_error(group.image, request)
+        if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+            self._writer.restart_session(shard, group, request.member_id)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._writer.await_join(shard, group, group.image.members[request.member_id])
+        self._runtime.respond(token, HeartbeatResult(error))
 
 
 def _with_member_id(request: ConsumerGroupHeartbeat, member_uuid: str) -> ConsumerGroupHeartbeat:

@@ -8,23 +8,35 @@ Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidegauge.consumer_groups import ConsumerGroupState
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.coordinator.consumer_group.classic_protocol import MalformedProtocol
 from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.consumer_group.image import Draft
 from tidegauge_broker.coordinator.consumer_group.leaving import fence
-from tidegauge_broker.coordinator.consumer_group.member import MemberState
+from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember, MemberState
+from tidegauge_broker.coordinator.consumer_group.migration import (
+    MigrationLimits,
+    downgrade_tombstones,
+    downgraded,
+    may_downgrade,
+)
 from tidegauge_broker.coordinator.consumer_group.records import ConsumerGroupKey, to_bytes
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 from tidegauge_broker.coordinator.gates import Waiting
+from tidegauge_broker.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, Group
+from tidegauge_broker.coordinator.group.phases import Phases
+from tidegauge_broker.coordinator.group.states import STABLE
+from tidegauge_broker.coordinator.group.storing import metadata_record
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
 from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.shard import Shard, tombstones_of
+from tidegauge_broker.coordinator.timers import Timer
 
 RETRY_MS = 500
 """After a failed write of a timer's decision it is tried again (CoordinatorTimerImpl.schedule)."""
@@ -49,9 +61,16 @@ Written = Callable[[ErrorCode], None]
 class GroupWriter:
     """See the module."""
 
-    def __init__(self, runtime: GroupRuntime, topics: Topics) -> None:
+    def __init__(self, runtime: GroupRuntime, topics: Topics, phases: Phases) -> None:
         self._runtime = runtime
         self._topics = topics
+        self._phases = phases
+
+    @property
+    def migration_limits(self) -> MigrationLimits:
+        """What the settings say of migrations between the protocols."""
+        settings = self._runtime.settings
+        return MigrationLimits(settings.consumer_migration_policy, settings.consumer_max_size, settings.group_max_size)
 
     # Writing
 
@@ -70,13 +89,60 @@ class GroupWriter:
         records = [*(prefix or ()), *map(to_bytes, draft.records)]
         self._append(shard, group.group_id, records, lambda: self._install(shard, group, draft), written)
 
+    def remove(
+        self, shard: Shard, group: ConsumerGroup, member_ids: Sequence[str], written: Written, reason: str
+    ) -> None:
+        """Remove members; if only members with the classic protocol are left, the group becomes a classic one.
+
+        Args:
+            shard: of the group.
+            group: the group.
+            member_ids: those that leave, or are fenced.
+            written: called at the end.
+            reason: of the rebalance, if the group becomes a classic one.
+        """
+        if may_downgrade(group.image, member_ids, self.migration_limits):
+            try:
+                classic = downgraded(group.image, member_ids, shard.partition, self._topics, self._runtime.wall_ms)
+            except MalformedProtocol as problem:
+                self._runtime.log(
+                    f"Cannot downgrade the consumer group {group.group_id}: fail to parse the Consumer Protocol "
+                    f"consumer: {problem}.",
+                    "warning",
+                )
+            else:
+                self._downgrade(shard, group, classic, written, reason)
+                return
+        draft = Draft(group.image)
+        fence(draft, list(member_ids), self._topics)
+        self.write(shard, group, draft, written)
+
+    def _downgrade(self, shard: Shard, group: ConsumerGroup, classic: Group, written: Written, reason: str) -> None:
+        classic.state = STABLE
+        classic.restore(CONSUMER_PROTOCOL_TYPE, classic.selected_protocol(), None)
+        assignments = {member_id: member.assignment for member_id, member in classic.members.items()}
+
+        def install() -> None:
+            self._replace_by_classic(shard, group)
+            classic.offsets = group.offsets
+            shard.groups[group.group_id] = classic
+            self._phases.resume(classic)
+            self._phases.maybe_prepare_rebalance(classic, reason)
+
+        records = [*map(to_bytes, downgrade_tombstones(group.image)), metadata_record(classic, assignments)]
+        self._append(shard, group.group_id, records, install, written)
+
+    def _replace_by_classic(self, shard: Shard, group: ConsumerGroup) -> None:
+        old = group.state
+        self.stop(group)
+        del shard.consumer_groups[group.group_id]
+        self.note_state(group, old, "converted to a classic group")
+
     def convert_to_classic(self, shard: Shard, group: ConsumerGroup, written: Written) -> None:
         """Replace a consumer group without members by a classic one, which keeps its offsets."""
 
         def install() -> None:
-            self.stop(group)
-            del shard.consumer_groups[group.group_id]
-            self.note_state(group, ConsumerGroupState.EMPTY, "converted to a classic group")
+            self._replace_by_classic(shard, group)
             shard.group_or_new(group.group_id).offsets = group.offsets
 
         self._append(shard, group.group_id, [*map(to_bytes, tombstones_of(group.image))], install, written)
@@ -110,11 +176,13 @@ class GroupWriter:
         group_id = group.group_id
         is_new = shard.consumer_groups.get(group_id) is not group
         former = ConsumerGroupState.EMPTY if is_new else group.state
+        changed = {member_id for record in draft.records if (member_id := _member_of(record.key)) is not None}
+        group.image = draft.image
         if is_new:
             shard.remove_classic(group_id)
             shard.consumer_groups[group_id] = group
-        changed = {member_id for record in draft.records if (member_id := _member_of(record.key)) is not None}
-        group.image = draft.image
+            for member in group.image.members.values():
+                self._start_session(shard, group, member)
         for member_id in sorted(changed):
             self._follow(shard, group, member_id)
         if is_new or group.state is not former:
@@ -127,7 +195,8 @@ class GroupWriter:
         timers = self._runtime.timers
         timers.cancel(group.rebalances.pop(member_id, None))
         if member is None:
-            timers.cancel(group.sessions.pop(member_id, None))
+            for running in (group.sessions, group.joins, group.syncs):
+                timers.cancel(running.pop(member_id, None))
         elif member.state is MemberState.UNREVOKED_PARTITIONS:
             self._start_rebalance(shard, group, member_id)
 
@@ -147,14 +216,21 @@ class GroupWriter:
 
     def restart_session(self, shard: Shard, group: ConsumerGroup, member_id: str) -> None:
         """Start a member's session timer again: it was heard of."""
-        deadline_ms = self._runtime.now_ms + self._runtime.settings.consumer_session_timeout_ms
+        member = group.image.members.get(member_id)
         timer = group.sessions.get(member_id)
+        if member is None:
+            return
         if timer is not None and timer.action is not None:
-            self._runtime.timers.postpone(timer, deadline_ms)
-        elif member_id in group.image.members:
-            self._start_session(shard, group, member_id, deadline_ms)
+            self._runtime.timers.postpone(timer, self._session_deadline_ms(member))
+        else:
+            self._start_session(shard, group, member)
 
-    def _start_session(self, shard: Shard, group: ConsumerGroup, member_id: str, deadline_ms: int) -> None:
+    def _session_deadline_ms(self, member: ConsumerMember) -> int:
+        timeout_ms = self._runtime.settings.consumer_session_timeout_ms
+        return self._runtime.now_ms + (timeout_ms if member.classic is None else member.classic.session_timeout_ms)
+
+    def _start_session(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
+        member_id, deadline_ms = member.member_id, self._session_deadline_ms(member)
         expire = partial(self._expire, shard, group, member_id, "its session expired", None)
         group.sessions[member_id] = self._runtime.start_timer(deadline_ms, "SessionExpiration", expire)
 
@@ -177,8 +253,6 @@ class GroupWriter:
         if epoch is not None and (member.epoch != epoch or member.state is not MemberState.UNREVOKED_PARTITIONS):
             return
         self._runtime.log(f"[GroupId {group.group_id}] Member {member_id} fenced from the group because {reason}.")
-        draft = Draft(group.image)
-        fence(draft, [member_id], self._topics)
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE and not group.is_dead and member_id in group.image.members:
@@ -187,21 +261,63 @@ class GroupWriter:
                 self._runtime.timers.cancel(timers.get(member_id))
                 timers[member_id] = self._runtime.start_timer(self._runtime.now_ms + RETRY_MS, "Retry", retry)
 
-        self.write(shard, group, draft, written)
+        self.remove(shard, group, [member_id], written, f"Member {member_id} was fenced because {reason}.")
+
+    # Timers of members with the classic protocol
+
+    def await_join(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Remove a member that was told to rejoin, unless it does within its rebalance timeout."""
+        timer = group.joins.get(member.member_id)
+        if timer is None or timer.action is None:
+            self._await(shard, group, member, group.joins, "JoinTimeout", "it has not rejoined in time")
+
+    def await_sync(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Remove a member that has joined, unless it sends its SyncGroup within its rebalance timeout."""
+        self._runtime.timers.cancel(group.joins.pop(member.member_id, None))
+        self._runtime.timers.cancel(group.syncs.pop(member.member_id, None))
+        self._await(shard, group, member, group.syncs, "SyncTimeout", "it has not sent its SyncGroup in time")
+
+    def synced(self, group: ConsumerGroup, member_id: str) -> None:
+        """Take note that a member has sent its SyncGroup."""
+        self._runtime.timers.cancel(group.syncs.pop(member_id, None))
+
+    def _await(
+        self,
+        shard: Shard,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        timers: dict[str, Timer],
+        cause: str,
+        reason: str,
+    ) -> None:
+        member_id = member.member_id
+
+        def expire() -> None:
+            shard.gates.enter(group.group_id, Waiting(fence_it))
+
+        def fence_it() -> None:
+            is_served = not group.is_dead and member_id in group.image.members
+            if is_served and timers.get(member_id) is timer:
+                self._runtime.log(f"[GroupId {group.group_id}] Member {member_id} fenced because {reason}.")
+                self.remove(shard, group, [member_id], lambda _: None, f"Member {member_id} was fenced: {reason}.")
+
+        timers[member_id] = timer = self._runtime.start_timer(
+            self._runtime.now_ms + max(member.rebalance_timeout_ms, 0), cause, expire
+        )
 
     def resume(self, shard: Shard, group: ConsumerGroup) -> None:
         """Start the timers of a group that was loaded, each in full."""
-        deadline_ms = self._runtime.now_ms + self._runtime.settings.consumer_session_timeout_ms
         for member_id, member in group.image.members.items():
-            self._start_session(shard, group, member_id, deadline_ms)
+            self._start_session(shard, group, member)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self._start_rebalance(shard, group, member_id)
 
     def stop(self, group: ConsumerGroup) -> None:
         """Stop all timers of a group that is served no longer."""
         group.is_dead = True
-        for timer in (*group.sessions.values(), *group.rebalances.values()):
-            self._runtime.timers.cancel(timer)
+        for running in (group.sessions, group.rebalances, group.joins, group.syncs):
+            for timer in running.values():
+                self._runtime.timers.cancel(timer)
 
 
 def _member_of(key: ConsumerGroupKey) -> str | None:

@@ -66,6 +66,7 @@ def group_settings(settings: Values) -> GroupSettings:
         consumer_max_size=settings.integer("group.consumer.max.size"),
         consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
         consumer_regex_refresh_interval_ms=settings.integer("group.consumer.regex.refresh.interval.ms"),
+        consumer_migration_policy=settings.text("group.consumer.migration.policy").lower(),
     )
 
 

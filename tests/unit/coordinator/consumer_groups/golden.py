@@ -15,3 +15,8 @@ def stored(name: str) -> bytes:
 def story() -> Any:
     """Requests to a broker of Kafka 4.3.1 with its responses, and the records that it wrote, in batches."""
     return json.loads(stored("story_of_kafka.json.gz"))
+
+
+def migration() -> Any:
+    """Requests of classic and consumer members to one group, as ``story``."""
+    return json.loads(stored("migration_of_kafka.json.gz"))

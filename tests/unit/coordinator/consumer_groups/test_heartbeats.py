@@ -12,7 +12,7 @@ from tests.unit.coordinator.consumer_groups.consumer_harness import (
 )
 
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import DeleteGroup, JoinGroup, ListGroups, OffsetDelete, OffsetFetch, Protocol
+from tidegauge.groups import DeleteGroup, ListGroups, OffsetDelete, OffsetFetch, Protocol
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.coordinator.events import ShutDown
 
@@ -470,16 +470,6 @@ def test_an_empty_consumer_group_becomes_a_classic_one_with_its_offsets(broker):
     other = broker.successor()
     assert other.group().generation == 1
     assert other.offset(T4_0).offset == 7
-
-
-def test_the_protocols_do_not_mix_where_a_group_has_members(broker):
-    broker.enter("a", "t4")
-    joined = broker.ask(JoinGroup("g", "", 10_000, 10_000, "consumer", (Protocol("range", b""),)))
-    assert joined.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    broker.stable_group(group="classic", protocols=(Protocol("range", b""),))
-    result = broker.ask(joining("z", "t4", group="classic"))
-    assert result.error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert result.message == "Group classic is not a consumer group."
 
 
 def test_a_full_group_refuses_another_member():

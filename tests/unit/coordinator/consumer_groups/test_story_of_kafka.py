@@ -22,7 +22,7 @@ RANDOM_TIMES = {"assignmentTimestamp", "timestamp", "version"}
 RESPONSE_HEADER_BYTES = 5
 
 
-def _request(step: Any) -> tuple[Any, str]:
+def request_of(step: Any) -> tuple[Any, str]:
     frame = memoryview(bytes.fromhex(step["request"]))
     header = read_request_header(frame)
     assert (header.key, header.version) == (step["key"], step["version"])
@@ -31,7 +31,7 @@ def _request(step: Any) -> tuple[Any, str]:
 
 
 def _heartbeat(broker: ConsumerHarness, step: Any) -> bytes:
-    request, client_id = _request(step)
+    request, client_id = request_of(step)
     result = broker.ask(consumer_group_heartbeat.heartbeat_of(request, step["version"], client_id, "/127.0.0.1"))
     if step["label"] == RANDOM_ID:
         return result.error, result.member_epoch
@@ -39,7 +39,7 @@ def _heartbeat(broker: ConsumerHarness, step: Any) -> bytes:
 
 
 def _describe(broker: ConsumerHarness, step: Any) -> bytes:
-    request, _ = _request(step)
+    request, _ = request_of(step)
     described = [
         consumer_group_describe.response_of(broker.ask(DescribeConsumerGroup(group)), with_operations=False)
         for group in request.group_ids
@@ -50,7 +50,7 @@ def _describe(broker: ConsumerHarness, step: Any) -> bytes:
 
 
 def _commit(broker: ConsumerHarness, step: Any) -> list[int]:
-    request, _ = _request(step)
+    request, _ = request_of(step)
     offsets = tuple(
         groups.OffsetToCommit(TopicPartition(topic.name, one.partition_index), one.committed_offset)
         for topic in request.topics
@@ -70,7 +70,7 @@ def _commit(broker: ConsumerHarness, step: Any) -> list[int]:
 
 
 def _fetch(broker: ConsumerHarness, step: Any) -> list[tuple[int, list[int]]]:
-    request, _ = _request(step)
+    request, _ = request_of(step)
     found = []
     for group in request.groups:
         partitions = tuple(
@@ -83,7 +83,7 @@ def _fetch(broker: ConsumerHarness, step: Any) -> list[tuple[int, list[int]]]:
     return found
 
 
-def _expected(step: Any) -> Any:
+def expected_of(step: Any) -> Any:
     body = bytes.fromhex(step["response"])[RESPONSE_HEADER_BYTES:]
     response, _ = decode(step["key"], step["version"], memoryview(body), 0, response=True)
     if step["label"] == RANDOM_ID:
@@ -120,7 +120,7 @@ def played() -> tuple[ConsumerHarness, list[tuple[str, Any, Any]]]:
     responses = []
     for step in STORY["requests"]:
         broker.after(max(step["at_ms"] - broker.now_ms, 0))
-        responses.append((step["label"], PLAY[step["key"]](broker, step), _expected(step)))
+        responses.append((step["label"], PLAY[step["key"]](broker, step), expected_of(step)))
     return broker, responses
 
 
