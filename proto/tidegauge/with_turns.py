@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 ITEMS_PER_TURN = 50
 
 
-async def with_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """Yield each of them; after every ``ITEMS_PER_TURN`` the event loop has a turn."""
+async def with_turns(items: Iterable[Item], items_per_turn: int = ITEMS_PER_TURN) -> AsyncIterator[Item]:
+    """Yield each of them; after every ``items_per_turn`` the event loop has a turn."""
     for number, item in enumerate(items, 1):
         yield item
-        if not number % ITEMS_PER_TURN:
+        if not number % items_per_turn:
             await asyncio.sleep(0)

@@ -143,7 +143,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def gauges(self) -> Gauges:
         """Return what is there now, for the metrics."""
-        return counted(self._groups(), self._all_consumer_groups())
+        serves = self._runtime.settings.serves_consumer_groups
+        return counted(self._groups(), self._all_consumer_groups() if serves else None)
 
     def group_view(self, group_id: str) -> GroupView | None:
         """Return the full truth about a group; None if this broker does not have it."""

@@ -117,19 +117,24 @@ def _deadline_ms(timer: Timer | None) -> int | None:
     return timer.deadline_ms if timer is not None and timer.action is not None else None
 
 
-def counted(groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup] = ()) -> Gauges:
-    """Return how many groups there are by state, and how many offsets they have."""
+def counted(groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup] | None) -> Gauges:
+    """Return how many groups there are by state, and how many offsets they have.
+
+    Args:
+        groups: the classic groups, and those that have offsets only.
+        consumer_groups: None: they are not served.
+    """
     by_state: Counter[str] = Counter()
     offsets = 0
     for group in groups:
         by_state[group.state.value] += 1
         offsets += len(group.offsets.materialised)
     consumer_states: Counter[ConsumerGroupState] = Counter()
-    for consumer_group in consumer_groups:
+    for consumer_group in consumer_groups or ():
         consumer_states[consumer_group.state] += 1
         offsets += len(consumer_group.offsets.materialised)
     return Gauges(
         {state: by_state[state.value] for state in type(EMPTY)},
         offsets,
-        {state: consumer_states[state] for state in ConsumerGroupState},
+        {} if consumer_groups is None else {state: consumer_states[state] for state in ConsumerGroupState},
     )

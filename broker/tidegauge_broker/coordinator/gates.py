@@ -2,7 +2,7 @@
 
 A consumer group's change is computed on a draft and takes effect when its records are committed. Whatever would decide
 about the same group meanwhile waits at its gate, in order; other groups of the partition are not held up
-(docs/adr/0025-one-write-of-a-consumer-group.md).
+(docs/adr/0027-one-write-of-a-consumer-group.md).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Gauges:
     Attributes:
         groups: how many classic groups by state.
         offsets: committed offsets of all groups.
-        consumer_groups: how many consumer groups by state.
+        consumer_groups: how many consumer groups by state; empty: they are not served.
     """
 
     groups: Mapping[GroupState, int] = field(default_factory=dict[GroupState, int])

@@ -2,7 +2,7 @@
 
 A decision works on a ``Draft``: each record that it adds is replayed at once on a copy, so that later steps of the same
 decision see it. The copy takes the image's place when the records are committed; until then, and if they are not,
-nothing has changed (docs/adr/0025-one-write-of-a-consumer-group.md).
+nothing has changed (docs/adr/0027-one-write-of-a-consumer-group.md).
 Source: ConsumerGroup, ModernGroup and the replay methods of GroupMetadataManager of Kafka.
 """
 
