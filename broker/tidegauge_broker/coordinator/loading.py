@@ -104,13 +104,12 @@ class Loader:
         for key_bytes, value in batch.records:
             try:
                 key = read_key(key_bytes or b"")
+                is_taken = isinstance(key, UnknownKey) and self._take_of_consumer_group(key, key_bytes or b"", value)
             except TidegaugeError as problem:
                 self.unreadable_keys.append(problem.message)
                 continue
             if isinstance(key, UnknownKey):
-                if self._consumer_groups is None or not self._consumer_groups.take(
-                    key.version, key_bytes or b"", value
-                ):
+                if not is_taken:
                     self.unknown_versions.add(key.version)
                 continue
             self._unreadable.pop(key, None)
@@ -124,6 +123,10 @@ class Loader:
                     offsets[key] = LoggedOffset(batch.first_offset, read_offset(value))
             except TidegaugeError as problem:
                 self._unreadable[key] = problem.message
+
+    def _take_of_consumer_group(self, key: UnknownKey, key_bytes: bytes, value: bytes | None) -> bool:
+        """Take a record if it is of a consumer group, and these are served; return whether it is."""
+        return self._consumer_groups is not None and self._consumer_groups.take(key.version, key_bytes, value)
 
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         """Take a group's record; its tombstone leaves its offsets alone, which have tombstones of their own."""

@@ -18,7 +18,6 @@ class ConsumerGroupLoader:
 
     Attributes:
         keys: of the records that each group has, in the order in which they were first read.
-        unreadable_keys: why keys could not be read.
     """
 
     def __init__(self) -> None:
