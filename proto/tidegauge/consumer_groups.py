@@ -49,7 +49,7 @@ class ConsumerGroupHeartbeat:
         server_assignor: name of the member's preferred assignor; None: unchanged.
         owned: partitions that the member owns; None: unchanged.
         needs_member_id: v1 and later: the client makes its member id.
-        permits: tells which topics the sender may describe; None: all.
+        permits: returns which topics the sender may describe; None: all.
     """
 
     group_id: str | None

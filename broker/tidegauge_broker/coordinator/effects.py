@@ -129,7 +129,7 @@ class ResolveRegexes:
         regexes: the expressions.
         names: of all topics.
         version: of these topics, for the outcome.
-        permits: tells which topics the member may describe with whose heartbeat this began; None: all.
+        permits: returns which topics the member may describe with whose heartbeat this began; None: all.
     """
 
     resolution_id: int

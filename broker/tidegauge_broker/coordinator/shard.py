@@ -396,7 +396,7 @@ def tombstones_of(image: GroupImage) -> list[ConsumerGroupRecord]:
 
 
 def _subscriptions_of(group: AnyGroup) -> Callable[[str], bool]:
-    """Return what tells whether members of a group are subscribed to a topic."""
+    """Return a function of a topic: whether members of a group are subscribed to it."""
     if isinstance(group, ConsumerGroup):
         return group.image.subscribed_topics().__contains__
     return group.is_subscribed_to if group.state is not EMPTY else lambda _: False

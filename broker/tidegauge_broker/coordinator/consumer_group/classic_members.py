@@ -1,7 +1,7 @@
 """Members with the classic protocol in a consumer group: their JoinGroup, SyncGroup and Heartbeat.
 
 Nothing is parked: a JoinGroup moves its member one step towards its target, as a heartbeat of the consumer protocol
-does, and a member that has a step before it is told to rejoin by its Heartbeat.
+does, and the Heartbeat of a member that has a step before it gets REBALANCE_IN_PROGRESS.
 Source: GroupMetadataManager (classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
 classicGroupHeartbeatToConsumerGroup).
 """

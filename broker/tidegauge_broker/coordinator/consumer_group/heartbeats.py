@@ -95,7 +95,7 @@ def beat(draft: Draft, request: ConsumerGroupHeartbeat, met: Circumstances) -> B
         raise refusals.full(draft.image.group_id)
     former = _member(draft, request)
     now, has_bumped = advance(draft, former, _merged(former, request), owned_partitions(request.owned), met)
-    is_told = (
+    lists_partitions = (
         request.member_epoch == JOINING_EPOCH
         or _is_full(request)
         or partitions_of(former.assigned) != partitions_of(now.assigned)
@@ -104,7 +104,7 @@ def beat(draft: Draft, request: ConsumerGroupHeartbeat, met: Circumstances) -> B
         member_id=now.member_id,
         member_epoch=now.epoch,
         heartbeat_interval_ms=met.heartbeat_interval_ms,
-        assignment=as_assignment(now.assigned) if is_told else None,
+        assignment=as_assignment(now.assigned) if lists_partitions else None,
     )
     return Beat(result, has_bumped)
 

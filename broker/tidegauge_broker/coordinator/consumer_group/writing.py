@@ -266,7 +266,7 @@ class GroupWriter:
     # Timers of members with the classic protocol
 
     def await_join(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Remove a member that was told to rejoin, unless it does within its rebalance timeout."""
+        """Remove a member that must rejoin, unless it does within its rebalance timeout."""
         timer = group.joins.get(member.member_id)
         if timer is None or timer.action is None:
             self._await(shard, group, member, group.joins, "JoinTimeout", "it has not rejoined in time")

@@ -116,7 +116,7 @@ def test_a_change_that_was_not_committed_in_time_counts_and_its_repeat_is_idempo
     assert len(broker.log) == written
 
 
-def test_what_waits_when_the_partition_moves_is_told_to_look_for_the_coordinator(broker):
+def test_what_waits_when_the_partition_moves_gets_not_coordinator(broker):
     broker.holds = True
     first, second = broker.send(joining("a", "t4")), broker.send(joining("b", "t4"))
     broker.resign(1)
@@ -328,7 +328,7 @@ def test_an_expression_that_could_not_be_resolved_is_not_tried_at_every_heartbea
     assert any("it takes too long" in line.text for line in broker.lines)
 
 
-def test_a_resolution_that_arrives_when_the_group_is_gone_is_dropped(broker):
+def test_a_resolution_that_arrives_when_its_subscriber_has_left_is_dropped(broker):
     broker.holds_resolutions = True
     broker.enter("a", topic_names=None, topic_regex="t[0-9]")
     broker.beat("a", -1)
@@ -395,7 +395,7 @@ def test_without_the_extension_records_of_consumer_groups_are_skipped_as_a_broke
     assert {"3", "5", "6", "7", "8"} <= {word for line in other.lines for word in line.text.split()}
 
 
-def test_before_a_load_ends_and_after_a_shutdown_nobody_is_served():
+def test_before_a_load_ends_and_after_a_shutdown_no_request_is_served():
     broker = ConsumerHarness(elected=False)
     broker.loads = False
     broker.elect(0)

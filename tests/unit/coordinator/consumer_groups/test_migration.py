@@ -224,7 +224,7 @@ def test_an_upgrade_that_is_not_written_leaves_the_classic_group(broker):
     assert broker.group().generation == 1
 
 
-def test_what_is_parked_is_told_to_rejoin_when_the_group_is_upgraded(broker):
+def test_what_is_parked_gets_rebalance_in_progress_when_the_group_is_upgraded(broker):
     classic_member(broker)
     parked = broker.join(protocols=(Protocol("range", subscription("t4")),))
     assert parked not in broker.responses
@@ -314,13 +314,13 @@ def test_a_classic_member_is_refused_with_other_protocols_or_a_policy_that_is_di
 def test_requests_of_classic_members_are_checked(broker):
     member = classic_member(broker, group_instance_id="i")
     broker.enter("u", "t4")
-    assert broker.heartbeat("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert broker.heartbeat("unknown") is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.heartbeat("u", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.heartbeat(member, 9) is ErrorCode.ILLEGAL_GENERATION
     assert broker.heartbeat("other", 1, instance="i") is ErrorCode.FENCED_INSTANCE_ID
     assert broker.heartbeat(member, 1, instance="j") is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.synced(broker.sync(member, 9)).error is ErrorCode.ILLEGAL_GENERATION
-    assert broker.synced(broker.sync("nobody", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert broker.synced(broker.sync("unknown", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
     wrong = broker.sync(member, 1, protocol_type="consumer", protocol_name="other")
     assert broker.synced(wrong).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert broker.synced(broker.sync(member, 1)).error is ErrorCode.REBALANCE_IN_PROGRESS

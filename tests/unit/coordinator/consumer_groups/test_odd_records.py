@@ -97,16 +97,16 @@ def test_a_key_that_cannot_be_read_belongs_to_no_group():
 
 
 def test_tombstones_of_what_is_not_there_are_no_group():
-    """KAFKA-19862: compaction may leave tombstones of members and groups behind whose records are gone."""
+    """KAFKA-19862: compaction may leave tombstones of members and groups behind whose records are removed."""
     tombstones = [*member_tombstones("g", "a"), regex_tombstone("g", "t.*"), *group_tombstones("g")]
     broker = loaded(*tombstones)
     assert [one.group_id for one in broker.ask(ListGroups()).groups] == ["healthy"]
     assert broker.enter("a", "t4").member_epoch == 2
 
 
-def test_targets_and_owners_of_members_that_are_gone_are_forgotten():
+def test_targets_of_members_that_do_not_exist_are_forgotten():
     broker = loaded(
-        epoch_record("g", 2, 0), target_epoch_record("g", 2, 0), target_record("g", "gone", ((T4, (0, 1)),))
+        epoch_record("g", 2, 0), target_epoch_record("g", 2, 0), target_record("g", "missing", ((T4, (0, 1)),))
     )
     assert broker.enter("a", "t4").error is ErrorCode.NONE
     assert broker.state() in {"Stable", "Reconciling"}
@@ -158,6 +158,6 @@ def test_compaction_in_any_legal_way_leaves_the_state_that_was_committed():
             if index == last[record.key] or (index >= first_kept[record.key] and rng.random() < 0.5)
         ]
         if rng.random() < 0.5:
-            gone = {record.key for record in kept if record.value is None and last[record.key] < len(records) - 3}
-            kept = [record for record in kept if record.key not in gone]
+            removed = {record.key for record in kept if record.value is None and last[record.key] < len(records) - 3}
+            kept = [record for record in kept if record.key not in removed]
         assert ConsumerHarness(log=[batch_of([one], 1_000_000) for one in kept]).described() == broker.described()

@@ -39,7 +39,7 @@ async def _beat(request: ConsumerGroupHeartbeatRequest, context: Context) -> Con
 
 
 def _permits(context: Context) -> consumer_groups.Permits | None:
-    """Return what tells which topics the sender may describe, now and later; None: all."""
+    """Return a filter of the topics that the sender may describe, now and later; None: all."""
     may_describe = context.may_describe
     if may_describe is None:
         return None
