@@ -541,7 +541,7 @@ class BrokerService:
             deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
             for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
                 self.configs.topics.forget(topic)
-            self.groups.metadata_updated(deleted)
+            self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in request.partitions})
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()
