@@ -52,13 +52,13 @@ def search(seed: int, count: int, rule: int) -> Flaw | None:
         story = tell(ASSIGNMENTS[number % 2], acts_of(number), name)
         if story.broken is None:
             continue
-        flaw = _by_hand(shortened(story, name), number, rule) or _by_hand(story, number, rule)
+        flaw = by_hand(shortened(story, name), number, rule) or by_hand(story, number, rule)
         if flaw is not None:
             return flaw
     return None
 
 
-def _by_hand(story: Story, seed: int, rule: int) -> Flaw | None:
+def by_hand(story: Story, seed: int, rule: int) -> Flaw | None:
     """Tell a story as a schedule; None if that does not break."""
     settings = Settings(replicas=len(story.replicas), rule=rule, apart=1)
     cluster = HandDriven(settings)
