@@ -149,10 +149,8 @@ def test_every_story_plays_to_its_end_as_expected(story: dict) -> None:
     desk = Desk()
     begun = json.loads(desk.request(json.dumps({"op": "story", "scenario": story["scenario"]})))
     assert "error" not in begun
-    for place in range(1, len(story["scenario"]["steps"]) + 1):
-        found = json.loads(desk.request(json.dumps({"op": "story_to", "place": place})))
-        assert found["story"]["wrong"] == [], f"step {place}"
-    assert found["story"]["over"]
+    found = json.loads(desk.request(json.dumps({"op": "story_to", "place": len(story["scenario"]["steps"])})))
+    assert (found["story"]["failed"], found["story"]["over"]) == (0, True)
     if story["name"] == "tour":
         assert found["verdict"]["lost"] == ["LOST: m2 was acknowledged (acks=all) at offset 1, and no replica has it"]
     if story["name"].endswith("-cured") and story["name"] not in PLAYED:
