@@ -7,6 +7,7 @@ compares them.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -28,6 +29,7 @@ def played() -> frozenset[str]:
     return frozenset(_texts()["titles_zh"])
 
 
+@cache
 def stories() -> list[Json]:
     """Return the tour, its cure, and the scenarios that play, each with its text in English and Chinese."""
     texts = _texts()
