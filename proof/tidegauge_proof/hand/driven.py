@@ -4,8 +4,7 @@ Rules:
     1. After an action the controllers decide all they can, and whoever has something to send sends it: these are
        messages in flight. Unless messages wait for a hand (``Settings.by_hand``, or one is delayed), they arrive, the
        oldest first, until there is none that can, and time goes on by as much as watermarks need to reach followers.
-    2. A message does not arrive while its sender's or receiver's link is cut or its receiver's process is paused; it
-       waits. One to a dead process is lost: the connection breaks.
+    2. A message waits while its link is partitioned or its receiver's process is paused. One to a dead process is lost: the connection breaks.
     3. Every action takes a millisecond, so that no two have the same time. Sessions of processes that are dead or
        paused end ``SESSION_TIMEOUT_MS`` after that, when time goes on so far.
     4. The controller is whoever registers ``/controller`` first: here the living broker with the lowest id.
@@ -243,7 +242,7 @@ class HandDriven:
         # A response uses the connection of its call.
         caller, called = (target, source) if message.kind in {kinds.FETCH_RESPONSE, kinds.VERDICT} else (source, target)
         if CLIENT not in {caller, called} and world.is_cut(caller, called):
-            return f"the link from {caller} to {called} is cut"
+            return f"the link from {caller} to {called} is partitioned"
         if source in world.paused and message.kind not in {
             kinds.FETCH_RESPONSE,
             kinds.FETCH,
@@ -518,12 +517,12 @@ class HandDriven:
         return f"Broker {broker_id} did one round: {'; '.join(done) or 'it has got no response'}."
 
     def cut_link(self, action: Action) -> str:
-        """Cut a link one way."""
+        """Partition a link one way."""
         one, other = action.value("broker"), action.value("other")
         if one == other:
             raise ActionError("a broker needs no link to itself")
         if (one, other) in self.world.cut_links:
-            raise ActionError(f"calls from {one} to {other} are cut already")
+            raise ActionError(f"calls from {one} to {other} are partitioned already")
         self.world.cut_links.add((one, other))
         self.world.note("fault", one, action="isolate", **{"from": [other], "direction": "out"})
         return f"Calls from broker {one} do not reach broker {other}."
@@ -542,7 +541,7 @@ class HandDriven:
         """Let all links work again."""
         del action
         if not self.world.cut_links and not self.parted:
-            raise ActionError("no link is cut")
+            raise ActionError("no link is partitioned")
         for broker_id in sorted(self.parted):
             if self.world.is_up(broker_id):
                 self.silent_since.pop(broker_id, None)

@@ -2,7 +2,7 @@
 
 The histories are those of coarse steps that also become scenario files (``simulator.lab_story``): produce, one fetch of
 a held follower, kill, start, a preferred election, a leader that nothing reaches. What is found is shortened there and
-told as a schedule of a cluster that is driven by hand, which must break as well before it is said to.
+turned into a schedule of a cluster that is driven by hand, which must break as well before it is reported.
 """
 
 from __future__ import annotations
