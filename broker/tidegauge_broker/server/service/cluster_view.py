@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tidegauge.control import Endpoint, UpdateMetadataPartition
+from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 
 
 class Unreachable(Enum):
@@ -88,7 +89,7 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
 
 
 def partition_view(
-    entry: UpdateMetadataPartition,
+    entry: ReportedPartition,
     live: Collection[int],
     registered: Collection[int] = (),
     unreachable: Unreachable = Unreachable.DEAD,
