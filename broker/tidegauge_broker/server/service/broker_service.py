@@ -26,6 +26,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
@@ -533,19 +534,23 @@ class BrokerService:
         return await self._replicas.control.leader_and_isr(request, self.configs.topics.read_values)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Fill the metadata cache."""
+        """Take in what ZooKeeper's controller sends of the cluster."""
         error = self._replicas.control.fence("UpdateMetadata", request.header)
         if error is ErrorCode.NONE:
-            self._metadata.update(request)
-            self.transactions.metadata_updated()
-            deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
-            for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
-                self.configs.topics.forget(topic)
-            self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in request.partitions})
+            self.metadata_changed(request.update)
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()
         return error
+
+    def metadata_changed(self, update: MetadataUpdate) -> None:
+        """Fill the metadata cache, and notify all that look at it."""
+        self._metadata.update(update)
+        self.transactions.metadata_updated()
+        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
+        for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
+            self.configs.topics.forget(topic)
+        self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in update.partitions})
 
     async def until_startup_complete(self) -> None:
         """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.
