@@ -33,6 +33,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.waits import carried_out
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.old_style_offsets import old_style_offsets
@@ -62,6 +63,7 @@ from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.control_requests import ControlRequests
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
+from tidegauge_broker.server.replication.fetch_parts import is_one_part, parts_of
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
 from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
@@ -247,11 +249,32 @@ class ReplicaManager:
     # Fetchers
 
     def fetch_response_received(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
-        """Take in a leader's fetch response."""
+        """Take in a leader's fetch response in one step."""
+        self._take_fetched(self.core.fetch_response_received, leader, request_id, partitions)
+
+    async def take_fetch_response(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+        """Take in a leader's fetch response, a large one in parts (``fetch_parts``); to its end, even if cancelled."""
+        if is_one_part(partitions):
+            self.fetch_response_received(leader, request_id, partitions)
+        else:
+            await carried_out(self._take_parts(leader, request_id, partitions))
+
+    async def _take_parts(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+        named = {one.topic_partition for one in partitions}
+        self._steps.decided(lambda: self.core.fetch_response_begins(leader, request_id, named))
+        for part in parts_of(partitions):
+            self._take_fetched(self.core.fetch_part_received, leader, request_id, part)
+            await asyncio.sleep(0)
+
+    def _take_fetched(
+        self,
+        decide: Callable[[int, int, Sequence[FetchedPartition], int], Sequence[Effect]],
+        leader: int,
+        request_id: int,
+        partitions: Sequence[FetchedPartition],
+    ) -> None:
         owed = self._steps.execute_without_epochs(
-            self._steps.decided(
-                lambda: self.core.fetch_response_received(leader, request_id, partitions, self._now_ms())
-            )
+            self._steps.decided(lambda: decide(leader, request_id, partitions, self._now_ms()))
         )
         if owed:
             write = asyncio.get_running_loop().create_task(self.write_epochs(owed), name="leader-epochs")
