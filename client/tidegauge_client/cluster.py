@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -29,6 +29,7 @@ from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.channels import Channels, Unreachable, call
 from tidegauge_client.handshake import tls_reason
 from tidegauge_client.kafka_address import grpc_addresses
+from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_client.metadata import ClusterInfo, Leader
 from tidegauge_client.zookeeper_port import is_zookeeper
 
@@ -73,7 +74,8 @@ class Cluster:
 
     Attributes:
         info: the current metadata; replaced as a whole, never changed in place.
-        channels: to all brokers asked so far.
+        channels: to all brokers asked so far, over gRPC.
+        kafka: requests over Kafka's protocol, and which brokers serve it.
     """
 
     def __init__(
@@ -83,12 +85,14 @@ class Cluster:
         retry_backoff_ms: float = 100,
         metadata_max_age_ms: float = DEFAULT_METADATA_MAX_AGE_MS,
         allow_auto_topic_creation: bool = True,
+        client_id: str = "",
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._retry_backoff_ms = retry_backoff_ms
         self._max_age_ms = metadata_max_age_ms
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.channels = Channels(self._bootstrap.security)
+        self.kafka = KafkaWire(self._bootstrap.security, self._bootstrap.kafka_listeners, client_id)
         self.info = ClusterInfo()
         self._topics: set[str] = set()
         self._failed_at_ms: dict[str, float] = {}
@@ -115,6 +119,7 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.kafka.close()
         await self.channels.close()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -124,7 +129,11 @@ class Cluster:
     def addresses(self) -> list[str]:
         """Return the addresses to ask next, in order (rules 1 and 2)."""
         known = [broker.address for broker in self.info.brokers.values()]
-        everyone = list(dict.fromkeys([*known, *self._bootstrap]))
+        return self.in_turn(dict.fromkeys([*known, *self._bootstrap]))
+
+    def in_turn(self, addresses: Iterable[str]) -> list[str]:
+        """Return some addresses in the order in which to ask them now (rules 1 and 2)."""
+        everyone = list(addresses)
         self._turn += 1
         turn = self._turn % len(everyone)
         rotated = everyone[turn:] + everyone[:turn]

@@ -48,6 +48,7 @@ class ConsumerArguments(SecurityArguments, total=False):
     metadata_max_age_ms: float
     check_crcs: bool
     isolation_level: IsolationLevel
+    client_id: str
 
 
 class Consumer:
@@ -70,6 +71,7 @@ class Consumer:
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
+        client_id: str = "",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted before ``start``.
@@ -88,6 +90,8 @@ class Consumer:
             metadata_max_age_ms: age at which metadata is refreshed, and new partitions of subscribed topics are found.
             check_crcs: whether each batch's CRC is checked.
             isolation_level: with ``read_committed`` nothing of open and of aborted transactions is read (KIP-98).
+            client_id: name of the client in its requests, by which quotas and fault rules tell clients apart; empty:
+                ``tidegauge``.
             security: see ``SecurityArguments``.
 
         Raises:
@@ -97,6 +101,7 @@ class Consumer:
             connect_to(bootstrap_servers, security),
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
+            client_id=client_id,
         )
         self._cluster.on_change(self._metadata_changed)
         self._reads_committed = isolation_level == "read_committed"

@@ -29,12 +29,17 @@ from tidegauge.v1 import common_pb2, metadata_pb2
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker."""
+    """A live broker.
+
+    Attributes:
+        kafka_addresses: where it serves Kafka clients, ``host:port`` by security protocol.
+    """
 
     id: int
     host: str
     port: int
     rack: str | None = None
+    kafka_addresses: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def address(self) -> str:
@@ -151,7 +156,13 @@ def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
 
 def _brokers(endpoints: Iterable[common_pb2.BrokerEndpoint]) -> dict[int, BrokerInfo]:
     return {
-        one.broker_id: BrokerInfo(one.broker_id, one.host, one.port, one.rack if one.HasField("rack") else None)
+        one.broker_id: BrokerInfo(
+            one.broker_id,
+            one.host,
+            one.port,
+            one.rack if one.HasField("rack") else None,
+            dict(one.kafka_addresses),
+        )
         for one in endpoints
     }
 

@@ -25,12 +25,12 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import produce_pb2
 from tidegauge.waits import carried_out
 from tidegauge_client.accumulator import Accumulator, Room
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.partition_queue import Batch, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
@@ -73,6 +73,7 @@ class Producer:
         max_block_ms: float = 60_000,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        client_id: str = "",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted.
@@ -93,6 +94,8 @@ class Producer:
             max_block_ms: how long ``send`` may wait for buffer memory or metadata, and requests of transactions.
             transactional_id: of the transactions in which it writes; at most one producer has it. Needs idempotence.
             transaction_timeout_ms: after which the coordinator aborts a transaction.
+            client_id: name of the client in its requests, by which quotas and fault rules tell clients apart; empty:
+                ``tidegauge``.
             security: see ``SecurityArguments``.
 
         Raises:
@@ -111,7 +114,8 @@ class Producer:
         self._retry_backoff_ms = retry_backoff_ms
         self._most_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._memory = BufferMemory(buffer_memory_bytes)
-        self._cluster = Cluster(connect_to(bootstrap_servers, security), retry_backoff_ms=retry_backoff_ms)
+        servers = connect_to(bootstrap_servers, security)
+        self._cluster = Cluster(servers, retry_backoff_ms=retry_backoff_ms, client_id=client_id)
         self._cluster.on_change(self._wake_up)
         self._accumulator = Accumulator(
             batch_size_bytes=batch_size_bytes,

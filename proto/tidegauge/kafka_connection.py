@@ -18,9 +18,8 @@ from collections import deque
 from typing import Any, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import APIS
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import decode, read_tagged_response_header, request_frame
+from tidegauge.kafka.frames import ApiCodec, codec_of
 from tidegauge.kafka.header_tags import Tags
 from tidegauge.logical_clock import LogicalClock
 
@@ -32,8 +31,7 @@ _LAST_CORRELATION_ID = 2**31 - 1
 class _InFlight(NamedTuple):
     """A request that has been sent."""
 
-    key: int
-    version: int
+    codec: ApiCodec
     correlation_id: int
     response: asyncio.Future[Any]
     deadline: float
@@ -85,9 +83,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         correlation_id = self._correlation_id
         self._correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
         tags = Tags(0 if self._clock is None else self._clock.value, truncation_rule)
-        frame = request_frame(key, version, correlation_id, self._client_id, message, tags)
+        codec = codec_of(key, version)
+        frame = codec.request_frame(correlation_id, self._client_id, message, tags)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._in_flight.append(_InFlight(key, version, correlation_id, response, deadline))
+        self._in_flight.append(_InFlight(codec, correlation_id, response, deadline))
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
         self._transport.writelines(frame)
@@ -169,12 +168,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._in_flight:
             raise MalformedMessage("a response that belongs to no request")
         oldest = self._in_flight[0]
-        correlation_id, body_at, tags = read_tagged_response_header(oldest.key, oldest.version, frame)
+        correlation_id, body_at, tags = oldest.codec.read_response_header(frame)
         if correlation_id != oldest.correlation_id:
             raise MalformedMessage(
-                f"correlation id {correlation_id} where {oldest.correlation_id} of {APIS[oldest.key].name} is due"
+                f"correlation id {correlation_id} where {oldest.correlation_id} of {oldest.codec.api.name} is due"
             )
-        message, _ = decode(oldest.key, oldest.version, frame, body_at, response=True)
+        message, _ = oldest.codec.decode_response(frame, body_at)
         self._in_flight.popleft()
         if self._clock is not None and tags.logical_time:
             self._clock.receive(tags.logical_time)

@@ -335,7 +335,14 @@ class BrokerProcess:
         return WireListeners(
             identity.listeners,
             self._service,
-            OfferedServices(self._service, self._replicas, self._peers, self._now_ms, self._seams.add_services),
+            OfferedServices(
+                self._service,
+                self._replicas,
+                self._peers,
+                self._now_ms,
+                self._seams.add_services,
+                identity.listeners.kafka_beside,
+            ),
             self._settings,
             identity.security,
             self._now_ms,

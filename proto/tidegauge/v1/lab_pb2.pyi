@@ -1022,9 +1022,17 @@ class ObserveGroupsRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    GROUP_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def group_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Only these, also those that do not exist (Dead); none: all that exist."""
+
     def __init__(
         self,
+        *,
+        group_ids: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["group_ids", b"group_ids"]) -> None: ...
 
 global___ObserveGroupsRequest = ObserveGroupsRequest
 
@@ -1038,10 +1046,13 @@ class ObservedGroup(google.protobuf.message.Message):
     DESCRIPTION_FIELD_NUMBER: builtins.int
     PARTITION_FIELD_NUMBER: builtins.int
     OFFSETS_FIELD_NUMBER: builtins.int
+    OUT_OF_SERVICE_FIELD_NUMBER: builtins.int
     group_id: builtins.str
     """The group."""
     partition: builtins.int
     """Its partition of __consumer_offsets."""
+    out_of_service: builtins.str
+    """Why the group is out of service, as a clause; empty if it is not."""
     @property
     def description(self) -> tidegauge.v1.groups_pb2.DescribeGroupResponse:
         """Its state and members."""
@@ -1057,9 +1068,10 @@ class ObservedGroup(google.protobuf.message.Message):
         description: tidegauge.v1.groups_pb2.DescribeGroupResponse | None = ...,
         partition: builtins.int = ...,
         offsets: collections.abc.Iterable[tidegauge.v1.groups_pb2.CommittedOffset] | None = ...,
+        out_of_service: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["description", b"description"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "group_id", b"group_id", "offsets", b"offsets", "partition", b"partition"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "group_id", b"group_id", "offsets", b"offsets", "out_of_service", b"out_of_service", "partition", b"partition"]) -> None: ...
 
 global___ObservedGroup = ObservedGroup
 

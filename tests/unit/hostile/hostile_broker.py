@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 from memory_zookeeper import MemoryZooKeeper, Term
 
 from tidegauge.control import Endpoint
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers
@@ -44,7 +44,6 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.server.cluster.ports import Session
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -298,14 +297,15 @@ class HostileBroker:
         peers = Peers(lambda _address: channel)
         links = GrpcLinks(self.metadata.grpc_address, peers, identity, self._layers.live, self.clock)
         self._fetchers = Fetchers(self.replicas, links, self._layers.live, lambda: NOW_MS)
-        cluster: Any = _NoSession()
+        nothing: Any = None
+        membership: Any = _NoMembership()
         parts = Parts(
             service=self.service,
             replicas=self.replicas,
             fetchers=self._fetchers,
             links=links,
             logs=self.logs,
-            cluster=cluster,
+            cluster=nothing,
             in_log_pool=in_pool,
             now_ms=lambda: NOW_MS,
             note=lambda _kind, _cause, _fields: None,
@@ -317,6 +317,7 @@ class HostileBroker:
             self.faults,
             RuleTable(0),
             ReplicationServicer(self.service, "PLAINTEXT"),
+            membership,
         )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
@@ -429,11 +430,14 @@ class HostileBroker:
         self._scratch.cleanup()
 
 
-class _NoSession:
-    """A ZooKeeper that is unreachable."""
+class _NoMembership:
+    """The membership of a broker whose store is unreachable."""
 
-    def session(self) -> Session:
-        return Session("", 1, b"")
+    def identity(self) -> int:
+        return 1
+
+    async def end(self) -> None:
+        raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the store does not respond; nothing was ended")
 
 
 class _NoChannel:

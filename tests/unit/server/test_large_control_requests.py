@@ -33,7 +33,7 @@ from tidegauge.settings import topic_values
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.server import long_lived
-from tidegauge_broker.server.replication import control_requests
+from tidegauge_broker.server.replication import replica_changes
 from tidegauge_controller import wire
 
 PARTITIONS_PER_STEP = 5
@@ -89,7 +89,7 @@ class Steps:
 
 @pytest.fixture
 async def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
-    monkeypatch.setattr(control_requests, "PARTITIONS_PER_STEP", PARTITIONS_PER_STEP)
+    monkeypatch.setattr(replica_changes, "PARTITIONS_PER_STEP", PARTITIONS_PER_STEP)
 
     def none(_address: str, _client_id: str) -> Any:
         raise AssertionError("nothing is replicated")

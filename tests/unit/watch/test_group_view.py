@@ -5,10 +5,11 @@ from __future__ import annotations
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import groups_pb2, lab_pb2
 from tidegauge_client.group.consumer_protocol import encode_assignment
+from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.timeline.words import whole_sentence
 from tidegauge_lab.watch.facts import BrokerFacts
 from tidegauge_lab.watch.group_view import groups_of
-from tidegauge_lab.watch.view import difference, event_line
+from tidegauge_lab.watch.view import difference
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

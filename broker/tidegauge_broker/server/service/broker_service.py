@@ -333,7 +333,7 @@ class BrokerService:
 
     async def alter_replica_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, ErrorCode]:
         """Begin to move replicas to other log directories of this broker."""
-        return await self._replicas.control.alter_log_directories(wanted)
+        return await self._replicas.changes.alter_log_directories(wanted)
 
     def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
         """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""
@@ -410,6 +410,18 @@ class BrokerService:
         """Return the address of a live broker on the caller's listener; None: it has none."""
         endpoint = self._metadata.endpoint(broker_id)
         return None if endpoint is None else endpoint.through(caller.listener)
+
+    def addresses_on(self, broker_id: int, listeners: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Return the addresses of a live broker by security protocol.
+
+        Args:
+            broker_id: the broker's.
+            listeners: names of listeners by security protocol; the first one that the broker has counts.
+        """
+        endpoint = self._metadata.endpoint(broker_id)
+        known = {} if endpoint is None else {one.name: one.address for one in endpoint.listeners}
+        found = {protocol: [known[name] for name in names if name in known] for protocol, names in listeners.items()}
+        return {protocol: addresses[0] for protocol, addresses in found.items() if addresses}
 
     # Admins
 

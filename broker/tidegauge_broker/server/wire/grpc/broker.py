@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,11 +36,25 @@ def _take_exception(task: asyncio.Task[None]) -> None:
 
 
 class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
-    """What clients send, through one listener."""
+    """What clients send, through one listener.
 
-    def __init__(self, service: BrokerService, now_ms: Callable[[], int], listener: str) -> None:
+    Args:
+        service: the broker's.
+        now_ms: its clock.
+        listener: name of the listener.
+        kafka_listeners: names of the listeners for Kafka clients by security protocol, by preference.
+    """
+
+    def __init__(
+        self,
+        service: BrokerService,
+        now_ms: Callable[[], int],
+        listener: str,
+        kafka_listeners: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._service = service
         self._listener = listener
+        self._kafka_listeners = kafka_listeners or {}
         self._now_ms = now_ms
 
     async def Produce(self, request: produce_pb2.ProduceRequest, context: Context) -> produce_pb2.ProduceResponse:
@@ -142,9 +156,13 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         topics = None if request.all_topics else list(request.topics)
         caller = caller_of(context, self._listener)
         may_create = request.allow_auto_topic_creation
-        return await _to_metadata(
+        response = await _to_metadata(
             self._service.metadata(caller, topics, may_create=may_create, unreachable=Unreachable.ALIVE)
         )
+        if self._kafka_listeners:
+            for broker in (*response.brokers, *response.brokers_without_listener):
+                broker.kafka_addresses.update(self._service.addresses_on(broker.broker_id, self._kafka_listeners))
+        return response
 
     async def DescribeReplicas(
         self, request: metadata_pb2.DescribeReplicasRequest, context: Context

@@ -6,7 +6,7 @@ that the broker's registration brings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -67,6 +67,7 @@ class OfferedServices:
         peers: channels to the other brokers.
         now_ms: the broker's clock.
         more: adds further services to a server; returns their full names.
+        kafka_beside: returns the listeners for Kafka clients beside a listener (``Listeners.kafka_beside``).
     """
 
     def __init__(
@@ -76,18 +77,20 @@ class OfferedServices:
         peers: Peers,
         now_ms: Callable[[], int],
         more: MoreServices,
+        kafka_beside: Callable[[str], Mapping[str, Sequence[str]]],
     ) -> None:
         self._service = service
         self._replicas = replicas
         self._now_ms = now_ms
         self._peers = peers
         self._more = more
+        self._kafka_beside = kafka_beside
         self._health = HealthServicer()
 
     def add_to(self, server: grpc.aio.Server, listener: str) -> None:
         """Add all to the server of the listener of this name."""
         service = self._service
-        broker = BrokerServicer(service, self._now_ms, listener)
+        broker = BrokerServicer(service, self._now_ms, listener, self._kafka_beside(listener))
         broker_service_pb2_grpc.add_BrokerServiceServicer_to_server(broker, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(service), server)
         replication_service_pb2_grpc.add_ReplicationServiceServicer_to_server(

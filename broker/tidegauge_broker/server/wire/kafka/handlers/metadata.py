@@ -215,7 +215,7 @@ def _without_hidden(ask: Ask, topics: Topics) -> Topics:
     return [one for one in topics if ask.topic(Operation.DESCRIBE, one.name or "", logs=False)]
 
 
-def _finished(response: Response, shown: Callable[[Topics], Topics], request: Any, ask: Ask) -> Response:
+def _finished(response: Any, shown: Callable[[Topics], Topics], request: Any, ask: Ask) -> Response:
     """Return the response with the topics that are shown, and what the caller may do, if that is asked for."""
     if asyncio.iscoroutine(response):
         return _finished_later(response, shown, request, ask)

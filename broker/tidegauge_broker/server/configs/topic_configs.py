@@ -1,38 +1,46 @@
-"""Topics' settings as they stand in ZooKeeper (``/config/topics/T``), over the broker's own.
+"""Topics' settings as the cluster keeps them, over the broker's own.
 
 Read at start for all topics, at each notification of a change, and again when the first replica of a topic is opened
-(a topic's creation writes no notification); forgotten when the topic is deleted, which writes none either. An
-unreadable or unknown setting is logged and left out: a broker must not
-fail because of a znode that another program wrote. Source: ZkConfigManager, TopicConfigHandler.
+(a topic's creation notifies no one); forgotten when the topic is deleted, which notifies no one either. An unreadable
+or unknown setting is logged and left out: a broker must not fail because of what another program wrote.
+Source: ZkConfigManager, TopicConfigHandler.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from tidegauge.cluster_metadata import MalformedMetadata
 from tidegauge.settings import Values, topic_values, usable_topic_settings
-from tidegauge.znodes import MalformedZnode
-from tidegauge_controller.zookeeper.client import ZooKeeper
-from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
-_PARENT = "/config/topics"
 
 
 class TopicConfigs:
-    """Reads topics' settings and remembers them; ``broker`` is changed in place when the broker's own change."""
+    """Reads topics' settings and remembers them.
 
-    def __init__(self, zookeeper: ZooKeeper, broker: Values) -> None:
-        self._zookeeper = zookeeper
-        self._admin = ConfigAdmin(zookeeper)
+    Args:
+        read: returns an entity's own settings (``SettingsStore.read``).
+        topics: returns the topics that have settings.
+        broker: the broker's settings, changed in place.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[Mapping[str, str]]],
+        topics: Callable[[], Awaitable[Collection[str]]],
+        broker: Values,
+    ) -> None:
+        self._read = read
+        self._topics = topics
         self._broker = broker
         self._own: dict[str, dict[str, str]] = {}
         self._known: dict[str, Values] = {}
 
     async def read_all(self) -> None:
-        """Read those of all topics, and forget those that have no znode: they were deleted without this broker."""
-        there = await self._zookeeper.children(_PARENT)
+        """Read those of all topics, and forget those that have none: they were deleted without this broker."""
+        there = await self._topics()
         for topic in self._own.keys() - set(there):
             self.forget(topic)
         for topic in there:
@@ -46,8 +54,8 @@ class TopicConfigs:
     async def read(self, topic: str) -> dict[str, str]:
         """Return what was set for a topic, as text; only what is legal."""
         try:
-            texts = await self._admin.read(f"topics/{topic}")
-        except MalformedZnode as problem:
+            texts = await self._read(f"topics/{topic}")
+        except MalformedMetadata as problem:
             LOG.warning("The settings of topic %s are unreadable: %s", topic, problem)
             return {}
         usable, left_out = usable_topic_settings(texts)

@@ -7,7 +7,7 @@ leaders that late. Whoever has a session's id and password may close it before.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.notes import fields_of, read_note, text_of
-from tidegauge_lab.local.process_faults import Outcome
-from tidegauge_lab.local.topology import topology_of
 
 _CAUSE = "Lab"
 _SESSION = re.compile(r"[0-9a-f]{1,16}")
@@ -51,8 +49,8 @@ def noted(directory: Path, broker_id: int) -> Credentials:
     return found
 
 
-def require_all(directory: Path, file: ClusterFile, targets: Collection[Target]) -> None:
-    """Refuse to end the sessions of targets of which one has none, or none that is known, or that ZooKeeper can't end.
+def require_noted(directory: Path, targets: Collection[Target]) -> None:
+    """Refuse to end the sessions of targets of which one has none, or none that is known.
 
     Raises:
         TidegaugeError: nothing was done.
@@ -65,18 +63,6 @@ def require_all(directory: Path, file: ClusterFile, targets: Collection[Target])
                 "while ZooKeeper is up; nothing was done",
             )
         noted(directory, target)
-    if targets:
-        topology_of(directory, file).require_ready()
-
-
-def ended(directory: Path, file: ClusterFile, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """End the sessions of the brokers to which a fault was done; return the outcomes with the sessions' ids.
-
-    Raises:
-        TidegaugeError: ZooKeeper does not respond.
-    """
-    brokers = [(one, one.target) for one in outcomes if isinstance(one.target, int)]
-    return [one._replace(session_id=end(directory, file, broker_id)) for one, broker_id in brokers]
 
 
 def end(directory: Path, file: ClusterFile, broker_id: int) -> int:
@@ -88,7 +74,7 @@ def end(directory: Path, file: ClusterFile, broker_id: int) -> int:
     Raises:
         TidegaugeError: it is not known, or ZooKeeper does not respond.
     """
-    from tidegauge_broker.server.lab.session import end_session  # noqa: PLC0415 - only this fault pays for it
+    from tidegauge_broker.server.lab.zookeeper.session import end_session  # noqa: PLC0415 - only this fault pays for it
 
     session_id, password = noted(directory, broker_id)
     note_fault(directory / layout.LOGS, "expire-session", f"broker-{broker_id}", broker_id, _CAUSE)
