@@ -31,7 +31,7 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_prob
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
 from tidegauge.with_turns import in_portions
-from tidegauge_broker.log.records import Looked, LookElsewhere
+from tidegauge_broker.log.records import Looked, Question
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -55,6 +55,7 @@ from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, log_on_disk
+from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
@@ -260,19 +261,22 @@ class BrokerService:
     async def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp that was found (-1: none).
 
-        A compressed or large batch is looked into beside the event loop; the log may have changed then, so the search
-        begins again and knows the result.
+        A long search has turns of the event loop; one whose log changes meanwhile begins again (``offset_search``).
         """
         looked = Looked()
         try:
             while True:
-                try:
-                    return self._replicas.list_offset(lookup, looked)
-                except LookElsewhere as wanted:
-                    search, *rest = wanted.question
-                    looked.note(wanted.question, await self.records_pool.run(partial(search, *rest)))
+                found = self._replicas.list_offset(lookup)
+                if isinstance(found, OffsetSearch):
+                    found = await found.carry_out(looked, self._look_elsewhere)
+                if found is not None:
+                    return found
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
+
+    async def _look_elsewhere(self, question: Question) -> object:
+        search, *rest = question
+        return await self.records_pool.run(partial(search, *rest))
 
     def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
