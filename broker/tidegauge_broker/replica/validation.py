@@ -160,10 +160,10 @@ def _check_records(
             for expected, record in enumerate(batch):
                 if record.offset != expected:
                     raise _gap(record.offset, expected)
-    except TidegaugeError as problem:
-        if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+    except TidegaugeError as refusal:
+        if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
-        raise _undecodable(name, problem) from None
+        raise _undecodable(name, refusal) from None
     except Exception as problem:  # whatever the codecs raise
         raise _undecodable(name, problem) from problem
 

@@ -1,4 +1,4 @@
-"""``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh over gRPC, by any broker.
+"""``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh, by any broker.
 
 Columns and sentences are those of Kafka's tool (ConsumerGroupCommand).
 """
@@ -12,7 +12,6 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client import group_tables
 from tidegauge_client.admin import LATEST, Admin
@@ -20,7 +19,6 @@ from tidegauge_client.admin_groups import GroupDescription, ListedGroup
 from tidegauge_client.cli.common import JSON, list_limit, run, servers
 from tidegauge_client.cli.completing import complete_group
 from tidegauge_client.group_tables import OffsetRow
-from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 _END_OFFSETS_MS = 2_000
@@ -48,8 +46,6 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
 
     async def work() -> tuple[list[ListedGroup], str]:
         async with Admin(bootstrap) as admin:
-            if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
-                say(note(unseen, "the groups that are coordinated there"))
             return await admin.list_groups_there([known[one.lower()] for one in wanted], timeout_ms=timeout_ms)
 
     groups, lacks = run(work())

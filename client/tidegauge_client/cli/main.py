@@ -94,6 +94,7 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "consumer-perf-test": ("consume",),
     "verifiable-consumer": ("consume",),
     "replica-verification": ("verify",),
+    "storage": ("format",),
     "leader-election": ("elect-leaders",),
     "dump-log-segments": ("dump-log",),
     "log-dirs": ("describe-log-dirs",),

@@ -14,11 +14,9 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
-from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
 from tidegauge_client.cli.common import JSON, LONG, list_limit, run, servers
-from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 _UNKNOWN = "None"
@@ -56,8 +54,6 @@ def list_transactions(
 
     async def work() -> tuple[list[ListedTransaction], str]:
         async with Admin(bootstrap) as admin:
-            if unseen := kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC):
-                say(note(unseen, "the transactional ids that are coordinated there"))
             return await admin.list_transactions_there(
                 states,
                 producer_ids,

@@ -135,13 +135,13 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
 
 
 def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path, *, is_expired: bool = False) -> list[str]:
-    """Return what to wait for after a kill: others learn of it only when the broker's ZooKeeper session ends."""
+    """Return what to wait for after a kill: others learn of it only when the broker's membership ends."""
     was_leader = role is not None and role.kind is RoleKind.LEADER
     at = role.partition if role is not None and was_leader else "T-P"
     which = "" if was_leader else " (for a partition T-P that it led)"
-    sessions = "its ZooKeeper session ends" if len(killed) == 1 else "their ZooKeeper sessions end"
+    ends = "its membership of the cluster ends" if len(killed) == 1 else "their memberships of the cluster end"
     return [
-        *([] if is_expired else [f"The others learn of it when {sessions}."]),
+        *([] if is_expired else [f"The others learn of it when {ends}."]),
         f"Next: tidegauge wait --leader {at}!={killed[0]}{directory_argument(directory)}{which}",
     ]
 

@@ -163,7 +163,6 @@ def _as_json(step: Step) -> dict[str, Any]:
         "error": None if step.error is ErrorCode.NONE else {"code": int(step.error), "name": step.error.name},
         "message": step.message,
         "response_withheld": step.response_withheld,
-        "answer_kept_back": step.response_withheld,  # the former name, for one release
         "fetch_offset": response.fetch.fetch_offset if response.HasField("fetch") else None,
         "records_bytes": response.records_bytes,
         "high_watermark": response.fetch_result.high_watermark

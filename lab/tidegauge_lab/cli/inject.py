@@ -61,26 +61,18 @@ class _TargetOrPartition(click.ParamType["Target | TopicPartition"]):
     show_default=True,
     help="Limit of the wait, in ms.",
 )
-@click.option("--timeout", "former_seconds", type=click.FloatRange(min=0), hidden=True, help="Its former name.")
 @verb_options
 @lab_verb
 def release_requests(
     after: int | None,
     timeout_ms: int,
-    former_seconds: float | None,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
     **options: Any,
 ) -> None:
-    """Release what the broker's faults hold.
-
-    The former ``--timeout``, in seconds where every other limit is in milliseconds, works for one release.
-    """
+    """Release what the broker's faults hold."""
     target = taken_target(options)
-    if former_seconds is not None:
-        say("'--timeout', in seconds, goes with the next release: write '--timeout-ms'")
-        timeout_ms = round(former_seconds * 1000)
 
     async def do(switches: Switches) -> tuple[int, list[Fault]]:
         broker_id = await resolved(switches, target)

@@ -155,17 +155,12 @@ def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
 
 def _switches_as_json(broker_id: int, found: tuple[BrokerSwitches, list[RuleInForce]] | None) -> dict[str, Any]:
     if found is None:
-        return {"broker": broker_id, "responds": False, "answers": False, "faults": [], "held": [], "rules": []}
+        return {"broker": broker_id, "responds": False, "faults": [], "held": [], "rules": []}
     switches, rules = found
     return {
         "broker": broker_id,
         "responds": True,
-        "answers": True,  # the former name, for one release
         "faults": [fault_as_json(fault) for fault in switches.faults],
-        "held": [
-            # answer_kept_by is the former name, for one release
-            {"partition": str(at), "response_withheld_by": leader, "answer_kept_by": leader}
-            for at, leader in switches.held.items()
-        ],
+        "held": [{"partition": str(at), "response_withheld_by": leader} for at, leader in switches.held.items()],
         "rules": [_rule_as_json(rule) for rule in rules],
     }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegauge.settings.broker import BROKER_GROUPS
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, number_text
+from tidegauge.settings.quorum import CONTROLLER_GROUPS
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 _INTRODUCTION = """\
@@ -102,6 +103,15 @@ def _page_tables() -> Iterator[str]:
                 setting.update,
                 meaning_text(setting),
             )
+    yield "\n## Settings of controllers in KRaft mode\n"
+    yield "Names, defaults and ranges are those of Kafka 4.3; all are read at the start alone."
+    for group, table in CONTROLLER_GROUPS.items():
+        yield f"\n### Controllers: {group}\n"
+        yield "| setting | default | range | meaning |"
+        yield "|---|---|---|---|"
+        for setting in table:
+            cells = (_code(default_text(setting)), range_text(setting), meaning_text(setting))
+            yield _row(f"`{setting.name}`", *cells)
 
 
 def _row(*cells: str) -> str:

@@ -451,7 +451,7 @@ class World:
         run_at_once(self.moves.alter({at: str(away[0].root)}))
 
     def go_on_moving(self, one: int, other: int, *, steps: int = 0) -> None:
-        moving = min(self.moves._moving, default=None)
+        moving = min(self.moves.copied, default=None)
         log = None if moving is None else self.logs.get(moving)
         twin = None if moving is None else self.twins[moving]
         copied_to = 0

@@ -1,0 +1,170 @@
+"""The table of settings of a controller in KRaft mode: Kafka 4.3's names, defaults and ranges.
+
+Source: Kafka's KRaftConfigs, QuorumConfig, MetadataLogConfig, ServerConfigs; KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings.model import Setting, Values
+from tidegauge.settings.tables import flag, long, names, text, whole
+
+ROLES = ("broker", "controller")
+_VOTER = r"-?[0-9]+@[^@,\s]+:[0-9]{1,5}"
+_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[^:,\s]+):[0-9]{1,5}"
+_MIB = 1024 * 1024
+_DAY_MS = 86_400_000
+
+_IDENTITY = (
+    names("process.roles", None, "Roles of the process: controller here; it must be given.", ROLES),
+    whole("node.id", None, "", "Id of this node, unique among controllers and brokers; it must be given.", 0),
+    text("listeners", None, "Addresses to bind, as NAME://HOST:PORT,...; a controller has those of its role alone."),
+    text("advertised.listeners", None, "Addresses given to other nodes, by listener name; absent: listeners."),
+    names("controller.listener.names", None, "Names of the controllers' listeners; the first one is dialled."),
+    names(
+        "listener.security.protocol.map",
+        ("CONTROLLER:PLAINTEXT",),
+        "Protocol of each listener, as NAME:PROTOCOL,...; PLAINTEXT alone is served by controllers.",
+    ),
+    names("log.dirs", None, "Log directories; absent: log.dir."),
+    text("log.dir", "/tmp/kafka-logs", "The log directory, if log.dirs is absent."),
+    text("metadata.log.dir", None, "Directory of the metadata log; absent: the first of log.dirs."),
+    text("event.log.file", None, "File of the node's events, as JSON lines; absent: none. Not a setting of Kafka."),
+    whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
+)
+_QUORUM = (
+    names(
+        "controller.quorum.voters",
+        (),
+        "Static voters, as ID@HOST:PORT,...; empty: the voters are in the log (KIP-853).",
+        members=(_VOTER, "a list of ID@HOST:PORT"),
+    ),
+    names(
+        "controller.quorum.bootstrap.servers",
+        (),
+        "Controllers at which to look for the leader, as HOST:PORT,...",
+        members=(_SERVER, "a list of HOST:PORT"),
+    ),
+    whole(
+        "controller.quorum.election.timeout.ms",
+        1000,
+        "ms",
+        "A candidate waits for votes between this time and its double.",
+        0,
+    ),
+    whole(
+        "controller.quorum.fetch.timeout.ms",
+        2000,
+        "ms",
+        "A follower stands for election if its leader does not respond for this long; a leader resigns after one and a "
+        "half times this long without fetches of a majority.",
+        0,
+    ),
+    whole(
+        "controller.quorum.election.backoff.max.ms",
+        1000,
+        "ms",
+        "Longest wait of a voter that a resigned leader does not prefer.",
+        0,
+    ),
+    whole("controller.quorum.append.linger.ms", 25, "ms", "How long records are gathered into one batch.", 0),
+    whole("controller.quorum.request.timeout.ms", 2000, "ms", "Timeout of a request in the quorum.", 0),
+    whole("controller.quorum.retry.backoff.ms", 20, "ms", "Back-off after a request in the quorum that failed.", 0),
+    whole("controller.quorum.fetch.max.bytes", _MIB, "bytes", "Limit of the records in one Fetch response.", 0),
+    whole(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        _MIB,
+        "bytes",
+        "Limit of the bytes in one FetchSnapshot response.",
+        1,
+    ),
+    flag(
+        "controller.quorum.auto.join.enable",
+        False,
+        "Whether a controller adds itself to the voters (KIP-853).",
+        has_effect=False,
+    ),
+)
+_METADATA_LOG = (
+    whole("metadata.log.segment.bytes", 1024 * _MIB, "bytes", "Size at which a segment is rolled.", 8 * _MIB),
+    whole(
+        "internal.metadata.log.segment.bytes",
+        None,
+        "bytes",
+        "Size at which a segment is rolled, without the lower limit; for tests.",
+        1024,
+    ),
+    long("metadata.log.segment.ms", 7 * _DAY_MS, "ms", "Age at which a segment is rolled.", 1),
+    long(
+        "metadata.max.retention.bytes",
+        100 * _MIB,
+        "bytes",
+        "Size of log and snapshots above which old ones are deleted; -1: no limit.",
+        -1,
+    ),
+    long(
+        "metadata.max.retention.ms", 7 * _DAY_MS, "ms", "Age above which old snapshots are deleted; -1: no limit.", -1
+    ),
+    long("internal.metadata.delete.delay.millis", 60_000, "ms", "Time until a deleted file is removed; for tests.", 0),
+    long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20 * _MIB,
+        "bytes",
+        "Records after which a snapshot is written.",
+        1,
+        has_effect=False,
+    ),
+    long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        "ms",
+        "Time after which a snapshot is written; 0: no limit.",
+        0,
+        has_effect=False,
+    ),
+    whole(
+        "metadata.max.idle.interval.ms",
+        500,
+        "ms",
+        "How often the active controller writes a NoOpRecord; 0: never.",
+        0,
+        has_effect=False,
+    ),
+)
+
+CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
+    "identity and listeners": _IDENTITY,
+    "quorum": _QUORUM,
+    "metadata log": _METADATA_LOG,
+}
+CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
+
+
+def parse_node_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
+    """Parse the settings of a node in KRaft mode and apply Kafka's checks across them.
+
+    Returns:
+        the values, and the names that the table lacks: Kafka logs a warning and starts.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a value is illegal or missing, or two contradict each other.
+    """
+    known = {name: CONTROLLER_SETTINGS[name] for name in texts if name in CONTROLLER_SETTINGS}
+    values = Values(CONTROLLER_SETTINGS, {name: setting.parse(texts[name]) for name, setting in known.items()})
+    for name in ("process.roles", "node.id"):
+        if not values[name] and values[name] != 0:
+            raise _refusal(f'Missing required configuration "{name}" which has no default value.')
+    if not values["controller.quorum.voters"] and not values["controller.quorum.bootstrap.servers"]:
+        raise _refusal(
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers."
+        )
+    if not values["controller.listener.names"]:
+        raise _refusal("controller.listener.names must contain at least one value when running KRaft")
+    return values, sorted(texts.keys() - known.keys())
+
+
+def _refusal(sentence: str) -> TidegaugeError:
+    return TidegaugeError(ErrorCode.INVALID_CONFIG, sentence)
