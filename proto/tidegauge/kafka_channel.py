@@ -27,7 +27,7 @@ from tidegauge import __version__
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
 from tidegauge.host_addresses import host_in
-from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
 from tidegauge.kafka_login import log_in
@@ -102,6 +102,7 @@ class KafkaChannel:
         dial: opens connections.
         login: the credentials of SASL; None: the listener asks for none.
         logical_clock: goes along with requests, and is advanced by responses; None: a client's, which has none.
+        protocol: the APIs and messages that the peer serves.
     """
 
     def __init__(
@@ -111,8 +112,10 @@ class KafkaChannel:
         dial: Dial | None = None,
         login: Login | None = None,
         logical_clock: LogicalClock | None = None,
+        protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
         self._clock = logical_clock
+        self._protocol = protocol
         self.address = address
         self.client_id = client_id
         self._dial = dial or Dialer()
@@ -157,7 +160,7 @@ class KafkaChannel:
             version = self._version(key, at_least, at_most)
             return await connection.send(key, version, message, truncation_rule, deadline)
         except TimeoutError:
-            why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
+            why = f"{self.address} did not respond to {self._protocol.apis[key].name} within {timeout_seconds:g} s"
             if connection is not None:
                 connection.close(why)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
@@ -176,7 +179,7 @@ class KafkaChannel:
 
     def _version(self, key: int, at_least: int, at_most: int | None) -> int:
         first, last = self._versions.get(key, (0, -1))
-        api = APIS[key]
+        api = self._protocol.apis[key]
         version = min(last, api.last if at_most is None else at_most)
         if version < max(first, api.first, at_least):
             raise TidegaugeError(
@@ -223,7 +226,9 @@ class KafkaChannel:
             await asyncio.sleep(wait_seconds)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id, self._clock))
+                connection = await self._dial(
+                    self.address, lambda: KafkaConnection(self.client_id, self._clock, self._protocol)
+                )
                 try:
                     self._versions = await _versions_of(connection)
                     await self._log_in(connection)

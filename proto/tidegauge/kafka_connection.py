@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import APIS
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import decode, read_tagged_response_header, request_frame
 from tidegauge.kafka.header_tags import Tags
@@ -45,10 +45,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     Args:
         client_id: goes with each request.
         logical_clock: the process's; None: it does not travel.
+        protocol: the APIs and messages that the peer serves.
     """
 
-    def __init__(self, client_id: str, logical_clock: LogicalClock | None = None) -> None:
+    def __init__(
+        self, client_id: str, logical_clock: LogicalClock | None = None, protocol: Protocol = BROKER_PROTOCOL
+    ) -> None:
         self._client_id = client_id
+        self._protocol = protocol
         self._clock = logical_clock
         self._transport: asyncio.WriteTransport | None = None
         self._in_flight: deque[_InFlight] = deque()
@@ -85,7 +89,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         correlation_id = self._correlation_id
         self._correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
         tags = Tags(0 if self._clock is None else self._clock.value, truncation_rule)
-        frame = request_frame(key, version, correlation_id, self._client_id, message, tags)
+        frame = request_frame(key, version, correlation_id, self._client_id, message, tags, self._protocol)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._in_flight.append(_InFlight(key, version, correlation_id, response, deadline))
         if self._timer is None or deadline < self._timer.when():
@@ -169,12 +173,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._in_flight:
             raise MalformedMessage("a response that belongs to no request")
         oldest = self._in_flight[0]
-        correlation_id, body_at, tags = read_tagged_response_header(oldest.key, oldest.version, frame)
+        correlation_id, body_at, tags = read_tagged_response_header(oldest.key, oldest.version, frame, self._protocol)
         if correlation_id != oldest.correlation_id:
             raise MalformedMessage(
-                f"correlation id {correlation_id} where {oldest.correlation_id} of {APIS[oldest.key].name} is due"
+                f"correlation id {correlation_id} where {oldest.correlation_id} of "
+                f"{self._protocol.apis[oldest.key].name} is due"
             )
-        message, _ = decode(oldest.key, oldest.version, frame, body_at, response=True)
+        message, _ = decode(oldest.key, oldest.version, frame, body_at, response=True, protocol=self._protocol)
         self._in_flight.popleft()
         if self._clock is not None and tags.logical_time:
             self._clock.receive(tags.logical_time)
