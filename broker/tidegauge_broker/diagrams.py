@@ -1,4 +1,4 @@
-"""The roles of replicas, and the states of groups, transactional ids and their partitions, as Mermaid diagrams.
+"""The roles of replicas, and the states of future replicas, groups, transactional ids and their partitions, as Mermaid.
 
 ``python -m tidegauge_broker.diagrams PAGE...`` (``make diagrams``) renews the text between a table's markers in the
 pages; a test checks that it is up to date.
@@ -15,9 +15,15 @@ from tidegauge_broker.coordinator import shard
 from tidegauge_broker.coordinator.group import states as group_states
 from tidegauge_broker.coordinator.led_partitions import ShardTransition
 from tidegauge_broker.coordinator.transaction import states as transaction_states
-from tidegauge_broker.replica import roles
+from tidegauge_broker.replica import future_states, roles
 
-Row = roles.Transition | group_states.Transition | transaction_states.Transition | ShardTransition
+Row = (
+    roles.Transition
+    | future_states.Transition
+    | group_states.Transition
+    | transaction_states.Transition
+    | ShardTransition
+)
 
 
 def mermaid(rows: Iterable[Row]) -> str:
@@ -40,7 +46,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 TABLES: dict[str, dict[str, Iterable[Row]]] = {
-    "replication.md": {"replica role": roles.TRANSITIONS},
+    "replication.md": {"replica role": roles.TRANSITIONS, "future replica": future_states.TRANSITIONS},
     "groups.md": {"group": group_states.TRANSITIONS, "shard": shard.SHARD_TRANSITIONS},
     "transactions.md": {
         "transaction": transaction_states.TRANSITIONS,

@@ -1,13 +1,15 @@
 """Requests about consumer groups: list, describe, delete, and their committed offsets.
 
 Rules:
-    1. Any broker forwards a request to the group's coordinator. If a broker does not respond, the next one is asked.
+    1. A request is sent to the group's coordinator, over Kafka's protocol; any broker says which one that is.
     2. While there is no coordinator, or it loads its groups, the request is retried until the timeout
        (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
     3. A commit whose response was lost is sent again: the same offsets once more change nothing.
     4. A list that lacks what a broker coordinates, or what a partition without a leader holds, is requested again, as
        KafkaAdminClient.listConsumerGroups requests a broker's part again that does not come, or comes with
        COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. What is missing at the end is named.
+    5. What no response of Kafka's has (the generation, why a group rebalances, whom it waits for) is a view of the
+       coordinator's Lab service, and absent where there is none, or where the caller may not see it.
 
 Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStrategy.
 """
@@ -15,38 +17,73 @@ Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.partition import TopicPartition
-from tidegauge.v1 import common_pb2, groups_pb2
-from tidegauge_client.admin_base import AdminBase, raise_for
-from tidegauge_client.channels import call
+from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tidegauge.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from tidegauge.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidegauge.kafka.messages.list_groups import ListGroupsRequest
+from tidegauge.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidegauge.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from tidegauge.kafka.messages.offset_fetch import OffsetFetchResponse
+from tidegauge.partition import TopicPartition, partitions_by_topic
+from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
+from tidegauge_client.admin_base import AdminBase
 from tidegauge_client.cluster import now_ms
+from tidegauge_client.coordinators import GROUP, Coordinator, find_coordinator
 from tidegauge_client.group.consumer_protocol import decode_assignment
+from tidegauge_client.kafka_offsets import (
+    FIRST_WITH_SEVERAL_GROUPS,
+    OffsetAndMetadata,
+    fetched,
+    outcomes_of,
+    to_fetch,
+    topics_to_commit,
+)
+from tidegauge_client.kafka_wire import raise_for
+from tidegauge_client.merged_lists import MergedList, merged
+
+if TYPE_CHECKING:
+    from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
+
+__all__ = ["GroupAdmin", "GroupDescription", "ListedGroup", "MemberDescription", "OffsetAndMetadata"]
 
 _MOVING = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.BROKER_NOT_AVAILABLE,
 }
-_MISSING_PARTS = {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""Errors of a list that has what the other brokers list."""
 _ATTEMPT_MS = 5_000.0
 """Timeout of one attempt at one broker."""
 _LEAST_ATTEMPT_MS = 1_000.0
 """Time that one more attempt at a list needs: in less, brokers that live would be called silent."""
+_PART_OF_TIME = 0.6
+"""Part of the time for a list that each broker has for its own: the list is there before the caller stops waiting."""
+_VIEW_SECONDS = 1.0
+_FIRST_WITH_STATES = 4
+_FIRST_WITH_MEMBERS = 3
 
-
-class _WithStatus(Protocol):
-    @property
-    def status(self) -> common_pb2.Status: ...
-
-
-Response = TypeVar("Response", bound=_WithStatus)
+Result = TypeVar("Result")
 
 
 class ListedGroup(NamedTuple):
@@ -113,14 +150,6 @@ class GroupDescription:
     expired_partitions: tuple[str, ...] = ()
 
 
-class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
 class GroupAdmin(AdminBase):
     """Requests about consumer groups."""
 
@@ -137,9 +166,7 @@ class GroupAdmin(AdminBase):
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
         """
-        response = await self._list_groups(states, timeout_ms, missing_ms)
-        raise_for(response.status)
-        return _listed_groups(response)
+        return _listed_groups((await self._list_groups(states, timeout_ms, missing_ms)).whole())
 
     async def list_groups_there(
         self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
@@ -151,31 +178,67 @@ class GroupAdmin(AdminBase):
             timeout_ms: how long to retry.
             missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
         """
-        response = await self._list_groups(states, timeout_ms, missing_ms)
-        return _listed_groups(response), missing_parts(response.status)
+        found = await self._list_groups(states, timeout_ms, missing_ms)
+        return _listed_groups(found.parts), found.missing()
 
     async def _list_groups(
         self, states: Collection[str], timeout_ms: float | None, missing_ms: float | None
-    ) -> groups_pb2.ListGroupsResponse:
-        request = groups_pb2.ListGroupsRequest(states=states)
-        made = groups_pb2.ListGroupsResponse
+    ) -> MergedList:
+        at_least = _FIRST_WITH_STATES if states else 0
+        request = ListGroupsRequest(list(states))
         return await self._ask_list(
-            lambda left_ms: self._ask_group("ListGroups", request, made, left_ms), timeout_ms, missing_ms
+            lambda left_ms: self._each_list(
+                apis.LIST_GROUPS, request, ("groups", OFFSETS_TOPIC), left_ms, at_least=at_least
+            ),
+            timeout_ms,
+            missing_ms,
         )
 
     async def find_coordinator(self, group_id: str, *, timeout_ms: float | None = None) -> int:
         """Return the broker that coordinates a group; the first such request creates __consumer_offsets."""
-        request = groups_pb2.FindCoordinatorRequest(group_id=group_id)
-        response = await self._ask_group("FindCoordinator", request, groups_pb2.FindCoordinatorResponse, timeout_ms)
-        raise_for(response.status)
-        return response.broker_id
+
+        async def found(at: Coordinator, left_ms: float) -> int:
+            del left_ms
+            return at.broker_id
+
+        return await self._at_coordinator(GROUP, group_id, found, timeout_ms)
 
     async def describe_group(self, group_id: str, *, timeout_ms: float | None = None) -> GroupDescription:
-        """Return a group's state and members; an unknown group is Dead."""
-        request = groups_pb2.DescribeGroupRequest(group_id=group_id)
-        found = await self._ask_group("DescribeGroup", request, groups_pb2.DescribeGroupResponse, timeout_ms)
-        raise_for(found.status)
-        return _description(group_id, found)
+        """Return a group's state and members; an unknown group is Dead.
+
+        Raises:
+            TidegaugeError: as the coordinator responds; UNKNOWN_SERVER_ERROR says why a group is out of service, where
+                the coordinator has the Lab service.
+        """
+
+        async def described(at: Coordinator, left_ms: float) -> GroupDescription:
+            request = DescribeGroupsRequest([group_id])
+            response: DescribeGroupsResponse = await self._cluster.kafka.ask(
+                at.address, apis.DESCRIBE_GROUPS, request, left_ms
+            )
+            [group] = response.groups
+            if ErrorCode.of(group.error_code) in _MOVING:
+                raise_for(group.error_code)
+            view = await self._view_of(group_id, at.broker_id)
+            if view is not None and view.out_of_service:
+                raise_for(group.error_code, f"the group is out of service: {view.out_of_service}")
+            raise_for(group.error_code)
+            return _description(group, at.broker_id) if view is None else _seen(view, at.broker_id)
+
+        return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
+
+    async def _view_of(self, group_id: str, broker_id: int) -> lab_pb2.ObservedGroup | None:
+        """Return a group as its coordinator's Lab service shows it; None where it does not (rule 5)."""
+        broker = (await self.metadata([])).brokers.get(broker_id)
+        if broker is None:
+            return None
+        channel = self._cluster.channels.channel(broker.address)
+        lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channel))
+        try:
+            seen = await lab.ObserveGroups(lab_pb2.ObserveGroupsRequest(group_ids=[group_id]), timeout=_VIEW_SECONDS)
+        except grpc.aio.AioRpcError:
+            return None
+        return next((one for one in seen.groups if one.group_id == group_id), None)
 
     async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.
@@ -183,8 +246,11 @@ class GroupAdmin(AdminBase):
         Raises:
             TidegaugeError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, ...
         """
-        request = groups_pb2.DeleteGroupRequest(group_id=group_id)
-        raise_for((await self._ask_group("DeleteGroup", request, groups_pb2.DeleteGroupResponse, timeout_ms)).status)
+
+        def deleted(response: DeleteGroupsResponse) -> None:
+            raise_for(response.results[0].error_code)
+
+        await self._ask_group(group_id, apis.DELETE_GROUPS, DeleteGroupsRequest([group_id]), deleted, timeout_ms)
 
     async def remove_members(
         self, group_id: str, members: Collection[MemberDescription], *, timeout_ms: float | None = None
@@ -194,69 +260,113 @@ class GroupAdmin(AdminBase):
         Raises:
             TidegaugeError: of the whole request; a member that has left by itself is none.
         """
-        request = groups_pb2.LeaveGroupRequest(
-            group_id=group_id,
-            members=[
-                groups_pb2.LeavingMember(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id or "", reason="removed by an admin"
-                )
-                for one in members
-            ],
-        )
-        response = await self._ask_group("LeaveGroup", request, groups_pb2.LeaveGroupResponse, timeout_ms)
-        raise_for(response.status)
+        leaving = [MemberIdentity(one.member_id, one.group_instance_id, "removed by an admin") for one in members]
+
+        def left(response: LeaveGroupResponse) -> None:
+            raise_for(response.error_code)
+
+        request = LeaveGroupRequest(group_id, members=leaving)
+        await self._ask_group(group_id, apis.LEAVE_GROUP, request, left, timeout_ms, at_least=_FIRST_WITH_MEMBERS)
 
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
-        request = groups_pb2.FetchOffsetsRequest(
-            group_id=group_id, partitions=_named(partitions or ()), all_partitions=partitions is None
-        )
-        response = await self._ask_group("FetchOffsets", request, groups_pb2.FetchOffsetsResponse, timeout_ms)
-        raise_for(response.status)
-        for one in response.offsets:
-            raise_for(one.status)
-        return {
-            TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
-            for one in response.offsets
-            if one.offset >= 0
-        }
+
+        def offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+            found = {}
+            for at, one in fetched(response):
+                if isinstance(one, TidegaugeError):
+                    raise one
+                if one is not None:
+                    found[at] = one
+            return dict(sorted(found.items()))
+
+        request = to_fetch(group_id, partitions)
+        at_least = FIRST_WITH_SEVERAL_GROUPS
+        return await self._ask_group(group_id, apis.OFFSET_FETCH, request, offsets, timeout_ms, at_least=at_least)
 
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
         """Set offsets of a group without members; return for each partition why it failed, or None."""
-        request = groups_pb2.CommitOffsetsRequest(
-            group_id=group_id,
-            generation=-1,
-            offsets=to_committed(offsets),
-        )
-        response = await self._ask_group("CommitOffsets", request, groups_pb2.CommitOffsetsResponse, timeout_ms)
-        raise_for(response.status)
-        return _outcomes(response.offsets)
+        topics = topics_to_commit(offsets, OffsetCommitRequestTopic, OffsetCommitRequestPartition)
+
+        def outcomes(response: OffsetCommitResponse) -> dict[TopicPartition, TidegaugeError | None]:
+            return _unless_moving(outcomes_of(response.topics))
+
+        request = OffsetCommitRequest(group_id, topics=topics)
+        return await self._ask_group(group_id, apis.OFFSET_COMMIT, request, outcomes, timeout_ms)
 
     async def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
         """Delete committed offsets of a group; return for each partition why it failed, or None."""
-        request = groups_pb2.DeleteOffsetsRequest(group_id=group_id, partitions=_named(partitions))
-        response = await self._ask_group("DeleteOffsets", request, groups_pb2.DeleteOffsetsResponse, timeout_ms)
-        raise_for(response.status)
-        return _outcomes(response.offsets)
+        topics = [
+            OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(index) for index in indexes])
+            for topic, indexes in partitions_by_topic(partitions).items()
+        ]
+
+        def outcomes(response: OffsetDeleteResponse) -> dict[TopicPartition, TidegaugeError | None]:
+            raise_for(response.error_code)
+            return _unless_moving(outcomes_of(response.topics))
+
+        request = OffsetDeleteRequest(group_id, topics)
+        return await self._ask_group(group_id, apis.OFFSET_DELETE, request, outcomes, timeout_ms)
 
     async def _ask_group(
-        self, method: str, request: Any, response: type[Response], timeout_ms: float | None
-    ) -> Response:
-        return await self._ask_coordinator(self._cluster.channels.groups, method, request, response, timeout_ms)
+        self,
+        group_id: str,
+        key: int,
+        request: Any,
+        read: Callable[[Any], Result],
+        timeout_ms: float | None,
+        *,
+        at_least: int = 0,
+    ) -> Result:
+        """Send a request to a group's coordinator; return what ``read`` makes of its response, or raises."""
+
+        async def attempt(at: Coordinator, left_ms: float) -> Result:
+            return read(await self._cluster.kafka.ask(at.address, key, request, left_ms, at_least=at_least))
+
+        return await self._at_coordinator(GROUP, group_id, attempt, timeout_ms)
+
+    async def _at_coordinator(
+        self,
+        key_type: int,
+        key: str,
+        attempt: Callable[[Coordinator, float], Awaitable[Result]],
+        timeout_ms: float | None,
+    ) -> Result:
+        """Run an attempt at the coordinator of a key, and again while it moves (rules 1, 2).
+
+        Args:
+            key_type: of the key, GROUP or TRANSACTION.
+            key: the group or transactional id.
+            attempt: takes the coordinator, and the ms that it may take.
+            timeout_ms: for all attempts; None: the client's request timeout.
+
+        Raises:
+            TidegaugeError: that of the last attempt.
+        """
+        deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
+        while True:
+            info = await self.metadata([])
+            try:
+                at = await find_coordinator(self._cluster, info, key_type, key)
+                return await attempt(at, max(1.0, min(_ATTEMPT_MS, deadline_ms - now_ms())))
+            except TidegaugeError as problem:
+                if problem.code not in _MOVING or now_ms() >= deadline_ms:
+                    raise
+            await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _ask_list(
         self,
-        ask: Callable[[float], Awaitable[Response]],
+        ask: Callable[[float], Awaitable[MergedList]],
         timeout_ms: float | None,
         missing_ms: float | None,
-    ) -> Response:
-        """Request a list that one broker makes of those of all, again while a part is missing (rule 4).
+    ) -> MergedList:
+        """Request a list of all brokers, again while a part is missing (rule 4).
 
         Args:
             ask: requests it once, within a time in ms.
@@ -269,90 +379,114 @@ class GroupAdmin(AdminBase):
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         begin_ms = now_ms()
         until_ms = begin_ms + (limit_ms if missing_ms is None else min(missing_ms, limit_ms))
-        found: Response | None = None
+        found: MergedList | None = None
         while True:
             try:
                 found = await ask(max(1.0, begin_ms + limit_ms - now_ms()))
             except TidegaugeError:
                 if found is None:
                     raise
-            if (
-                ErrorCode.of(found.status.error) not in _MISSING_PARTS
-                or now_ms() + self._retry_backoff_ms + _LEAST_ATTEMPT_MS > until_ms
-            ):
+            if not found.lacks_parts or now_ms() + self._retry_backoff_ms + _LEAST_ATTEMPT_MS > until_ms:
                 return found
             await asyncio.sleep(self._retry_backoff_ms / 1000)
 
-    async def _ask_coordinator(
-        self,
-        stub_of: Callable[[str], Any],
-        method: str,
-        request: Any,
-        _response: type[Response],
-        timeout_ms: float | None,
-    ) -> Response:
-        """Send a request to a broker after the other, until one responds and the coordinator is known (rules 1, 2)."""
-        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_ms = now_ms() + limit_ms
-        while True:
-            response: Response | None = None
-            problem: TidegaugeError | None = None
-            for address in [broker.address for broker in (await self.metadata([])).brokers.values()]:
-                left_ms = max(1.0, min(_ATTEMPT_MS, deadline_ms - now_ms()))
-                ask: Callable[..., Any] = getattr(stub_of(address), method)
-                try:
-                    response = await call(ask, request, timeout_ms=left_ms, address=address)  # type: ignore[arg-type]  # by name
-                except TidegaugeError as error:
-                    problem = error
-                    continue
-                break
-            if response is not None and not any(error in _MOVING for error in _errors_of(response)):
-                return response
-            if now_ms() >= deadline_ms:
-                if response is not None:
-                    return response
-                raise problem or TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker responds")
-            await asyncio.sleep(self._retry_backoff_ms / 1000)
+    async def _each_list(
+        self, key: int, request: Any, of: tuple[str, str], left_ms: float, *, at_least: int = 0
+    ) -> MergedList:
+        """Return the lists of all live brokers.
+
+        Args:
+            key: the API's.
+            request: asks a broker for its own list.
+            of: the things listed, in plural, and the internal topic that holds them.
+            left_ms: for all brokers.
+            at_least: lowest version that can say what the request says.
+        """
+        what, topic = of
+        info = await self.metadata([topic])
+        self._cluster.kafka.reachable(info)
+        limit_ms = min(_ATTEMPT_MS, left_ms * _PART_OF_TIME)
+
+        async def own(broker_id: int) -> Any:
+            try:
+                address = self._cluster.kafka.address(info, broker_id)
+                return await self._cluster.kafka.ask(address, key, request, limit_ms, at_least=at_least)
+            except TidegaugeError as problem:
+                return problem
+
+        ids = sorted(info.live)
+        found = await asyncio.gather(*map(own, ids))
+        partitions = info.topics[topic].partitions.values() if topic in info.topics else ()
+        leaderless = [one.topic_partition for one in partitions if one.leader_id is None]
+        return merged(dict(zip(ids, found, strict=True)), what, leaderless)
 
 
-def missing_parts(status: common_pb2.Status) -> str:
-    """Return what a list lacks that several brokers have made; empty: nothing.
+def _unless_moving(
+    outcomes: dict[TopicPartition, TidegaugeError | None],
+) -> dict[TopicPartition, TidegaugeError | None]:
+    """Return the outcomes, or raise the error after which the request is sent again (rules 2 and 3)."""
+    for problem in outcomes.values():
+        if problem is not None and problem.code in _MOVING:
+            raise problem
+    return outcomes
 
-    Raises:
-        TidegaugeError: the list failed, and not only a part of it.
-    """
-    if ErrorCode.of(status.error) not in _MISSING_PARTS:
-        raise_for(status)
-    return status.message
 
-
-def _listed_groups(response: groups_pb2.ListGroupsResponse) -> list[ListedGroup]:
-    return [
-        ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type, one.coordinator)
-        for one in response.groups
+def _listed_groups(parts: Sequence[tuple[int, Any]]) -> list[ListedGroup]:
+    found = [
+        ListedGroup(one.group_id, one.protocol_type, one.group_state, one.group_type, broker_id)
+        for broker_id, part in parts
+        for one in part.groups
     ]
+    return sorted(found)
 
 
-def _description(group_id: str, found: groups_pb2.DescribeGroupResponse) -> GroupDescription:
-    is_consumer = found.protocol_type == "consumer"
+def _description(group: DescribedGroup, coordinator: int) -> GroupDescription:
+    """Return a group as Kafka's response has it: without generation and reasons."""
+    is_consumer = group.protocol_type == "consumer"
     return GroupDescription(
-        group_id,
-        found.state,
-        found.protocol_type,
-        found.protocol_name,
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
         tuple(
             MemberDescription(
                 one.member_id,
                 one.group_instance_id or None,
                 one.client_id,
                 one.client_host,
-                assigned_partitions(one.assignment) if is_consumer else (),
+                assigned_partitions(bytes(one.member_assignment)) if is_consumer else (),
+            )
+            for one in group.members
+        ),
+        coordinator,
+        -1,
+        "",
+        (),
+    )
+
+
+def _seen(view: lab_pb2.ObservedGroup, coordinator: int) -> GroupDescription:
+    """Return a group as the Lab service shows it; assignments as in Kafka's response, of a Stable group alone."""
+    found = view.description
+    shows_assignments = found.protocol_type == "consumer" and found.state == "Stable"
+    return GroupDescription(
+        view.group_id,
+        found.state,
+        found.protocol_type,
+        found.protocol_name if found.state == "Stable" else "",
+        tuple(
+            MemberDescription(
+                one.member_id,
+                one.group_instance_id or None,
+                one.client_id,
+                one.client_host,
+                assigned_partitions(one.assignment) if shows_assignments else (),
                 one.parked,
                 one.session_left_ms if one.HasField("session_left_ms") else None,
             )
             for one in found.members
         ),
-        found.coordinator,
+        coordinator,
         found.generation,
         found.reason,
         tuple(found.parked_members),
@@ -364,35 +498,6 @@ def _description(group_id: str, found: groups_pb2.DescribeGroupResponse) -> Grou
         found.expired_age_ms if found.HasField("expired_age_ms") else None,
         tuple(found.expired_partitions),
     )
-
-
-def _errors_of(response: Any) -> list[ErrorCode]:
-    """Return the errors of a response and of its partitions."""
-    parts = getattr(response, "offsets", ())
-    return [ErrorCode.of(status.error) for status in (response.status, *(one.status for one in parts))]
-
-
-def _named(partitions: Iterable[TopicPartition]) -> list[groups_pb2.GroupPartition]:
-    return [groups_pb2.GroupPartition(topic=at.topic, partition=at.partition) for at in partitions]
-
-
-def to_committed(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[groups_pb2.CommittedOffset]:
-    """Return the offsets as requests that commit them have them."""
-    return [
-        groups_pb2.CommittedOffset(
-            topic=at.topic, partition=at.partition, offset=offset, leader_epoch=leader_epoch, metadata=metadata
-        )
-        for at, (offset, leader_epoch, metadata) in offsets.items()
-    ]
-
-
-def _outcomes(results: Sequence[groups_pb2.CommittedOffset]) -> dict[TopicPartition, TidegaugeError | None]:
-    outcomes: dict[TopicPartition, TidegaugeError | None] = {}
-    for one in results:
-        code = ErrorCode.of(one.status.error)
-        problem = None if code is ErrorCode.NONE else TidegaugeError(code, one.status.message)
-        outcomes[TopicPartition(one.topic, one.partition)] = problem
-    return outcomes
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:

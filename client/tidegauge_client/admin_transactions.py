@@ -1,7 +1,7 @@
 """Requests about transactions: list, describe, the producers of a partition, and the end of a hanging transaction.
 
 Rules:
-    1. Any broker forwards a request to the coordinator of the transactional id; it is retried as those about groups.
+    1. A request is sent to the coordinator of the transactional id; it is retried as those about groups.
     2. Producers are described by a partition's leader, or by the broker that is named.
     3. A hanging transaction, of which its coordinator knows nothing any more, is aborted by a marker straight to the
        leader of the partition, with the producer's epoch and the coordinator epoch that the partition knows, at least
@@ -14,17 +14,37 @@ Source: KafkaAdminClient.listTransactions and its siblings, AbortTransactionHand
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from tidegauge.kafka.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from tidegauge.kafka.messages.list_transactions import ListTransactionsRequest
+from tidegauge.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import transactions_pb2
-from tidegauge_client.admin_base import raise_for
-from tidegauge_client.admin_groups import GroupAdmin, Response, missing_parts
-from tidegauge_client.channels import call
-from tidegauge_client.kafka_brokers import no_leader, own_words
+from tidegauge.transactions import NO_DURATION_MS, TRANSACTION_TOPIC
+from tidegauge_client.admin_groups import GroupAdmin
+from tidegauge_client.coordinators import TRANSACTION, Coordinator
+from tidegauge_client.kafka_brokers import no_leader
+from tidegauge_client.kafka_wire import raise_for
+from tidegauge_client.merged_lists import MergedList
+
+_FIRST_WITH_DURATION = 1
 
 
 class ListedTransaction(NamedTuple):
@@ -66,11 +86,13 @@ class ProducerDescription(NamedTuple):
     transaction_start_offset: int | None
 
 
-def _listed_transactions(response: transactions_pb2.ListTransactionsResponse) -> list[ListedTransaction]:
-    return [
-        ListedTransaction(one.transactional_id, one.coordinator, one.producer_id, one.state)
-        for one in response.transactions
+def _listed_transactions(parts: Sequence[tuple[int, Any]]) -> list[ListedTransaction]:
+    found = [
+        ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
+        for broker_id, part in parts
+        for one in part.transaction_states
     ]
+    return sorted(found)
 
 
 class TransactionAdmin(GroupAdmin):
@@ -98,9 +120,8 @@ class TransactionAdmin(GroupAdmin):
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
         """
-        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
-        raise_for(response.status)
-        return _listed_transactions(response)
+        found = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
+        return _listed_transactions(found.whole())
 
     async def list_transactions_there(
         self,
@@ -121,8 +142,8 @@ class TransactionAdmin(GroupAdmin):
             missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
                 timeout; 0: not at all.
         """
-        response = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
-        return _listed_transactions(response), missing_parts(response.status)
+        found = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
+        return _listed_transactions(found.parts), found.missing()
 
     async def _list_transactions(
         self,
@@ -131,13 +152,16 @@ class TransactionAdmin(GroupAdmin):
         running_longer_than_ms: int | None,
         timeout_ms: float | None,
         missing_ms: float | None,
-    ) -> transactions_pb2.ListTransactionsResponse:
-        request = transactions_pb2.ListTransactionsRequest(
-            states=states, producer_ids=producer_ids, running_longer_than_ms=running_longer_than_ms
-        )
-        made = transactions_pb2.ListTransactionsResponse
+    ) -> MergedList:
+        duration_ms = NO_DURATION_MS if running_longer_than_ms is None else running_longer_than_ms
+        at_least = 0 if running_longer_than_ms is None else _FIRST_WITH_DURATION
+        request = ListTransactionsRequest(list(states), list(producer_ids), duration_ms)
         return await self._ask_list(
-            lambda left_ms: self._ask_transactions("ListTransactions", request, made, left_ms), timeout_ms, missing_ms
+            lambda left_ms: self._each_list(
+                apis.LIST_TRANSACTIONS, request, ("transactional ids", TRANSACTION_TOPIC), left_ms, at_least=at_least
+            ),
+            timeout_ms,
+            missing_ms,
         )
 
     async def describe_transaction(
@@ -148,20 +172,26 @@ class TransactionAdmin(GroupAdmin):
         Raises:
             TidegaugeError: TRANSACTIONAL_ID_NOT_FOUND, ...
         """
-        request = transactions_pb2.DescribeTransactionRequest(transactional_id=transactional_id)
-        made = transactions_pb2.DescribeTransactionResponse
-        found = await self._ask_transactions("DescribeTransaction", request, made, timeout_ms)
-        raise_for(found.status)
-        return TransactionDescription(
-            transactional_id,
-            found.coordinator,
-            found.state,
-            found.producer_id,
-            found.producer_epoch,
-            found.timeout_ms,
-            found.start_time_ms,
-            tuple(TopicPartition(one.topic, one.partition) for one in found.partitions),
-        )
+
+        async def described(at: Coordinator, left_ms: float) -> TransactionDescription:
+            request = DescribeTransactionsRequest([transactional_id])
+            response: DescribeTransactionsResponse = await self._cluster.kafka.ask(
+                at.address, apis.DESCRIBE_TRANSACTIONS, request, left_ms
+            )
+            [found] = response.transaction_states
+            raise_for(found.error_code)
+            return TransactionDescription(
+                transactional_id,
+                at.broker_id,
+                found.transaction_state,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_timeout_ms,
+                found.transaction_start_time_ms,
+                tuple(TopicPartition(topic.topic, index) for topic in found.topics for index in topic.partitions),
+            )
+
+        return await self._at_coordinator(TRANSACTION, transactional_id, described, timeout_ms)
 
     async def describe_producers(
         self, topic_partition: TopicPartition, *, broker_id: int | None = None, timeout_ms: float | None = None
@@ -178,23 +208,26 @@ class TransactionAdmin(GroupAdmin):
                 BROKER_NOT_AVAILABLE, ...
         """
         address = await self._replica_address(topic_partition, broker_id)
-        request = transactions_pb2.DescribeProducersRequest(
-            topic=topic_partition.topic, partition=topic_partition.partition
-        )
-        stub = self._cluster.channels.transactions(address)
+        topic, index = topic_partition
+        request = DescribeProducersRequest([TopicRequest(topic, [index])])
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        found = await call(stub.DescribeProducers, request, timeout_ms=limit_ms, address=address)
-        raise_for(found.status)
+        response: DescribeProducersResponse = await self._cluster.kafka.ask(
+            address, apis.DESCRIBE_PRODUCERS, request, limit_ms
+        )
+        found = response.topics[0].partitions[0]
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for(found.error_code, f"This broker has no replica of {topic_partition}")
+        raise_for(found.error_code, found.error_message)
         return [
             ProducerDescription(
                 one.producer_id,
                 one.producer_epoch,
                 one.last_sequence,
-                one.last_timestamp_ms,
+                one.last_timestamp,
                 one.coordinator_epoch,
-                one.transaction_start_offset if one.HasField("transaction_start_offset") else None,
+                one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
             )
-            for one in found.producers
+            for one in sorted(found.active_producers, key=lambda one: one.producer_id)
         ]
 
     async def abort_transaction(
@@ -238,40 +271,23 @@ class TransactionAdmin(GroupAdmin):
             TidegaugeError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: the leader knows a higher epoch; ...
         """
         address = await self._replica_address(topic_partition, None)
-        marker = transactions_pb2.Marker(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=False,
-            coordinator_epoch=coordinator_epoch,
-            partitions=[
-                transactions_pb2.TransactionPartition(topic=topic_partition.topic, partition=topic_partition.partition)
-            ],
-        )
-        stub = self._cluster.channels.transactions(address)
+        topics = [WritableTxnMarkerTopic(topic_partition.topic, [topic_partition.partition])]
+        marker = WritableTxnMarker(producer_id, producer_epoch, False, topics, coordinator_epoch)
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
-        request = transactions_pb2.WriteMarkersRequest(markers=[marker])
-        response = await call(stub.WriteMarkers, request, timeout_ms=limit_ms, address=address)
-        raise_for(response.markers[0].partitions[0].status)
-
-    async def _ask_transactions(
-        self, method: str, request: Any, response: type[Response], timeout_ms: float | None
-    ) -> Response:
-        return await self._ask_coordinator(self._cluster.channels.transactions, method, request, response, timeout_ms)
+        response: WriteTxnMarkersResponse = await self._cluster.kafka.ask(
+            address, apis.WRITE_TXN_MARKERS, WriteTxnMarkersRequest([marker]), limit_ms
+        )
+        raise_for(response.markers[0].topics[0].partitions[0].error_code)
 
     async def _replica_address(self, at: TopicPartition, broker_id: int | None) -> str:
-        """Return the address of a broker; None: of the partition's leader."""
+        """Return where a broker serves this client over Kafka's protocol; None: the partition's leader."""
         info = await self.metadata([at.topic])
         topic = info.topics[at.topic]
         if topic.error is not ErrorCode.NONE or at.partition not in topic.partitions:
             code = topic.error if topic.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise TidegaugeError(code, f"There is no partition {at}")
-        if broker_id is not None:
-            if broker_id in info.kafka_brokers:
-                raise own_words(info.kafka_brokers[broker_id], "kafka-transactions.sh")
-            if broker_id not in info.brokers:
-                raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not alive")
-            return info.brokers[broker_id].address
-        leader = topic.partitions[at.partition].leader_id
-        if leader is None or leader not in info.brokers:
-            raise no_leader(info, at)
-        return info.brokers[leader].address
+        if broker_id is None:
+            broker_id = topic.partitions[at.partition].leader_id
+            if broker_id not in info.live:
+                raise no_leader(info, at)
+        return self._cluster.kafka.address(info, broker_id)

@@ -52,8 +52,9 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
                 ErrorCode.INVALID_REQUEST,
                 f"'{address}' is not a bootstrap server address; write HOST:PORT, for example 127.0.0.1:19092",
             )
-    known = servers.security if isinstance(servers, BootstrapServers) else PLAIN
-    return BootstrapServers(dict.fromkeys(addresses), known if security is None else security)
+    known = servers if isinstance(servers, BootstrapServers) else BootstrapServers()
+    of_all = known.security if security is None else security
+    return BootstrapServers(dict.fromkeys(addresses), of_all, known.kafka_listeners)
 
 
 class SecurityArguments(TypedDict, total=False):

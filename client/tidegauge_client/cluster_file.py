@@ -46,11 +46,19 @@ class BootstrapServers(list[str]):
 
     Attributes:
         security: plain text unless it says otherwise.
+        kafka_listeners: where brokers of this machine listen for Kafka clients, by their gRPC addresses: they may
+            advertise what only others reach.
     """
 
-    def __init__(self, addresses: Iterable[str] = (), security: Security = PLAIN) -> None:
+    def __init__(
+        self,
+        addresses: Iterable[str] = (),
+        security: Security = PLAIN,
+        kafka_listeners: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(addresses)
         self.security = security
+        self.kafka_listeners = dict(kafka_listeners or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,8 @@ class ClusterFile:
     @property
     def bootstrap_servers(self) -> BootstrapServers:
         """Return all brokers' addresses, with the security settings for them."""
-        return BootstrapServers((entry.address for entry in self.brokers), self.security)
+        listeners = {entry.address: entry.kafka_listener for entry in self.brokers if entry.kafka_port}
+        return BootstrapServers((entry.address for entry in self.brokers), self.security, listeners)
 
     @property
     def kafka_bootstrap_servers(self) -> list[str]:

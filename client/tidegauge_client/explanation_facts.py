@@ -9,6 +9,7 @@ from typing import Literal
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
 from tidegauge_client.open_transaction_explanation import PartitionTransactions
+from tidegauge_client.topic_ids import TopicIds
 
 About = Literal[
     "leader",
@@ -71,45 +72,6 @@ class RefusedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIds:
-    """The id of the topic in each place that keeps it.
-
-    Attributes:
-        metadata: in the newest metadata, which is the controller's; empty: unknown, or the cluster has no topic ids.
-        znode: in ``/brokers/topics/T``; empty: the znode has none; None: it could not be read.
-        replicas: of the replicas by broker, as ``partition.metadata`` has it.
-    """
-
-    metadata: str = ""
-    znode: str | None = None
-    replicas: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """Return the id in each place that is known, by the place in words."""
-        znode = [] if self.znode is None else [("the topic's znode", self.znode)]
-        by_id: dict[str, list[int]] = {}
-        for broker, topic_id in sorted(self.replicas.items()):
-            if topic_id:
-                by_id.setdefault(topic_id, []).append(broker)
-        replicas = [
-            (f"partition.metadata of broker{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}", topic_id)
-            for topic_id, of in by_id.items()
-        ]
-        return [("the brokers' metadata", self.metadata), *znode, *replicas] if self.metadata else []
-
-    @property
-    def differ(self) -> bool:
-        """Whether two places name different topics, or the znode has lost the id."""
-        return len({topic_id for _, topic_id in self.places}) > 1
-
-    @property
-    def listed(self) -> str:
-        """Return the id in each place, for people."""
-        return ", ".join(f"{topic_id or 'none'} in {place}" for place, topic_id in self.places)
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a partition.
 
@@ -160,7 +122,7 @@ class Facts:
     transactions: PartitionTransactions | None = None
     kafka: frozenset[int] = frozenset()
     refusals: tuple[RefusedRequest, ...] = ()
-    topic_ids: TopicIds = TopicIds()
+    topic_ids: TopicIds = field(default_factory=TopicIds)
     ends: Mapping[int, str] = field(default_factory=dict)
 
     def refusal(self, broker: int | None, request: str) -> RefusedRequest | None:

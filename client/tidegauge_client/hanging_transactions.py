@@ -5,8 +5,8 @@ Rules:
        the transaction of that producer: no timeout ends it, and readers of committed records stand still before it.
     2. A candidate has been open there for longer than a time, since a marker may be on its way; Kafka's tool asks for
        15 minutes, the largest timeout that brokers allow by default (transaction.max.timeout.ms).
-    3. Coordinators are asked after the partitions. One that does not respond is an error, and so is a producer that may
-       be an Apache Kafka broker's, which can't be asked: nothing is called hanging on a guess.
+    3. Coordinators are asked after the partitions. One that does not respond is an error: nothing is called hanging on
+       a guess.
 
 Source: TransactionsCommand.FindHangingTransactionsCommand of Kafka 3.9.
 """
@@ -19,10 +19,8 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
-from tidegauge_client.kafka_brokers import OnKafkaBroker, kafka_leaders, note, own_words
 
 
 class OpenTransaction(NamedTuple):
@@ -80,13 +78,6 @@ async def coordinated(
     if not producer_ids:
         return {}
     listed = await admin.list_transactions(producer_ids=sorted(producer_ids), missing_ms=missing_ms)
-    if unlisted := set(producer_ids).difference(one.producer_id for one in listed):
-        unseen = kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC)
-        if unseen:
-            raise OnKafkaBroker(
-                f"whether a coordinator knows producer {', '.join(map(str, sorted(unlisted)))} is unknown: "
-                f"{note(unseen, 'the transactions that are coordinated there')}"
-            )
     found = await asyncio.gather(*(_described(admin, one.transactional_id) for one in listed))
     return {one.producer_id: one for one in found if one is not None}
 
@@ -125,9 +116,7 @@ async def partitions_in_scope(
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; BROKER_NOT_AVAILABLE, there is no such broker.
     """
     info = await admin.metadata(None if topic is None else [topic])
-    if broker_id is not None and broker_id in info.kafka_brokers:
-        raise own_words(info.kafka_brokers[broker_id], "kafka-transactions.sh")
-    if broker_id is not None and broker_id not in info.brokers:
+    if broker_id is not None and broker_id not in info.live:
         raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not alive")
     found = [
         part.topic_partition

@@ -68,11 +68,6 @@ def on_kafka_brokers(info: ClusterInfo, topics: Collection[str] | None = None) -
     }
 
 
-def kafka_leaders(info: ClusterInfo, topic: str) -> dict[int, BrokerInfo]:
-    """Return the Kafka brokers that lead partitions of a topic, by id."""
-    return {broker.id: broker for broker in on_kafka_brokers(info, [topic]).values()}
-
-
 def note_of_partitions(topic: str, led: Mapping[int, BrokerInfo], lacks: str) -> str:
     """Return the sentence about a topic's partitions that Kafka brokers lead.
 

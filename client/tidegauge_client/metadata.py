@@ -29,12 +29,17 @@ from tidegauge.v1 import common_pb2, metadata_pb2
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker."""
+    """A live broker.
+
+    Attributes:
+        kafka_addresses: where it serves Kafka clients, ``host:port`` by security protocol.
+    """
 
     id: int
     host: str
     port: int
     rack: str | None = None
+    kafka_addresses: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def address(self) -> str:
@@ -128,13 +133,21 @@ class ClusterInfo:
         info = self.topics.get(topic)
         return TopicIdentity("" if info is None else info.topic_id, self.cluster_id)
 
-    def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """Return the partition's leader, if it and its address are known (rule 3)."""
+    def leader(self, topic_partition: TopicPartition, addresses: Mapping[int, str] | None = None) -> Leader | None:
+        """Return the partition's leader, if it and its address are known (rule 3).
+
+        Args:
+            topic_partition: the partition.
+            addresses: where brokers are asked, by id; None, and for a broker that it lacks: over gRPC.
+        """
         info = self.partition(topic_partition)
         if info is None or info.leader_id is None:
             return None
         broker = self.brokers.get(info.leader_id)
-        return None if broker is None else Leader(broker.id, broker.address, info.leader_epoch)
+        if broker is None:
+            return None
+        address = None if addresses is None else addresses.get(broker.id)
+        return Leader(broker.id, address or broker.address, info.leader_epoch)
 
 
 def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
@@ -151,7 +164,13 @@ def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:
 
 def _brokers(endpoints: Iterable[common_pb2.BrokerEndpoint]) -> dict[int, BrokerInfo]:
     return {
-        one.broker_id: BrokerInfo(one.broker_id, one.host, one.port, one.rack if one.HasField("rack") else None)
+        one.broker_id: BrokerInfo(
+            one.broker_id,
+            one.host,
+            one.port,
+            one.rack if one.HasField("rack") else None,
+            dict(one.kafka_addresses),
+        )
         for one in endpoints
     }
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.group.listener import Partitions, RebalanceListener
-from tidegauge_client.history import FAIL, INFO, INVOKE, OK
 from tidegauge_client.history_file import AppendedLines
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_client.sent_record import FAIL, INFO, INVOKE, OK
 from tidegauge_client.subscription import ConsumerRecord
 
 

@@ -22,10 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-import cramjam
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from crc32c import crc32c
-
+from tidegauge.checksum import crc32c
+from tidegauge.compressors import cramjam
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import (
     COMPRESSION_NAMES,
@@ -39,6 +37,7 @@ from tidegauge.record_batch import (
     iterate_headers,
     patch,
 )
+from tidegauge.record_codec import RecordBatch, RecordBatchBuilder
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -123,7 +122,7 @@ class BatchBuilder:
     def __init__(
         self, *, compression: str = "none", max_size_bytes: int = _UNLIMITED, is_transactional: bool = False
     ) -> None:
-        self._builder: Any = DefaultRecordBatchBuilder(
+        self._builder: Any = RecordBatchBuilder(
             magic=MAGIC,
             compression_type=compression_number(compression),
             is_transactional=int(is_transactional),
@@ -224,7 +223,7 @@ def decode_batch(
     if header.is_control or header.next_offset <= from_offset:
         return
     leader_epoch = header.leader_epoch
-    decoded: Any = DefaultRecordBatch(memoryview(buffer)[header.position : header.position + header.size_bytes])
+    decoded: Any = RecordBatch(memoryview(buffer)[header.position : header.position + header.size_bytes])
     try:
         for record in decoded:
             offset = record.offset
@@ -272,7 +271,7 @@ def decode_rows(
         ]
     kind = 1 if header.attributes & LOG_APPEND_TIME_BIT else 0
     tail = header.leader_epoch
-    decoded: Any = DefaultRecordBatch(memoryview(buffer)[header.position : header.position + header.size_bytes])
+    decoded: Any = RecordBatch(memoryview(buffer)[header.position : header.position + header.size_bytes])
     try:
         rows = [
             _new(row, (*head, one.offset, one.timestamp, kind, one.key, one.value, one.headers or (), tail))

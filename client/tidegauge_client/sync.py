@@ -13,17 +13,18 @@ from typing import Literal, Unpack
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.isolation import IsolationLevel
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.producer import Producer
 from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on
+from tidegauge_client.wires import Wire
 
 __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
 
@@ -49,6 +50,8 @@ class SyncProducer(ProducerFacade):
         max_block_ms: float = 60_000,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Producer``."""
@@ -71,6 +74,8 @@ class SyncProducer(ProducerFacade):
                 max_block_ms=max_block_ms,
                 transactional_id=transactional_id,
                 transaction_timeout_ms=transaction_timeout_ms,
+                client_id=client_id,
+                wire=wire,
                 **security,
             ),
         )
@@ -166,6 +171,8 @@ class SyncConsumer(Facade[Consumer]):
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
+        client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Consumer``."""
@@ -185,6 +192,8 @@ class SyncConsumer(Facade[Consumer]):
                 metadata_max_age_ms=metadata_max_age_ms,
                 check_crcs=check_crcs,
                 isolation_level=isolation_level,
+                client_id=client_id,
+                wire=wire,
                 **security,
             ),
         )

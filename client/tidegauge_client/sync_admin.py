@@ -14,11 +14,12 @@ from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
 from tidegauge_client.admin_configs import ConfigEntry
-from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription, OffsetAndMetadata
+from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription
 from tidegauge_client.admin_records import Outcomes
 from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
 from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
 from tidegauge_client.sync_base import Facade, LoopThread, made_on
@@ -459,7 +460,12 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.find_coordinator(group_id, timeout_ms=timeout_ms))
 
     def describe_group(self, group_id: str, *, timeout_ms: float | None = None) -> GroupDescription:
-        """Return a group's state and members; an unknown group is Dead."""
+        """Return a group's state and members; an unknown group is Dead.
+
+        Raises:
+            TidegaugeError: as the coordinator responds; UNKNOWN_SERVER_ERROR says why a group is out of service, where
+                the coordinator has the Lab service.
+        """
         return self._loop.run(self._inner.describe_group(group_id, timeout_ms=timeout_ms))
 
     def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:

@@ -25,24 +25,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidegauge.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from tidegauge.kafka.messages.end_txn import EndTxnRequest
+from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidegauge.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import transactions_pb2
-from tidegauge_client.admin_base import raise_for
-from tidegauge_client.admin_groups import OffsetAndMetadata, to_committed
-from tidegauge_client.channels import call
+from tidegauge.transactions import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidegauge_client.cluster import Cluster, now_ms
+from tidegauge_client.coordinators import GROUP, TRANSACTION, find_coordinator
 from tidegauge_client.group.group_consumer import GroupMetadata
+from tidegauge_client.kafka_offsets import OffsetAndMetadata, errors_of, topics_to_commit
 from tidegauge_client.partition_queue import Identity
 
 _ATTEMPT_MS = 5_000.0
 """Timeout of one attempt at one broker."""
+_OF_CLIENTS = 3
+"""Last version of AddPartitionsToTxn for clients; later ones are for brokers (KIP-890)."""
+_FIRST_WITH_IDENTITY = 3
+"""First version of InitProducerId that raises a producer's epoch (KIP-360)."""
+_WITH_GENERATION = 3
+"""First version of TxnOffsetCommit with the member's generation (KIP-447)."""
+_PURPOSE = "coordinator"
 _BUSY_MS = 20.0
 """Back-off while the transaction before is still being ended (retry of CONCURRENT_TRANSACTIONS in Kafka's Sender)."""
+_OF_OTHERS = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Retriable errors that say nothing against the coordinator; after other ones it is looked up again."""
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -91,6 +109,7 @@ class Transactions:
         self._has_offsets = False
         self._adding = asyncio.Lock()
         self._additions: set[asyncio.Task[None]] = set()
+        self._coordinators: dict[tuple[int, str], str] = {}
         self._one_commit, self._one_abort = asyncio.Lock(), asyncio.Lock()
         self._number = 0
         self._last_end = (0, False)
@@ -127,10 +146,11 @@ class Transactions:
 
     async def init(self) -> Identity:
         """Get the producer id and epoch; with an identity, one with the next epoch (rule 3)."""
-        request = transactions_pb2.InitTransactionsRequest(transactional_id=self._id, timeout_ms=self._timeout_ms)
-        if self.identity is not None:
-            request.producer_id, request.producer_epoch = self.identity
-        response = await self._ask("InitTransactions", request)
+        known = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH) if self.identity is None else self.identity
+        request = InitProducerIdRequest(self._id, self._timeout_ms, *known)
+        response: InitProducerIdResponse = await self._ask(
+            apis.INIT_PRODUCER_ID, request, at_least=_FIRST_WITH_IDENTITY if self.identity is not None else 0
+        )
         self.identity = Identity(response.producer_id, response.producer_epoch)
         self._begun(Phase.READY)
         return self.identity
@@ -159,11 +179,9 @@ class Transactions:
             self.expect(Phase.OPEN)
             if at in self._partitions:
                 return
-            request = transactions_pb2.AddPartitionsRequest(
-                partitions=[transactions_pb2.TransactionPartition(topic=at.topic, partition=at.partition)],
-                **self._who(),
-            )
-            await self._ask_to_add("AddPartitions", request)
+            topics = [AddPartitionsToTxnTopic(at.topic, [at.partition])]
+            request = AddPartitionsToTxnRequest((), *self._who(), topics)
+            await self._ask_to_add(apis.ADD_PARTITIONS_TO_TXN, request, at_most=_OF_CLIENTS)
             self._partitions.add(at)
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
@@ -173,18 +191,22 @@ class Transactions:
             await self._addition(self._commit_offsets(offsets, group))
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        added = transactions_pb2.AddOffsetsRequest(group_id=group.group_id, **self._who())
-        await self._ask_to_add("AddOffsets", added)
+        added = AddOffsetsToTxnRequest(*self._who(), group.group_id)
+        await self._ask_to_add(apis.ADD_OFFSETS_TO_TXN, added)
         self._has_offsets = True
-        request = transactions_pb2.CommitOffsetsInTransactionRequest(
-            group_id=group.group_id,
-            generation=group.generation,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id or "",
-            offsets=to_committed(offsets),
-            **self._who(),
+        transactional_id, producer_id, producer_epoch = self._who()
+        request = TxnOffsetCommitRequest(
+            transactional_id,
+            group.group_id,
+            producer_id,
+            producer_epoch,
+            group.generation,
+            group.member_id,
+            group.group_instance_id,
+            topics_to_commit(offsets, TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition),
         )
-        await self._ask_to_add("CommitOffsetsInTransaction", request)
+        to = (GROUP, group.group_id)
+        await self._ask_to_add(apis.TXN_OFFSET_COMMIT, request, to, at_least=_WITH_GENERATION)
 
     async def _addition(self, work: Coroutine[Any, Any, None]) -> None:
         """Carry out requests that add something to the transaction, whoever gives up waiting for them: rule 6."""
@@ -262,9 +284,8 @@ class Transactions:
         if committed:
             self.expect(Phase.COMMITTING)  # what was being added may have failed
         if self._partitions or self._has_offsets:
-            request = transactions_pb2.EndTransactionRequest(committed=committed, **self._who())
             try:
-                await self._ask("EndTransaction", request)
+                await self._ask(apis.END_TXN, EndTxnRequest(*self._who(), committed))
             except TidegaugeError as problem:
                 if problem.code is not ErrorCode.REQUEST_TIMED_OUT and not self.is_fenced:
                     self.phase, self.problem = Phase.TO_ABORT, problem
@@ -272,64 +293,81 @@ class Transactions:
         self._last_end = self._number, committed
         self._begun(Phase.READY)
 
-    def _who(self) -> dict[str, Any]:
+    def _who(self) -> tuple[str, int, int]:
+        """Return transactional id, producer id and epoch."""
         assert self.identity is not None, "the phases demand it"
-        producer_id, producer_epoch = self.identity
-        return {"transactional_id": self._id, "producer_id": producer_id, "producer_epoch": producer_epoch}
+        return (self._id, *self.identity)
 
     # Requests
 
-    async def _ask_to_add(self, method: str, request: Any) -> None:
+    async def _ask_to_add(self, key: int, request: Any, to: tuple[int, str] | None = None, **versions: int) -> None:
         """Send a request that adds something; after any failure the transaction must be aborted: rules 3 and 6."""
         try:
-            await self._ask(method, request)
+            await self._ask(key, request, to, **versions)
         except TidegaugeError as problem:
             self.failed(problem)
             raise
 
-    async def _ask(self, method: str, request: Any) -> Any:
-        """Send a request until it has its response: rule 5.
+    async def _ask(self, key: int, request: Any, to: tuple[int, str] | None = None, **versions: int) -> Any:
+        """Send a request to a coordinator until it has its response: rule 5.
+
+        Args:
+            key: the API's.
+            request: of the API's request class.
+            to: what the coordinator coordinates, with its kind; None: the transactional id.
+            versions: ``at_least``, ``at_most``.
 
         Raises:
             TidegaugeError: the error of the response, REQUEST_TIMED_OUT after max_block_ms.
         """
         deadline_ms = now_ms() + self._max_block_ms
+        kind = to or (TRANSACTION, self._id)
         while True:
-            address = self._cluster.addresses()[0]
             pause_ms = self._retry_backoff_ms
             try:
-                ask = getattr(self._cluster.channels.transactions(address), method)
+                address = self._coordinators.get(kind) or await self._find(kind)
                 left_ms = max(1.0, min(_ATTEMPT_MS, deadline_ms - now_ms()))
-                response = await call(ask, request, timeout_ms=left_ms, address=address)
+                response = await self._cluster.kafka.ask(address, key, request, left_ms, purpose=_PURPOSE, **versions)
+                _raise_first(response)
             except TidegaugeError as problem:
-                self._cluster.note_failure(address)
-                last = problem
+                last = self._worded(problem)
+                if last.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    pause_ms = _BUSY_MS
+                elif last.code not in _OF_OTHERS:
+                    self._coordinators.pop(kind, None)
             else:
-                try:
-                    _raise_first([response.status, *(one.status for one in _parts(response))])
-                except TidegaugeError as problem:
-                    last = problem
-                    if problem.code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                        pause_ms = _BUSY_MS
-                else:
-                    return response
+                return response
             if not last.retriable:
                 self.failed(last)
                 raise last
             if now_ms() >= deadline_ms:
                 words = (
-                    f"{method} of transactional id {self._id} did not succeed in {self._max_block_ms:.0f} ms: {last}"
+                    f"{apis.APIS[key].name} of transactional id {self._id} did not succeed in "
+                    f"{self._max_block_ms:.0f} ms: {last}"
                 )
                 raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, words)
             await asyncio.sleep(pause_ms / 1000)
 
+    async def _find(self, kind: tuple[int, str]) -> str:
+        """Look a coordinator up, and remember it until it fails."""
+        found = await find_coordinator(self._cluster, self._cluster.info, *kind)
+        self._coordinators[kind] = found.address
+        return found.address
 
-def _parts(response: Any) -> Sequence[Any]:
-    return getattr(response, "offsets", ()) if hasattr(response, "offsets") else getattr(response, "partitions", ())
+    def _worded(self, problem: TidegaugeError) -> TidegaugeError:
+        if problem.code is not ErrorCode.PRODUCER_FENCED:
+            return problem
+        return TidegaugeError(
+            problem.code, f"A newer producer with the same transactional id has taken over: {self._id}"
+        )
 
 
-def _raise_first(statuses: Sequence[Any]) -> None:
+def _raise_first(response: Any) -> None:
     """Raise the first error; that of a partition that was not tried because of another one's comes last."""
-    untried = ErrorCode.OPERATION_NOT_ATTEMPTED
-    for status in sorted(statuses, key=lambda one: ErrorCode.of(one.error) is untried):
-        raise_for(status)
+    codes = [ErrorCode.of(getattr(response, "error_code", 0))]
+    codes += errors_of(getattr(response, "topics", ())).values()
+    for topic in getattr(response, "results_by_topic_v3_and_below", ()):
+        codes += [ErrorCode.of(one.partition_error_code) for one in topic.results_by_partition]
+    for code in sorted(codes, key=lambda code: code is ErrorCode.OPERATION_NOT_ATTEMPTED):
+        if code is not ErrorCode.NONE:
+            raise TidegaugeError(code)

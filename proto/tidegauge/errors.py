@@ -109,17 +109,26 @@ class ErrorCode(IntEnum):
     SNAPSHOT_NOT_FOUND = 98
     POSITION_OUT_OF_RANGE = 99
     UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
     INCONSISTENT_TOPIC_ID = 103
     INCONSISTENT_CLUSTER_ID = 104
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    INVALID_REGULAR_EXPRESSION = 128
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -311,6 +320,8 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.SNAPSHOT_NOT_FOUND, no, no, definite, "The snapshot does not exist."),
         (e.POSITION_OUT_OF_RANGE, no, no, definite, "The position is not within the snapshot."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),
+        (e.DUPLICATE_BROKER_REGISTRATION, no, no, definite, "Another broker with this id is alive."),
+        (e.BROKER_ID_NOT_REGISTERED, no, no, definite, "No broker with this id has registered."),
         (e.INCONSISTENT_TOPIC_ID, retry, refresh, definite, "The topic id differs from partition.metadata."),
         (e.INCONSISTENT_CLUSTER_ID, no, no, definite, "The request was made for another cluster."),
         (e.TRANSACTIONAL_ID_NOT_FOUND, no, no, definite, "There is no such transactional id."),
@@ -322,12 +333,25 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             "The fetch session was opened by topic names and is used by topic ids, or the reverse.",
         ),
         (e.INELIGIBLE_REPLICA, no, no, definite, "A proposed in-sync replica is not alive, or is shutting down."),
+        (
+            e.NEW_LEADER_ELECTED,
+            no,
+            no,
+            definite,
+            "The change completed a reassignment, and another replica leads now.",
+        ),
+        (e.FENCED_MEMBER_EPOCH, no, no, definite, "The member must drop its partitions and join again."),
+        (e.UNRELEASED_INSTANCE_ID, no, no, definite, "Another member of the group still has the instance id."),
+        (e.UNSUPPORTED_ASSIGNOR, no, no, definite, "No server-side assignor has this name (group.consumer.assignors)."),
+        (e.STALE_MEMBER_EPOCH, no, no, definite, "The request's member epoch is not the member's; learn it first."),
         (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
+        (e.INVALID_REGISTRATION, no, no, definite, "The registration lacks or repeats what it must have once."),
         (e.TRANSACTION_ABORTABLE, no, no, definite, "The partition is not in the transaction; abort it and go on."),
         (e.INVALID_VOTER_KEY, no, no, definite, "The request was meant for another voter of the quorum."),
         (e.DUPLICATE_VOTER, no, no, definite, "The node is a voter already."),
         (e.VOTER_NOT_FOUND, no, no, definite, "The node is no voter, or is the last one."),
+        (e.INVALID_REGULAR_EXPRESSION, no, no, definite, "The regular expression is not of RE2's syntax."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

@@ -102,6 +102,20 @@ class Listeners(NamedTuple):
             return self.control_plane
         return next(one for one in self.advertised if self.wires[one.name] == GRPC)
 
+    def kafka_beside(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the names of the listeners for Kafka clients by security protocol, those on the same host first.
+
+        Args:
+            name: of a listener; hosts are compared with the one that it advertises.
+        """
+        host = next((one.host for one in self.advertised if one.name == name), "")
+        found: dict[str, tuple[str, ...]] = {}
+        for one in sorted(self.advertised, key=lambda one: one.host != host):
+            if self.wires[one.name] == KAFKA:
+                protocol = self.protocols[one.name]
+                found[protocol] = (*found.get(protocol, ()), one.name)
+        return found
+
     def bound_by(self, wire: str) -> tuple[Listener, ...]:
         """Return the listeners that speak this wire protocol."""
         return tuple(listener for listener in self.bound if self.wires[listener.name] == wire)

@@ -15,8 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from tidegauge.checksum import crc32c
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 Buffer = bytes | bytearray | memoryview

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import cramjam
-
+from tidegauge.compressors import cramjam
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_MASK, COMPRESSION_NAMES, HEADER_BYTES, Buffer
 

@@ -8,8 +8,13 @@ the calls of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+_LEFT: set[asyncio.Task[Any]] = set()
+"""Work whose caller was cancelled: the event loop itself holds its tasks only weakly."""
 
 
 async def until_set(event: asyncio.Event, seconds: float | None) -> bool:
@@ -42,3 +47,27 @@ async def carried_out(work: Coroutine[Any, Any, None]) -> None:
         task.exception()
         raise cancelled
     task.result()
+
+
+async def to_its_end(work: Coroutine[Any, Any, Result], give_up: Callable[[Result], object]) -> Result:
+    """Return the result of work that goes on to its end, though the caller is cancelled meanwhile.
+
+    Unlike ``carried_out`` a caller that is cancelled does not wait for it: what it waits for may take long.
+
+    Args:
+        work: what must not be left half done.
+        give_up: called with a result that no caller takes any more.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        _LEFT.add(task)
+        task.add_done_callback(partial(_give_up, give_up))
+        raise
+
+
+def _give_up(give_up: Callable[[Result], object], task: asyncio.Task[Result]) -> None:
+    _LEFT.discard(task)
+    if not task.cancelled() and task.exception() is None:
+        give_up(task.result())

@@ -47,9 +47,9 @@ class Program:
     Attributes:
         client: its name in docs/clients.md.
         version: of the client.
-        produce: the command that sends stdin's lines; {servers} and {topic} are replaced.
+        produce: the command that sends stdin's lines; {servers} and {topic} are replaced; () where it can't.
         consume: the command that reads {count} records of partition 0 without a group, or () where it can't.
-        consume_group: the command that reads {count} records as a member of the group {group}.
+        consume_group: the command that reads {count} records as a member of the group {group}, or () where it can't.
         prints_offsets: whether a consumer's line is "offset value", not the value alone.
         prints_acknowledged: whether the producer prints "offset value" for each acknowledged record.
         environment: variables of its processes besides those of the tests.
@@ -129,11 +129,12 @@ def go_client(name: str) -> Program:
     assert version is not None
     consume = [binary, "consume", "{servers}", "{topic}", "{count}"]
     return Program(
-        client={"franz": "Go: franz-go", "sarama": "Go: sarama"}[name],
+        client={"franz": "Go: franz-go", "kafka-go": "Go: kafka-go", "sarama": "Go: sarama"}[name],
         version=version[1],
         produce=[binary, "produce", "{servers}", "{topic}"],
         consume=consume,
         consume_group=[*consume, "{group}"],
+        prints_acknowledged=name != "kafka-go",
     )
 
 
@@ -153,6 +154,29 @@ def go_build(name: str, module: Path) -> Path:
 
     built: Path = _fetched.kept(name, build)
     return built
+
+
+def rskafka() -> Program:
+    """Return the program in tests/clients/rust, which reads and knows no groups.
+
+    Raises:
+        Unavailable: there is no Rust, or its registry can't be reached.
+    """
+    source = HERE / "rust"
+    pinned = (source / "Cargo.lock").read_text(encoding="utf-8")
+    version = re.search(r'name = "rskafka"\nversion = "(.+)"', pinned)
+    assert version is not None
+    digest = hashlib.sha256((pinned + (source / "src" / "main.rs").read_text(encoding="utf-8")).encode()).hexdigest()
+
+    def build(directory: Path) -> None:
+        command = [which("cargo"), "build", "--locked", "--quiet", "--target-dir", str(directory / "target")]
+        run(command, source)
+        shutil.copy(directory / "target" / "debug" / "rskafka-program", directory)
+        shutil.rmtree(directory / "target")
+
+    binary: Path = _fetched.kept(f"rust-clients-{digest[:12]}", build) / "rskafka-program"
+    consume = [str(binary), "consume", "{servers}", "{topic}", "{count}"]
+    return Program(client="Rust: rskafka", version=version[1], produce=(), consume=consume, consume_group=())
 
 
 def kafkajs() -> Program:

@@ -41,11 +41,13 @@ TIME_MS = int(time.time() * 1000) - 3_600_000
 """An hour ago: a log forgets producers whose batches are older than producer.id.expiration.ms."""
 MAKERS: dict[str, Callable[[], Program]] = {
     "franz-go": lambda: programs.go_client("franz"),
+    "kafka-go": lambda: programs.go_client("kafka-go"),
     "sarama": lambda: programs.go_client("sarama"),
+    "rskafka": programs.rskafka,
     "kafkajs": programs.kafkajs,
 }
 PARAMS = [pytest.param(name, marks=[] if name == "kafkajs" else [pytest.mark.long]) for name in MAKERS]
-"""To build the programs in Go takes minutes."""
+"""To build the programs in Go and Rust takes minutes."""
 
 
 def servers(cluster: LocalCluster) -> str:
@@ -161,7 +163,9 @@ def test_a_program_reads_a_compacted_topic_to_its_end(
     except Unavailable as problem:
         pytest.skip(f"{name} can't be had here: {problem}")
     words = {"servers": servers(brokers), "topic": compacted.topic, "count": len(LEFT), "group": f"of-{tmp_path.name}"}
-    consumer = Child(filled(program.consume_group, **words), program.environment, tmp_path / "consumer.log")
+    consumer = Child(
+        filled(program.consume_group or program.consume, **words), program.environment, tmp_path / "consumer.log"
+    )
     try:
         found = consumer.end()
     finally:

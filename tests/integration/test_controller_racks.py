@@ -42,7 +42,7 @@ class Racks:
         text = server_properties(
             entry,
             self.cluster.directory,
-            zookeeper_connect=file.zookeeper_address,
+            membership={"zookeeper.connect": file.zookeeper_address},
             profile=file.profile,
             settings={} if rack is None else {"broker.rack": rack},
         )

@@ -83,6 +83,11 @@ def test_it_works_in_an_empty_environment(
     listed = json.loads(run(bin_directory / "python", "-m", "pip", "list", "--format", "json", cwd=tmp_path))
     assert {package["name"].lower() for package in listed} & HEAVY == set()
 
+    program = (
+        "from tidegauge.kafka.apis import APIS; from tidegauge_broker.server.wire.kafka.served import SERVED; "
+        "print(APIS.keys() == SERVED.keys())"
+    )
+    assert run(bin_directory / "python", "-c", program, cwd=tmp_path).strip() == "True", "all APIs are served"
     program = "import client, proto, tidegauge_client; print(client.OWNER, proto.__file__)"
     mine = tmp_path / "mine"
     (mine / "proto").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -130,6 +131,30 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
     ), printed
     assert "test_failover-1" not in printed, "what another test did says nothing of this one"
     assert not list((directory / "temp").rglob("data")), "data go with the cluster"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("confluent_kafka") is None, reason="confluent-kafka is not installed")
+def test_the_first_consumer_of_a_session_may_come_after_a_kill(zookeeper: str, tmp_path: Path) -> None:
+    """A broker creates no ``__consumer_offsets`` while fewer brokers are up than it has replicas."""
+    tests = """
+        from confluent_kafka import Consumer, Producer
+
+        def test_consumer(tidegauge_cluster, tidegauge_topic):
+            dead = tidegauge_cluster.kill_leader(tidegauge_topic, expire=True)
+            tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead, timeout=150)
+            servers = {"bootstrap.servers": tidegauge_cluster.kafka_bootstrap_servers}
+            producer = Producer(servers)
+            producer.produce(tidegauge_topic, b"still here")
+            assert producer.flush(150) == 0
+            consumer = Consumer(servers | {"group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe([tidegauge_topic])
+            message = consumer.poll(120)
+            assert message is not None, "there is no coordinator"
+            assert message.value() == b"still here"
+            consumer.close()
+    """
+    outcomes, printed = end(begin(tmp_path / "project", tests, "--tidegauge-zookeeper", zookeeper))
+    assert outcomes == {"test_consumer": "passed"}, printed
 
 
 @pytest.mark.long

@@ -139,7 +139,7 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
     assert watching.post(kill, **key) == (200, {"message": "Broker 2 killed"})
     assert cluster.state_of(2) is ProcessState.DOWN
     follow(stream, view, lambda view: "broker 2 is down" in view["waiting"].lower())
-    assert re.search(r"its ZooKeeper session (ends in [1-4] s at the latest|is about to end)", view["waiting"])
+    assert re.search(r"its membership of the cluster (ends in [1-4] s at the latest|is about to end)", view["waiting"])
     follow(stream, view, lambda view: view["brokers"]["2"]["state"] == "down")
     follow(stream, view, lambda view: view["partitions"][at]["leader"] == 1)
     follow(stream, view, lambda view: view["waiting"] == "")

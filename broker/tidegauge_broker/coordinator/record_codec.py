@@ -10,14 +10,10 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-)
-
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.compiler import MalformedMessage, begin_message, codec
 from tidegauge.record_batch import BatchHeader, Buffer, crc_matches, iterate_headers
+from tidegauge.record_codec import RecordBatch, RecordBatchBuilder
 from tidegauge.record_inflation import inflated
 
 NO_SEQUENCE = -1
@@ -67,7 +63,7 @@ def batch_of(
         transactional_producer: producer id and epoch of a transactional batch; None: no producer.
     """
     producer_id, producer_epoch = transactional_producer or NO_PRODUCER
-    builder: Any = DefaultRecordBatchBuilder(
+    builder: Any = RecordBatchBuilder(
         magic=_MAGIC,
         compression_type=compression,
         is_transactional=transactional_producer is not None,
@@ -92,7 +88,7 @@ def read_batches(batches: Buffer) -> Iterator[LoadedBatch]:
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")
         whole = inflated(bytes(memoryview(batches)[header.position : header.position + header.size_bytes]))
         try:
-            decoded: Any = list(DefaultRecordBatch(memoryview(whole)))
+            decoded: Any = list(RecordBatch(memoryview(whole)))
         except Exception as problem:  # whatever the codecs raise
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
         yield LoadedBatch(

@@ -14,15 +14,13 @@ import struct
 import zlib
 from typing import Any, NamedTuple
 
-import cramjam
-from aiokafka import codec
-
+from tidegauge.compressors import codec, cramjam
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_NAMES, Buffer
 from tidegauge.record_inflation import MAX_INFLATED_BYTES, decompressed, too_large
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(len(COMPRESSION_NAMES))
-_codec: Any = codec  # aiokafka ships no types
+
 _ZSTD_LEVEL = 3
 _LZ4_FAST_LEVEL = 9
 """Kafka's default: that it compresses fast; other levels compress hard."""
@@ -58,11 +56,11 @@ def compress(number: int, data: Buffer, magic: int = 2, level: int | None = None
         case 1:
             return _gzip(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level)
         case 2:
-            return bytes(_codec.snappy_encode(data))
+            return bytes(codec.snappy_encode(data))
         case 3:
             return _lz4_frame(data, _LZ4_BROKEN_CHECKSUM if magic == 0 else _LZ4_CHECKSUM, level)
         case 4:
-            return bytes(_codec.zstd_encode(data, level=_ZSTD_LEVEL if level is None else level))
+            return bytes(codec.zstd_encode(data, level=_ZSTD_LEVEL if level is None else level))
         case _:
             return data
 

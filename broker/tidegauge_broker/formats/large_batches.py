@@ -16,8 +16,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from aiokafka.record.default_records import DefaultRecordBatch  # pyright: ignore[reportMissingTypeStubs] - it has none
-
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import (
     COMPRESSION_MASK,
@@ -27,6 +25,7 @@ from tidegauge.record_batch import (
     Buffer,
     read_header,
 )
+from tidegauge.record_codec import RecordBatch
 
 Pause = Callable[[], object]
 RUN_BYTES = 256 * 1024
@@ -69,7 +68,7 @@ def records_in(whole: Buffer, pause: Pause | None) -> Iterator[Any]:
         Exception: whatever the codec raises, and what ``read_large`` does.
     """
     if pause is None or whole[_ATTRIBUTES_AT] & COMPRESSION_MASK:  # or it is snappy, and small
-        batch: Any = DefaultRecordBatch(memoryview(whole))  # the codec ships no types
+        batch: Any = RecordBatch(memoryview(whole))  # the codec ships no types
         return iter(batch)
     return read_large(whole, pause)
 
@@ -116,7 +115,7 @@ def read_large(whole: Buffer, pause: Pause) -> Iterator[Any]:
 def _run(view: memoryview, first: int, end: int, count: int, pause: Pause) -> Iterator[Any]:
     head = bytearray(view[:HEADER_BYTES])
     _COUNT.pack_into(head, _COUNT_AT, count)
-    batch: Any = DefaultRecordBatch(memoryview(bytes(head) + view[first:end]))  # the codec ships no types
+    batch: Any = RecordBatch(memoryview(bytes(head) + view[first:end]))  # the codec ships no types
     for number, record in enumerate(batch, 1):
         yield record
         if not number % RECORDS_BETWEEN_PAUSES:

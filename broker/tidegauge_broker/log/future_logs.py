@@ -33,6 +33,7 @@ from tidegauge_broker.log.log_state import LogState
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.epoch_cache import EpochCache
 from tidegauge_broker.replica.future_replica import LogSpan
+from tidegauge_broker.replica.future_states import FutureReplica
 from tidegauge_broker.replica.messages import EpochEntry
 
 FUTURE_SUFFIX = "-future"
@@ -54,14 +55,17 @@ class FutureLogs:
         self._now_ms = now_ms
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._wanted: dict[TopicPartition, LogDirectory] = {}
-        self._truncated_to: dict[TopicPartition, int] = {}
-        self._found: set[TopicPartition] = set()
-        """Whose copy was begun by a process before."""
+        self._replicas: dict[TopicPartition, FutureReplica] = {}
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
         """All future logs."""
         return MappingProxyType(self._logs)
+
+    @property
+    def replicas(self) -> Mapping[TopicPartition, FutureReplica]:
+        """The state of each future log's replica."""
+        return MappingProxyType(self._replicas)
 
     def remember(self, topic_partition: TopicPartition, log_directory: LogDirectory) -> None:
         """Note where the next log of a partition is to be created (rule 2); the oldest notes are dropped."""
@@ -82,10 +86,9 @@ class FutureLogs:
 
     def found(self, log: PartitionLog) -> None:
         """Take in a future log that a process before has begun; raises as ``add``."""
-        self.add(log)
-        self._found.add(log.topic_partition)
+        self.add(log, was_found=True)
 
-    def add(self, log: PartitionLog) -> None:
+    def add(self, log: PartitionLog, *, was_found: bool = False) -> None:
         """Take in a future log.
 
         Raises:
@@ -98,13 +101,13 @@ class FutureLogs:
                 f"Duplicate log directories found: {log.directory}, {other.directory}; move one of them away",
             )
         log.log_directory.futures[log.topic_partition] = self._logs[log.topic_partition] = log
+        self._replicas[log.topic_partition] = FutureReplica(was_found=was_found)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[PartitionLog]:
         """Let go of future logs, and return them, so that their directories can be deleted."""
         removed = [self._logs.pop(at) for at in topic_partitions if at in self._logs]
         for log in removed:
-            self._truncated_to.pop(log.topic_partition, None)
-            self._found.discard(log.topic_partition)
+            self._replicas.pop(log.topic_partition).enter(None)
             log.log_directory.futures.pop(log.topic_partition, None)
             log.abandon()
         return removed
@@ -130,11 +133,7 @@ class FutureLogs:
         """Note that the current log was truncated to an offset: a copy that reaches above it must follow."""
         log = self._logs.get(topic_partition)
         if log is not None and to_offset < log.log_end_offset:
-            self._truncated_to[topic_partition] = min(to_offset, self._truncated_to.get(topic_partition, to_offset))
-
-    def truncated_to(self, topic_partition: TopicPartition) -> int | None:
-        """Return the lowest offset that the current log was truncated to, and its copy not yet."""
-        return self._truncated_to.get(topic_partition)
+            self._replicas[topic_partition].note_truncated(to_offset)
 
     def follow_truncation(self, topic_partition: TopicPartition, to_offset: int) -> None:
         """Truncate the future log to where the current one was truncated.
@@ -145,7 +144,7 @@ class FutureLogs:
         log = self._logs[topic_partition]
         log.truncate_to(to_offset)
         self._keep_epochs(log, log.epochs)
-        self._truncated_to.pop(topic_partition, None)
+        self._replicas[topic_partition].followed()
 
     def start_at(self, topic_partition: TopicPartition, offset: int) -> None:
         """Empty the future log and begin it again at an offset.
@@ -156,14 +155,14 @@ class FutureLogs:
         log = self._logs[topic_partition]
         log.truncate_fully(offset)
         self._keep_epochs(log, [])
-        self._truncated_to.pop(topic_partition, None)
-        self._found.discard(topic_partition)
+        self._replicas[topic_partition].followed()
+        self._replicas[topic_partition].was_found = False
 
     def is_out_of_date(self, current: PartitionLog) -> bool:
         """Return whether the copy of a log may hold what compaction has removed from the log since (rule 4)."""
         at = current.topic_partition
         was_compacted = current.log_directory.first_dirty_offset(at) is not None
-        return at in self._found and (was_compacted or current.settings.compacts)
+        return self._replicas[at].was_found and (was_compacted or current.settings.compacts)
 
     # Copying
 

@@ -131,7 +131,7 @@ class LogDirectory:
             raise TidegaugeError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"Invalid cluster.id in {path}: expected {cluster_id}, but read {meta.cluster_id}; the directory "
-                f"belongs to another cluster, so use another one, or connect to that cluster's ZooKeeper",
+                f"belongs to another cluster, so use another one, or connect to that cluster",
             )
         if meta is not None and meta.broker_id not in {None, broker_id}:
             raise TidegaugeError(

@@ -20,8 +20,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from crc32c import crc32c
-
+from tidegauge.checksum import crc32c
 from tidegauge.record_batch import MAX_SEQUENCE
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.segment import file_name

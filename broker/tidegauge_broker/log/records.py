@@ -6,8 +6,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from crc32c import crc32c
-
+from tidegauge.checksum import crc32c
 from tidegauge.record_batch import COMPRESSION_MASK, CRC_START, LOG_APPEND_TIME_BIT, BatchHeader
 from tidegauge_broker.formats.large_batches import Pause
 from tidegauge_broker.formats.records import decode_records

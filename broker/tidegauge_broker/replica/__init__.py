@@ -106,7 +106,7 @@ Map
                 list_offsets
     follower    following, rounds, standing_rounds, follower; rules/ (where two logs part); epoch_cache
     waiting     parked, delayed_produce, delayed_fetch, delayed_delete_records, delayed_offsets
-    beside      quota; future_replica (moves between log directories); snapshot (for the explorer)
+    beside      quota; future_replica and future_states (moves between log directories); snapshot (for the explorer)
 
 Source: Kafka's ReplicaManager and Partition; the form is that of etcd's package raft.
 """

@@ -37,6 +37,7 @@ from tidegauge.settings.document import help_lines
 from tidegauge_broker.server.allocator import keep_freed_memory
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.broker_process import BrokerProcess
+from tidegauge_broker.server.cluster import chosen
 from tidegauge_broker.server.log_lines import OneLine
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
@@ -54,8 +55,7 @@ def identity_of(settings: Values) -> BrokerIdentity:
     broker_id = settings.integer("broker.id")
     if broker_id < 0:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "broker.id is missing: every broker needs an id of its own")
-    if not settings.text("zookeeper.connect"):
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
+    chosen.require_settings(settings)
     listeners = listeners_of(settings)
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
@@ -119,7 +119,7 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[lines])
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    chosen.quieten_logs()
     try:
         texts = read_properties(config.read_text(encoding="utf-8")) if config is not None else {}
         if environment:

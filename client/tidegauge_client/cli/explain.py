@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from tidegauge.cli import about_its_cluster, print_json, reports_errors, verb_options
+from tidegauge.cli import about_its_cluster, print_json, print_line, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
@@ -33,10 +33,11 @@ from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence, TopicIds
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence
 from tidegauge_client.group_explanation import GroupSentence, explain_group
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
+from tidegauge_client.topic_ids import TopicIds
 from tidegauge_client.transaction_explanation import Statement, explain_transaction
 
 if TYPE_CHECKING:
@@ -389,4 +390,4 @@ def _show(
         print_json(as_json(facts, sentences))
         return
     for line in as_lines(facts, sentences, _wrapped):
-        click.echo(line)
+        print_line(line)

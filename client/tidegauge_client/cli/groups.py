@@ -1,4 +1,4 @@
-"""``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh over gRPC, by any broker.
+"""``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh, by any broker.
 
 Columns and sentences are those of Kafka's tool (ConsumerGroupCommand).
 """
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge_client import group_tables
 from tidegauge_client.admin import LATEST, Admin
@@ -20,7 +19,6 @@ from tidegauge_client.admin_groups import GroupDescription, ListedGroup
 from tidegauge_client.cli.common import JSON, list_limit, run, servers
 from tidegauge_client.cli.completing import complete_group
 from tidegauge_client.group_tables import OffsetRow
-from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 _END_OFFSETS_MS = 2_000
@@ -48,8 +46,6 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
 
     async def work() -> tuple[list[ListedGroup], str]:
         async with Admin(bootstrap) as admin:
-            if unseen := kafka_leaders(await admin.metadata([OFFSETS_TOPIC]), OFFSETS_TOPIC):
-                say(note(unseen, "the groups that are coordinated there"))
             return await admin.list_groups_there([known[one.lower()] for one in wanted], timeout_ms=timeout_ms)
 
     groups, lacks = run(work())
@@ -72,7 +68,7 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
         )
     else:
         for line in [one.group_id for one in groups] if states is None else group_tables.list_table(groups):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if lacks else EXIT_OK
 
 
@@ -139,7 +135,7 @@ def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, show
     elif shown == "offsets" and rows:
         lines = group_tables.offsets_table(group.group_id, rows)
     for line in lines:
-        click.echo(line.rstrip())
+        print_line(line.rstrip())
 
 
 @click.command("delete-group")
@@ -170,7 +166,7 @@ def delete_group(groups: Sequence[str], bootstrap_server: str | None, directory:
         )
     else:
         for line in deletion_lines(list(outcomes), failed):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if failed else 0
 
 

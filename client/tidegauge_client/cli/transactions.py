@@ -13,12 +13,10 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
-from tidegauge.transactions import TRANSACTION_TOPIC
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
 from tidegauge_client.cli.common import JSON, LONG, list_limit, run, servers
-from tidegauge_client.kafka_brokers import kafka_leaders, note
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 _UNKNOWN = "None"
@@ -56,8 +54,6 @@ def list_transactions(
 
     async def work() -> tuple[list[ListedTransaction], str]:
         async with Admin(bootstrap) as admin:
-            if unseen := kafka_leaders(await admin.metadata([TRANSACTION_TOPIC]), TRANSACTION_TOPIC):
-                say(note(unseen, "the transactional ids that are coordinated there"))
             return await admin.list_transactions_there(
                 states,
                 producer_ids,
@@ -85,7 +81,7 @@ def list_transactions(
     else:
         rows = [(one.transactional_id, str(one.coordinator), str(one.producer_id), one.state) for one in found]
         for line in table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if lacks else EXIT_OK
 
 
@@ -135,7 +131,7 @@ def describe_transaction(transactional_id: str, bootstrap_server: str | None, di
         ",".join(map(str, found.partitions)),
     )
     for line in table(columns, [row]):
-        click.echo(line)
+        print_line(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

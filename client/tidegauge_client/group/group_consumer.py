@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Unpack
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cluster import now_ms
 from tidegauge_client.consumer import Consumer, ConsumerArguments
 from tidegauge_client.group.assignors import ASSIGNORS, is_cooperative
@@ -29,6 +28,7 @@ from tidegauge_client.group.listener import RebalanceListener, tell
 from tidegauge_client.group.member import Member
 from tidegauge_client.group.membership import Membership, MembershipSettings
 from tidegauge_client.group.requests import GroupRequests
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -56,7 +56,6 @@ class GroupConsumer(Consumer):
         group_id: str,
         *,
         group_instance_id: str | None = None,
-        client_id: str = "tidegauge",
         partition_assignment_strategy: Sequence[str] = ("range",),
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
@@ -73,7 +72,6 @@ class GroupConsumer(Consumer):
             group_id: the group.
             group_instance_id: makes the consumer a static member (KIP-345): it does not leave when it is closed, and
                 takes its partitions up again if it returns within session_timeout_ms.
-            client_id: begins the member's id.
             partition_assignment_strategy: assignors by preference, of ``range``, ``roundrobin`` and
                 ``cooperative-sticky``. With the last one alone the consumer goes on reading while the group rebalances,
                 and gives up only the partitions that move (KIP-429); beside an eager one it gives up all.
@@ -83,7 +81,7 @@ class GroupConsumer(Consumer):
             enable_auto_commit: commit the positions in poll, before partitions are given up, and at the end.
             auto_commit_interval_ms: interval of these commits.
             close_timeout_ms: how long ``stop`` may take to commit and to leave the group.
-            settings: those of ``Consumer``.
+            settings: those of ``Consumer``; ``client_id`` begins the member's id.
 
         Raises:
             TidegaugeError: INVALID_GROUP_ID; INVALID_CONFIG; see also ``Consumer``.
@@ -99,7 +97,7 @@ class GroupConsumer(Consumer):
             self._retry_backoff_ms,
         )
         self._membership = Membership(self._settings)
-        requests = GroupRequests(self._cluster, group_id, client_id, self._settings, self._request_timeout_ms)
+        requests = GroupRequests(self._cluster, group_id, self._settings, self._request_timeout_ms)
         strategies = tuple(partition_assignment_strategy)
         self._is_cooperative = is_cooperative(strategies)
         self._member = Member(self._membership, requests, strategies, self._subscription.assigned, self._wake.set)

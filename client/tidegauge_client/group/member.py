@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.messages.join_group import JoinGroupResponse
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import groups_pb2
 from tidegauge.waits import until_set
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group import assignors
 from tidegauge_client.group.assignors import COOPERATIVE_STICKY
@@ -27,8 +26,9 @@ from tidegauge_client.group.consumer_protocol import (
 )
 from tidegauge_client.group.effects import Effect, FindCoordinator, LeaveGroup, SendHeartbeat, SendJoin
 from tidegauge_client.group.membership import COORDINATOR_GONE, UNREACHABLE, JoinResponse, Membership
-from tidegauge_client.group.requests import GroupRequests, error_of
+from tidegauge_client.group.requests import GroupRequests
 from tidegauge_client.group.sticky import user_data
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 
 LEAVE_TIMEOUT_MS = 5_000.0
 """How long a member that leaves because of max.poll.interval.ms waits for the coordinator's response."""
@@ -182,22 +182,19 @@ class Member:
             for name in self._protocols
         }
 
-    async def _synchronise(self, address: str, joined: groups_pb2.JoinGroupResponse) -> None:
+    async def _synchronise(self, address: str, joined: JoinGroupResponse) -> None:
         membership = self.membership
         generation = membership.generation
         assignments: Mapping[str, bytes] = {}
         if joined.leader == joined.member_id:
             assignments = await self._assignments(joined)
-        response = await self._requests.synchronise(address, generation, assignments)
-        error, message = error_of(response.status)
-        if error is not ErrorCode.NONE:
-            raise TidegaugeError(error, message)
-        membership.synchronised(generation, response.assignment, now_ms())
+        assignment = await self._requests.synchronise(address, generation, assignments)
+        membership.synchronised(generation, assignment, now_ms())
 
-    async def _assignments(self, joined: groups_pb2.JoinGroupResponse) -> dict[str, bytes]:
+    async def _assignments(self, joined: JoinGroupResponse) -> dict[str, bytes]:
         """Return every member's assignment, of fresh metadata where the members know topics that this one does not."""
         members = {
-            one.member_id: decode_subscription(one.metadata, one.group_instance_id or None) for one in joined.members
+            one.member_id: decode_subscription(bytes(one.metadata), one.group_instance_id) for one in joined.members
         }
         self._group_topics = frozenset(topic for one in members.values() for topic in one.topics)
         self._cluster.add_topics(self._group_topics)
@@ -208,7 +205,7 @@ class Member:
         self.membership.assigned_as_leader(partitions)
         if joined.skip_assignment:
             return {}
-        assigned = assignors.assign(joined.protocol_name, partitions, members)
+        assigned = assignors.assign(joined.protocol_name or "", partitions, members)
         return {member: encode_assignment(found) for member, found in assigned.items()}
 
     async def _beat(self, effect: SendHeartbeat) -> None:
@@ -218,7 +215,7 @@ class Member:
             self.membership.heartbeat_done(sent, ErrorCode.COORDINATOR_NOT_AVAILABLE, "", now_ms())
             return
         try:
-            error, message = await self._requests.heartbeat(address, sent)
+            error, message = await self._requests.heartbeat(address, sent), ""
         except TidegaugeError as problem:
             error, message = problem.code, problem.message
         self.membership.heartbeat_done(sent, error, message, now_ms())
@@ -280,21 +277,19 @@ class Member:
         """
         address = await self.coordinator()
         try:
-            found = await self._requests.committed(address, partitions)
+            return await self._requests.committed(address, partitions)
         except TidegaugeError as problem:
-            if problem.code in UNREACHABLE:
+            if problem.code in UNREACHABLE | COORDINATOR_GONE:
                 self.membership.coordinator_lost()
             raise
-        error, message = found.error
-        if error in COORDINATOR_GONE:
-            self.membership.coordinator_lost()
-        if error is not ErrorCode.NONE:
-            raise TidegaugeError(error, message)
-        return {**found.offsets, **{at: TidegaugeError(*problem) for at, problem in found.errors.items()}}
 
 
-def _join_response(response: groups_pb2.JoinGroupResponse) -> JoinResponse:
-    error, message = error_of(response.status)
+def _join_response(response: JoinGroupResponse) -> JoinResponse:
     return JoinResponse(
-        error, message, response.generation, response.member_id, response.protocol_name, response.leader
+        ErrorCode.of(response.error_code),
+        "",
+        response.generation_id,
+        response.member_id,
+        response.protocol_name or "",
+        response.leader,
     )

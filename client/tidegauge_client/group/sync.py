@@ -10,10 +10,10 @@ from typing import Unpack
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.consumer import ConsumerArguments
 from tidegauge_client.group.group_consumer import GroupConsumer, GroupMetadata, Offsets
 from tidegauge_client.group.sync_base import GroupConsumerFacade
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord
 from tidegauge_client.sync_base import LoopThread, made_on
@@ -28,7 +28,6 @@ class SyncGroupConsumer(GroupConsumerFacade):
         group_id: str,
         *,
         group_instance_id: str | None = None,
-        client_id: str = "tidegauge",
         partition_assignment_strategy: Sequence[str] = ("range",),
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
@@ -46,7 +45,6 @@ class SyncGroupConsumer(GroupConsumerFacade):
                 bootstrap_servers,
                 group_id,
                 group_instance_id=group_instance_id,
-                client_id=client_id,
                 partition_assignment_strategy=partition_assignment_strategy,
                 session_timeout_ms=session_timeout_ms,
                 heartbeat_interval_ms=heartbeat_interval_ms,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tidegauge_client.explanation_facts import TopicIds
-from tidegauge_client.history import SentRecord
+from tidegauge_client.sent_record import SentRecord
+from tidegauge_client.topic_ids import TopicIds
 
 MAX_EXAMPLES = 10
 NO_OFFSET = -1

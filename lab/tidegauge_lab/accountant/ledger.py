@@ -29,7 +29,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegauge_client.history import FAIL, INFO, SentRecord
+from tidegauge_client.sent_record import FAIL, INFO, SentRecord
 from tidegauge_lab.accountant.books import NO_OFFSET, CommittedLog, Findings, KeptRecord, Kind, Named, show
 
 Content = tuple[bytes | None, bytes | None]

@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Any
 
 from tidegauge.in_sync import effective_min_isr
-from tidegauge_client.history import SentRecord
+from tidegauge_client.sent_record import SentRecord
 from tidegauge_lab.accountant.books import Findings, Kind, Named
 from tidegauge_lab.accountant.time_lines import RESTORE
 

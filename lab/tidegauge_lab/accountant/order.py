@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegauge_client.history import FAIL, SentRecord
+from tidegauge_client.sent_record import FAIL, SentRecord
 from tidegauge_lab.accountant.books import Findings, Kind, Named
 from tidegauge_lab.accountant.ledger import Matching
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.counted import counted
-from tidegauge_client.history import INFO, NO_OFFSET, NO_TIME, SentRecord
+from tidegauge_client.sent_record import INFO, NO_OFFSET, NO_TIME, SentRecord
 from tidegauge_lab.accountant.books import ReadRecord
 
 RESTORE = "restore"

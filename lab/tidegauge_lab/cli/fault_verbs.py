@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import click
 
-from tidegauge.cli import print_json, say, verb_options
+from tidegauge.cli import print_json, print_text, verb_options
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
@@ -50,21 +50,6 @@ class PeersType(click.ParamType["str | list[int]"]):
         if min(ids) < 0 or max(ids) > INT32_MAX:
             self.fail(f"{value!r} is none of {', '.join(PLANES)}, or ids as in 1,2", param, ctx)
         return ids
-
-
-class ChoiceType(click.Choice[str]):
-    """The words of a declared choice; a former word works, with a warning that names the one that replaces it."""
-
-    def __init__(self, parameter: Parameter) -> None:
-        super().__init__(parameter.choices)
-        self._former = dict(parameter.former)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read the word, or fail as a usage error that lists the choices."""
-        if value in self._former:
-            say(f"'{value}' goes with the next release: write '{self._former[value]}'")
-            value = self._former[value]
-        return super().convert(value, param, ctx)
 
 
 def fault_verb(kind: FaultKind) -> click.Command:
@@ -147,7 +132,7 @@ def _type(parameter: Parameter) -> click.ParamType[Any]:
         case "number":
             return click.FloatRange(min=parameter.minimum, max=parameter.maximum, min_open=True)
         case "choice":
-            return ChoiceType(parameter)
+            return click.Choice(parameter.choices)
         case "error":
             return ErrorNameType()
         case "peers":
@@ -165,7 +150,7 @@ def show_fault(fault: Fault, output: str) -> None:
     if output == "json":
         print_json(fault_as_json(fault))
     else:
-        click.echo(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
+        print_text(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
 
 
 def fault_as_json(fault: Fault) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cli import directory_option, output_option, print_json, print_line, print_text, say
 from tidegauge.cluster_directory import directory_argument
 from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
@@ -123,11 +123,11 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
             say(f"{_subject(outcome)} is {outcome.state.value} already{instead}")
             continue
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
-        click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
+        print_text(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
             say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
     for sentence in ended:
-        click.echo(sentence)
+        print_line(sentence)
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if kind is KILL and killed:
         for sentence in _next_steps(role, killed, directory, is_expired=bool(ended)):
@@ -135,13 +135,13 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
 
 
 def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path, *, is_expired: bool = False) -> list[str]:
-    """Return what to wait for after a kill: others learn of it only when the broker's ZooKeeper session ends."""
+    """Return what to wait for after a kill: others learn of it only when the broker's membership ends."""
     was_leader = role is not None and role.kind is RoleKind.LEADER
     at = role.partition if role is not None and was_leader else "T-P"
     which = "" if was_leader else " (for a partition T-P that it led)"
-    sessions = "its ZooKeeper session ends" if len(killed) == 1 else "their ZooKeeper sessions end"
+    ends = "its membership of the cluster ends" if len(killed) == 1 else "their memberships of the cluster end"
     return [
-        *([] if is_expired else [f"The others learn of it when {sessions}."]),
+        *([] if is_expired else [f"The others learn of it when {ends}."]),
         f"Next: tidegauge wait --leader {at}!={killed[0]}{directory_argument(directory)}{which}",
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, say, verb_options
 from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
@@ -66,11 +66,11 @@ def _tell_ended(
         )
         return
     for fault in ended:
-        click.echo(f"Broker {fault.broker_id}: {fault.text}: ended.")
+        print_text(f"Broker {fault.broker_id}: {fault.text}: ended.")
     for broker_id, at in released:
-        click.echo(f"Released {at} on broker {broker_id}.")
+        print_text(f"Released {at} on broker {broker_id}.")
     for broker_id, rule in rules:
-        click.echo(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
+        print_text(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
     if not ended and not released and not rules:
         say("Nothing was in force")
 
@@ -96,7 +96,7 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         return
     lines = [line for broker_id in asked if broker_id in found for line in _lines(*found[broker_id])]
     for line in lines:
-        click.echo(line)
+        print_line(line)
     for broker_id in asked:
         if broker_id in kafkas:
             say(f"Broker {broker_id} at {kafkas[broker_id]} is an Apache Kafka broker: the lab is not inside it")
@@ -155,17 +155,12 @@ def _clear(output: str, directory: Path, bootstrap_server: str | None) -> None:
 
 def _switches_as_json(broker_id: int, found: tuple[BrokerSwitches, list[RuleInForce]] | None) -> dict[str, Any]:
     if found is None:
-        return {"broker": broker_id, "responds": False, "answers": False, "faults": [], "held": [], "rules": []}
+        return {"broker": broker_id, "responds": False, "faults": [], "held": [], "rules": []}
     switches, rules = found
     return {
         "broker": broker_id,
         "responds": True,
-        "answers": True,  # the former name, for one release
         "faults": [fault_as_json(fault) for fault in switches.faults],
-        "held": [
-            # answer_kept_by is the former name, for one release
-            {"partition": str(at), "response_withheld_by": leader, "answer_kept_by": leader}
-            for at, leader in switches.held.items()
-        ],
+        "held": [{"partition": str(at), "response_withheld_by": leader} for at, leader in switches.held.items()],
         "rules": [_rule_as_json(rule) for rule in rules],
     }

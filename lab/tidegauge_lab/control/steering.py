@@ -19,14 +19,11 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.requests import read_request
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
-from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_client.event_conditions import EventCondition, wait_for_event
-from tidegauge_client.kafka_brokers import kafka_leaders, note
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.asked import Asked
@@ -134,9 +131,8 @@ class Control:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed, missing = await admin.list_groups_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
-            lacks = _sentences(missing, await _coordinated_by_kafka(admin, OFFSETS_TOPIC))
         groups = [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]
-        return {"groups": groups, "lacks": lacks}
+        return {"groups": groups, "lacks": missing}
 
     async def group(self, asked: Asked) -> dict[str, Any]:
         """Return a group as its coordinator has it."""
@@ -150,9 +146,8 @@ class Control:
         """Return all transactional ids."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed, missing = await admin.list_transactions_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
-            lacks = _sentences(missing, await _coordinated_by_kafka(admin, TRANSACTION_TOPIC))
         return {
-            "lacks": lacks,
+            "lacks": missing,
             "transactions": [
                 {
                     "id": one.transactional_id,
@@ -457,17 +452,6 @@ async def _problem(looker: Looker) -> str | None:
         return await looker.look()
     except TidegaugeError as error:
         return str(error)
-
-
-async def _coordinated_by_kafka(admin: Admin, topic: str) -> str:
-    """Return what a list lacks because Apache Kafka brokers coordinate it; empty where they coordinate none."""
-    unseen = kafka_leaders(await admin.metadata([topic]), topic)
-    return note(unseen, "what is coordinated there") if unseen else ""
-
-
-def _sentences(*lacks: str) -> str:
-    """Return what a list lacks, each kind in a sentence; empty for nothing."""
-    return "; ".join(one for one in lacks if one)
 
 
 def _resolve(local: LocalCluster, verb: str, wanted: Target | Role) -> Target:

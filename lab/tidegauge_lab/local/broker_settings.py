@@ -186,7 +186,7 @@ def server_properties(
     broker: BrokerEntry,
     directory: Path,
     *,
-    zookeeper_connect: str,
+    membership: Mapping[str, str],
     profile: str,
     settings: Mapping[str, str],
     broker_count: int = 3,
@@ -198,7 +198,7 @@ def server_properties(
     Args:
         broker: its id and addresses.
         directory: of the cluster.
-        zookeeper_connect: ZooKeeper's address.
+        membership: the settings by which it finds its cluster (``Topology.broker_settings``).
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave.
         broker_count: that of the cluster.
@@ -216,7 +216,7 @@ def server_properties(
             "broker.id": str(broker.id),
             "listeners": ",".join(listeners_of(broker, settings, kafka_host)),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
-            "zookeeper.connect": zookeeper_connect,
+            **membership,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },

@@ -32,7 +32,6 @@ from tidegauge_lab.local import (
     noted_faults,
     ports,
     roles,
-    sessions,
     snapshots,
     startup,
     takedown,
@@ -40,12 +39,13 @@ from tidegauge_lab.local import (
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.launcher import Launcher
-from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
 from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
+from tidegauge_lab.local.wanted import Wanted
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
 UP_LIMIT_SECONDS = 120.0
@@ -356,15 +356,15 @@ class LocalCluster:
 
         Args:
             targets: broker ids, ``zookeeper``.
-            expire: whether the brokers' ZooKeeper sessions are ended too.
+            expire: whether the brokers' memberships of the cluster are ended too.
 
         Raises:
-            TidegaugeError: a session that is to end is not known, or ZooKeeper does not serve; nothing was done.
+            TidegaugeError: a membership that is to end is not known, or what keeps it does not serve; nothing was done.
         """
         with self._together(targets, ProcessState.UP) as processes:
-            sessions.require_all(self.directory, self.file, processes if expire else ())
+            self._topology.require_members(list(processes) if expire else ())
             outcomes = faults.kill(processes, self.logs)
-            return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
+            return faults.expired(self._topology, outcomes) if expire else outcomes
 
     def stop(self, *targets: Target, limit_seconds: float = faults.STOP_LIMIT_SECONDS) -> list[Outcome]:
         """Stop processes by a controlled shutdown; return when they have ended. Paused ones are resumed for it.
@@ -380,16 +380,16 @@ class LocalCluster:
 
         Args:
             targets: broker ids, ``zookeeper``.
-            expire: whether the brokers' ZooKeeper sessions are ended too, as by a pause that outlasts them.
+            expire: whether the brokers' memberships of the cluster are ended too, as by a pause that outlasts them.
 
         Raises:
-            TidegaugeError: one of them is down, a session that is to end is not known, or ZooKeeper does not serve;
+            TidegaugeError: one of them is down, or a membership that is to end is not known, or can't be ended;
                 nothing was done.
         """
         with self._together(targets, ProcessState.UP) as processes:
-            sessions.require_all(self.directory, self.file, processes if expire else ())
+            self._topology.require_members(list(processes) if expire else ())
             outcomes = faults.pause(processes, self.logs)
-            return sessions.ended(self.directory, self.file, outcomes) if expire else outcomes
+            return faults.expired(self._topology, outcomes) if expire else outcomes
 
     def expire_session(self, broker_id: int) -> int:
         """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
@@ -398,8 +398,8 @@ class LocalCluster:
             TidegaugeError: the session is not known, or ZooKeeper does not serve.
         """
         with self._together((broker_id,)):
-            sessions.require_all(self.directory, self.file, [broker_id])
-            return sessions.end(self.directory, self.file, broker_id)
+            self._topology.require_members([broker_id])
+            return self._topology.end_membership(broker_id)
 
     def resume(self, *targets: Target) -> list[Outcome]:
         """SIGCONT; returns when the processes run again.

@@ -255,12 +255,12 @@ def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
 def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
     """Return the pids of these command lines that are ZooKeeper, a broker, the launcher or the control server here."""
     from tidegauge_lab.local import control_server, launcher, startup  # noqa: PLC0415 - rule 6
-    from tidegauge_lab.local.topology import zookeeper_server  # noqa: PLC0415 - rule 6
+    from tidegauge_lab.local.topology import signs_of_processes  # noqa: PLC0415 - rule 6
 
     signs = (
         f" -m {launcher.MODULE} {directory}/ ",
         f" -m {startup.BROKER_MODULE} --config {directory}/broker-",
-        f" {zookeeper_server.MAIN_CLASS} {directory}/",
+        *signs_of_processes(directory),
         f" -m {control_server.MODULE} --dir {directory} ",
     )
     return having(signs, commands)

@@ -2,42 +2,28 @@
 
 Rules:
 - Ids, ports and directories of brokers never change; brokers may be added, never taken away.
-- A later ``up`` may bring other settings and another profile; it may not bring another ZooKeeper or other ports, since
+- A later ``up`` may bring other settings and another profile; it may not bring another topology or other ports, since
   the data in the directory belongs to them.
 - Everything is checked before anything is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import dialled_host
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.local.topology.zookeeper_server import split_address
+from tidegauge_lab.local.topology import planning_of
+from tidegauge_lab.local.wanted import Wanted, contradiction
 
 DEFAULT_BROKERS = 3
 MAX_BROKERS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the user asked for; None where nothing was said."""
-
-    brokers: int | None = None
-    profile: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    zookeeper: str | None = None
-    base_port: int | None = None
-    zookeeper_port: int | None = None
-    kafka_port: int | None = None
-    kafka_host: str | None = None
 
 
 class Plan(NamedTuple):
@@ -74,20 +60,9 @@ def first_plan(
         *_moved(range(brokers), ports.FIRST_BROKER_PORT, chosen, wanted.base_port, "gRPC"),
         *_moved(range(brokers), ports.FIRST_KAFKA_PORT, of_kafka, wanted.kafka_port, "Kafka clients"),
     ]
-    if wanted.zookeeper is not None:
-        _check_whose_port(wanted)
-        split_address(wanted.zookeeper)
-        address = wanted.zookeeper
-    elif wanted.zookeeper_port is not None:
-        address = f"{ports.HOST}:{_requested_zookeeper_port(wanted.zookeeper_port, [*chosen, *of_kafka], free)}"
-    else:
-        [port] = ports.choose_ports([ports.FIRST_ZOOKEEPER_PORT], taken={*chosen, *of_kafka, *taken}, free=free)
-        if port != ports.FIRST_ZOOKEEPER_PORT:
-            notes.append(f"port {ports.FIRST_ZOOKEEPER_PORT} is taken: ZooKeeper gets {port}")
-        address = f"{ports.HOST}:{port}"
     file = ClusterFile(
-        zookeeper_address=address,
-        zookeeper_managed=wanted.zookeeper is None,
+        zookeeper_address="",
+        zookeeper_managed=False,
         profile=profile,
         brokers=[
             replace(entry(directory, broker_id, *both), kafka_host=reached_at(wanted.kafka_host or ""))
@@ -96,7 +71,8 @@ def first_plan(
         settings=dict(wanted.settings),
         kafka_host=wanted.kafka_host or "",
     )
-    return Plan(file, notes)
+    whole, more = planning_of().complete(file, wanted, taken=taken, free=free)
+    return Plan(whole, [*notes, *more])
 
 
 def next_plan(
@@ -112,20 +88,16 @@ def next_plan(
     Raises:
         TidegaugeError: what is wanted contradicts what the directory holds, or a setting is wrong.
     """
-    if wanted.zookeeper is not None and (recorded.zookeeper_managed or wanted.zookeeper != recorded.zookeeper_address):
-        raise _contradiction(directory, f"uses ZooKeeper at {recorded.zookeeper_address}")
-    address = recorded.zookeeper_address
-    if wanted.zookeeper_port is not None and address != f"{ports.HOST}:{wanted.zookeeper_port}":
-        raise _contradiction(directory, f"has its ZooKeeper at {address}")
+    planning_of().require_same(directory, recorded, wanted)
     first = recorded.brokers[0].port
     if wanted.base_port is not None and wanted.base_port != first:
-        raise _contradiction(directory, f"has its brokers from port {first} on")
+        raise contradiction(directory, f"has its brokers from port {first} on")
     first_of_kafka = recorded.brokers[0].kafka_port
     if wanted.kafka_port is not None and first_of_kafka and wanted.kafka_port != first_of_kafka:
-        raise _contradiction(directory, f"serves Kafka clients from port {first_of_kafka} on")
+        raise contradiction(directory, f"serves Kafka clients from port {first_of_kafka} on")
     count = len(recorded.brokers) if wanted.brokers is None else wanted.brokers
     if count < len(recorded.brokers):
-        raise _contradiction(directory, f"has {len(recorded.brokers)} brokers, and each holds data")
+        raise contradiction(directory, f"has {len(recorded.brokers)} brokers, and each holds data")
     profile = wanted.profile or recorded.profile
     settings = {**recorded.settings, **wanted.settings}
     check_settings(settings, profile)
@@ -135,9 +107,8 @@ def next_plan(
         for broker in recorded.brokers
     ]
     new_ids = range(len(known), count)
-    used = {port for broker in known for port in (broker.port, broker.kafka_port)} | {
-        port for _, port in split_address(recorded.zookeeper_address)
-    }
+    of_brokers = {port for broker in known for port in (broker.port, broker.kafka_port)}
+    used = of_brokers | planning_of().ports_avoided(recorded)
     first_wanted = [max(broker.port for broker in known) + 1 + place for place in range(len(new_ids))]
     chosen = ports.choose_ports(first_wanted, taken={*used, *taken}, free=free)
     added = [entry(directory, broker_id, port, 0) for broker_id, port in zip(new_ids, chosen, strict=True)]
@@ -176,9 +147,8 @@ def entry(directory: Path, broker_id: int, port: int, kafka_port: int) -> Broker
 
 def ports_of(file: ClusterFile) -> list[int]:
     """Ports that processes of the cluster bind."""
-    zookeeper = [port for _, port in split_address(file.zookeeper_address)] if file.zookeeper_managed else []
     of_brokers = [port for broker in file.brokers for port in (broker.port, broker.kafka_port) if port]
-    return [*of_brokers, *zookeeper]
+    return [*of_brokers, *planning_of().ports_bound(file)]
 
 
 def _broker_ports(
@@ -196,29 +166,6 @@ def _broker_ports(
     for broker_id, port in enumerate(chosen):
         ports.require_free(port, f"broker {broker_id}", option=option, free=free)
     return chosen
-
-
-def _check_whose_port(wanted: Wanted) -> None:
-    if wanted.zookeeper_port is not None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"ZooKeeper at {wanted.zookeeper} has its port already; only the cluster's own gets one",
-        )
-
-
-def _requested_zookeeper_port(port: int, of_brokers: list[int], free: Callable[[int], bool]) -> int:
-    """Return the port that was asked for.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, it is busy, or one of the brokers has it.
-    """
-    if port in of_brokers:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"port {port} is that of broker {of_brokers.index(port)}; choose another one for ZooKeeper",
-        )
-    ports.require_free(port, "ZooKeeper", option="--zookeeper-port", free=free)
-    return port
 
 
 def _moved(broker_ids: range, first: int, chosen: list[int], asked: int | None, of: str) -> list[str]:
@@ -240,11 +187,3 @@ def _check_path(directory: Path) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{str(directory)!r} can't hold a cluster: log.dirs in server.properties separates directories by commas",
         )
-
-
-def _contradiction(directory: Path, fact: str) -> TidegaugeError:
-    return TidegaugeError(
-        ErrorCode.INVALID_REQUEST,
-        f"the cluster in {directory} {fact}; that can't be changed: use another directory (--dir), or remove this "
-        f"cluster with {command_for(directory, 'down --purge')}",
-    )

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.layout import LOGS
 from tidegauge_lab.local.processes import LabProcess, ProcessState
-from tidegauge_lab.local.topology import topology_of
+from tidegauge_lab.local.topology import Topology, topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 Processes = Mapping[Target, LabProcess]
@@ -85,6 +85,16 @@ def kill(processes: Processes, logs: Path) -> list[Outcome]:
         Outcome(process.name, target, pids[target] is not None, pids[target], ProcessState.DOWN)
         for target, process in processes.items()
     ]
+
+
+def expired(topology: Topology, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """End the memberships of the brokers to which a fault was done; return the outcomes with their numbers.
+
+    Raises:
+        TidegaugeError: what keeps the memberships does not respond.
+    """
+    brokers = [(one, one.target) for one in outcomes if isinstance(one.target, int)]
+    return [one._replace(session_id=topology.end_membership(broker_id)) for one, broker_id in brokers]
 
 
 def stop(directory: Path, processes: Processes, limit_seconds: float) -> list[Outcome]:

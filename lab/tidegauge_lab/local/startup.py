@@ -22,6 +22,7 @@ from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile,
 from tidegauge_lab.local import layout, ports, processes, readiness
 from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
 from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.observation import BlockingObserver, Observation
 
@@ -64,7 +65,7 @@ def start_broker(
     text = server_properties(
         broker,
         directory,
-        zookeeper_connect=file.zookeeper_address,
+        membership=topology_of(directory, file).broker_settings(),
         profile=file.profile,
         settings=file.settings,
         broker_count=len(file.brokers),

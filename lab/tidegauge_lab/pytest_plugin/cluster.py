@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
@@ -36,6 +37,8 @@ FIRST_PORT = 20_000
 PORTS = 6_000
 PORTS_APART = 16
 MOST_ATTEMPTS = 4
+GRACE_SECONDS = 3.0
+OFFSETS_TOPIC_TIMEOUT_MS = 5_000
 PORT_IS_TAKEN = ("is in use by", "can't be bound")
 
 __all__ = ["ZOOKEEPER", "AsyncCluster", "Cluster", "NotSoError"]
@@ -125,10 +128,15 @@ class Cluster(SyncCluster):
         self._run(self._aio.restore())
 
     def close(self, *, keep: bool = False) -> None:
-        """Take the cluster down and remove its directory, but for what ``keep`` and ``keeps_logs`` leave."""
+        """Take the cluster down and remove its directory, but for what ``keep`` and ``keeps_logs`` leave.
+
+        If nothing is to be left, processes are killed: a controlled shutdown takes more than a second, since the last
+        brokers try three times to hand their partitions on. A ZooKeeper that others use keeps no dead sessions.
+        """
         self._loop.close()
         self._resources.close()
-        self._local.down(grace_seconds=3.0)
+        leaves_something = keep or self.keeps_logs or not self._local.file.zookeeper_managed
+        self._local.down(grace_seconds=GRACE_SECONDS if leaves_something else 0)
         if self._guard is not None:
             self._guard.release()
         if keep:
@@ -188,6 +196,7 @@ def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) 
                 base_port=next(bases),
             )
             local.up()
+            _create_offsets_topic(local)
             return local
         except TidegaugeError as problem:
             is_last = attempt == MOST_ATTEMPTS - 1
@@ -195,6 +204,17 @@ def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) 
                 raise
             shutil.rmtree(directory, ignore_errors=True)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _create_offsets_topic(local: LocalCluster) -> None:
+    """Create ``__consumer_offsets``, as the first request of a group does, if the settings allow it.
+
+    A broker refuses to create it while fewer brokers are up than it has replicas, three by default
+    (AutoTopicCreationManager): without it the first consumer of a session would find no coordinator if its test had
+    killed a broker before.
+    """
+    with contextlib.suppress(TidegaugeError), SyncAdmin(local.bootstrap_servers) as admin:
+        admin.find_coordinator("tidegauge", timeout_ms=OFFSETS_TOPIC_TIMEOUT_MS)
 
 
 def _remove(path: Path) -> None:

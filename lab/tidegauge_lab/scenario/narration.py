@@ -128,10 +128,10 @@ def _(step: steps.Pause) -> str:
 
 
 def _and_expire(step: steps.Kill | steps.Pause) -> str:
-    """Return that the ZooKeeper sessions end too, if they do."""
+    """Return that the memberships of the cluster end too, if they do."""
     if not step.expire:
         return ""
-    return ", and end its ZooKeeper session" if len(step.brokers) == 1 else ", and end their ZooKeeper sessions"
+    return ", and end its membership" if len(step.brokers) == 1 else ", and end their memberships"
 
 
 @_sentence.register

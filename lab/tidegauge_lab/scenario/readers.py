@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence as SequenceOf
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from tidegauge.cli import say
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import ROLE_WORDS, Role, RoleKind, read_role, role_of
@@ -174,19 +172,10 @@ def plane(node: Node) -> str | tuple[int, ...]:
     return choice(*PLANES)(node)
 
 
-def choice(*allowed: str, former: SequenceOf[tuple[str, str]] = ()) -> Reader[str]:
-    """Read one of some words.
-
-    Args:
-        allowed: the words.
-        former: former words and those that replace them, which are read for one release.
-    """
+def choice(*allowed: str) -> Reader[str]:
+    """Read one of some words."""
 
     def read(node: Node) -> str:
-        replaced = dict(former).get(node.text) if isinstance(node, Scalar) else None
-        if replaced is not None and isinstance(node, Scalar):
-            say(f"line {node.line}: '{node.text}' goes with the next release: write '{replaced}'")
-            return replaced
         if not isinstance(node, Scalar) or node.text not in allowed:
             raise MalformedYaml(node.line, f"{' or '.join(allowed)} is expected, not {shown(node)}")
         return node.text

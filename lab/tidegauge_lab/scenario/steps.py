@@ -60,7 +60,7 @@ def _fault_reader(parameter: Parameter) -> Reader[Any]:
         case "flag":
             return readers.truth
         case "choice":
-            return readers.choice(*parameter.choices, former=parameter.former)
+            return readers.choice(*parameter.choices)
         case "error":
             return readers.error_name
         case "peers":
@@ -171,9 +171,7 @@ class StepFetch(PartitionStep):
 
     broker: int | Role = argument(readers.broker_or_role, "the follower, or its role")
     rounds: int = argument(readers.positive, "how many rounds", default=1)
-    until: str = argument(
-        readers.choice(*_UNTIL.choices, former=_UNTIL.former), in_a_line(_UNTIL.meaning), default=_UNTIL.default
-    )
+    until: str = argument(readers.choice(*_UNTIL.choices), in_a_line(_UNTIL.meaning), default=_UNTIL.default)
     error: ErrorCode = argument(readers.error_name, "the error with which the leader refuses", default=ErrorCode.NONE)
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidegauge.faults.model import Direction, Plane
 from tidegauge_lab.switches.client import Switches
-from tidegauge_lab.switches.deprecation import former
-from tidegauge_lab.switches.former import FORMER
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
@@ -28,12 +24,3 @@ __all__ = [
     "Switches",
     "Until",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Return what a former name stands for, with a warning."""
-    if name not in FORMER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found, replacement = FORMER[name]
-    former(f"{__name__}.{name}", replacement)
-    return found

@@ -44,7 +44,7 @@ from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceStub
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.switches import wire
-from tidegauge_lab.switches.former import FormerCalls
+from tidegauge_lab.switches.fault_calls import FaultCalls
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Fault,
@@ -71,7 +71,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class Switches(FormerCalls):
+class Switches(FaultCalls):
     """The switches of some brokers; use it in an ``async with``, or ``close`` it.
 
     Attributes:

@@ -9,7 +9,6 @@ from enum import Enum
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
-from tidegauge_lab.switches.deprecation import former
 
 
 class Until(Enum):
@@ -17,15 +16,6 @@ class Until(Enum):
 
     REQUEST = "request"
     RESPONSE = "response"
-    ANSWER = "response"  # noqa: PIE796 - an alias
-    """The former name, for one release."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Until | None:
-        if value != "answer":
-            return None
-        former("`answer` of until", "it is `response` now")
-        return cls.RESPONSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +107,3 @@ class Step:
     text: str
     changes: Sequence[Change]
     response: lab_pb2.StepFetchResponse = field(repr=False)
-
-    @property
-    def answer_kept_back(self) -> bool:
-        """The former name of ``response_withheld``, for one release."""
-        former("Step.answer_kept_back", "it is response_withheld now")
-        return self.response_withheld

@@ -1,6 +1,6 @@
 """The run so far, step by step: what the page's time line goes through, live and in a recording. Pure.
 
-A step is an event as the page lists it (``view.event_line``) with ``patch``: what it changed in the view
+A step is an event as the page lists it (``event_lines``) with ``patch``: what it changed in the view
 (``timeline.patches``), and ``mark``: what the time line draws (``election``, ``fault``, ``truncation``, or none).
 At most ``STEPS_KEPT`` steps are kept; what older ones did is in ``base``, the view before the first step that is kept.
 """
@@ -12,15 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.event_log import is_harm
 from tidegauge_lab.timeline.choice import Event
+from tidegauge_lab.timeline.event_lines import event_line, mark_of
 from tidegauge_lab.timeline.moment import ClusterMoment
 from tidegauge_lab.timeline.patches import Patch, changes, patched
-from tidegauge_lab.watch.view import event_line
 
 Json = dict[str, Any]
 STEPS_KEPT = 50_000
-_NO_ELECTION = frozenset({"initial", "remove-from-isr"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +111,3 @@ def history_of(events: Iterable[Event], *, since_ms: int | None = None, until_ms
         if since_ms is not None and time_ms < since_ms:
             history.forget()
     return history
-
-
-def mark_of(event: Event) -> str:
-    """Return what the time line marks: a new leader or controller, a kill or another fault, a truncation."""
-    kind = event.get("kind")
-    if kind == "controller" and event.get("state") == "elected":
-        return "election"
-    if kind == "election" and event.get("strategy") not in _NO_ELECTION and event.get("cause") != "TopicDeletion":
-        return "election"
-    if kind == "truncation":
-        return "truncation"
-    return "fault" if is_harm(event) else ""

@@ -9,7 +9,7 @@ STYLES = ("watch.css", "lessons.css")
 SCRIPTS = tuple(
     f"{name}.js"
     for name in (
-        *("page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "transactions"),
+        *("source", "page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "transactions"),
         *("history", "events", "lessons", "labs", "stories", "timeline"),
         "watch",  # the last: it begins
     )

@@ -21,7 +21,6 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_view
 from tidegauge_lab.observation import newest_states
-from tidegauge_lab.timeline.words import subject_of, whole_sentence
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.group_view import groups_of
 
@@ -40,13 +39,13 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
     newest = _newest(facts.brokers)
     controller = None if newest is None else newest.controller_id
     partitions = _partitions(facts.brokers, newest)
-    waited = {broker.id: broker for broker in _with_sessions_to_end(facts)}
+    waited = {broker.id: broker for broker in _members_to_end(facts)}
     for partition in partitions.values():
         partition["waiting"] = waiting_of(partition, waited)
     return {
         "name": facts.name,
         "problem": facts.problem,
-        "waiting": waiting_for_sessions(facts, controller),
+        "waiting": waiting_for_members(facts, controller),
         "switchable": facts.switchable,
         "controller": controller,
         "controllerEpoch": None if newest is None or newest.controller_epoch < 0 else newest.controller_epoch,
@@ -105,18 +104,6 @@ def difference(old: Json, new: Json) -> Json:
     return changed
 
 
-def event_line(number: int, event: Mapping[str, Any]) -> Json:
-    """Return an event as the page lists it; ``number`` rises."""
-    return {
-        "number": number,
-        "time": event.get("time_ms", 0),
-        "source": str(event.get("source", "?")),
-        "partition": subject_of(event),
-        "kind": str(event.get("kind")),
-        "text": whole_sentence(event),
-    }
-
-
 def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partitions: Mapping[str, Json]) -> Json:
     mine = [partition for partition in partitions.values() if broker.id in partition["assigned"]]
     return {
@@ -148,17 +135,17 @@ def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
     return f"session 0x{broker.session:x}{doubt}"
 
 
-def waiting_for_sessions(facts: Facts, controller: int | None = None) -> str:
+def waiting_for_members(facts: Facts, controller: int | None = None) -> str:
     """Return what the cluster waits for after a broker stopped responding; empty where nothing is waited for.
 
-    A broker's death is known to the controller by the end of its ZooKeeper session, and by nothing else. A leader may
-    be replaced before by an election on demand, and a follower leaves the ISR before if it has lagged for long enough.
+    A broker's death is known to the controller by the end of its membership, and by nothing else. A leader may be
+    replaced before by an election on demand, and a follower leaves the ISR before if it has lagged for long enough.
     """
-    waited = _with_sessions_to_end(facts)
+    waited = _members_to_end(facts)
     if not waited:
         return ""
     each = "; ".join(
-        f"broker {broker.id} is {broker.state}, and its ZooKeeper session {_left(broker)}" for broker in waited
+        f"broker {broker.id} is {broker.state}, and its membership of the cluster {_left(broker)}" for broker in waited
     )
     begun = f"{each[0].upper()}{each[1:]}. Until then"
     if any(broker.id == controller for broker in waited):
@@ -167,29 +154,29 @@ def waiting_for_sessions(facts: Facts, controller: int | None = None) -> str:
 
 
 def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
-    """Return what a partition waits for: the session of its leader, or of others in its ISR; empty for nothing.
+    """Return what a partition waits for: the membership of its leader, or of others in its ISR; empty for nothing.
 
     Args:
         partition: as the page has it.
-        waited: the silent brokers whose sessions have not ended, by id.
+        waited: the silent brokers that are still members, by id.
     """
     if (leader := waited.get(partition["leader"])) is not None:
-        return f"the session of broker {leader.id} {_left(leader)}; until then the controller counts it as alive"
+        return f"the membership of broker {leader.id} {_left(leader)}; until then the controller counts it as alive"
     silent = [waited[broker] for broker in partition["isr"] if broker in waited]
-    each = ", ".join(f"the session of broker {broker.id} {_left(broker)}" for broker in silent)
+    each = ", ".join(f"the membership of broker {broker.id} {_left(broker)}" for broker in silent)
     them = "it" if len(silent) == 1 else "them"
     return f"{each}; the ISR keeps {them} until then, or until a lag of replica.lag.time.max.ms" if each else ""
 
 
-def _with_sessions_to_end(facts: Facts) -> list[BrokerFacts]:
-    """Return the brokers that do not respond and whose sessions have not ended; none where ZooKeeper can't say so."""
+def _members_to_end(facts: Facts) -> list[BrokerFacts]:
+    """Return the brokers that do not respond and are still members; none if ZooKeeper does not respond."""
     if not facts.zookeeper.responds:
         return []
     return [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
 
 
 def _left(broker: BrokerFacts) -> str:
-    """How long its session lasts, in words."""
+    """Return how long its membership lasts, in words."""
     if broker.session_left_ms is None:
         return "has not ended yet"
     seconds = math.ceil(broker.session_left_ms / 1000)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.snapshot import LeaderSnapshot
 from tidegauge_proof.exhaustive.broker_machine import Setting
-from tidegauge_proof.exhaustive.controllers.zookeeper import Event, Outcome
+from tidegauge_proof.exhaustive.controllers.chosen import Event, Outcome
 from tidegauge_proof.exhaustive.frozen import (
     BrokerState,
     Cell,

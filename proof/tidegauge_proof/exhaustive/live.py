@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegauge_proof.exhaustive.broker_machine import BrokerMachine
 from tidegauge_proof.exhaustive.cluster import MODEL, Action, Bounds, Cluster, ClusterState
-from tidegauge_proof.exhaustive.controllers.zookeeper import Event, KafkaController, ModelController, Outcome
+from tidegauge_proof.exhaustive.controllers.chosen import Event, KafkaController, ModelController, Outcome
 from tidegauge_proof.exhaustive.frozen import Cell, Cells, Letter
 from tidegauge_proof.exhaustive.memo import begin_broker
 

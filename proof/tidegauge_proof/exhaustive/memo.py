@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegauge_proof.exhaustive.broker_machine import BrokerMachine, Setting
 from tidegauge_proof.exhaustive.cluster import MODEL, Bounds
-from tidegauge_proof.exhaustive.controllers.zookeeper import Event, KafkaController, ModelController, Outcome
+from tidegauge_proof.exhaustive.controllers.chosen import Event, KafkaController, ModelController, Outcome
 from tidegauge_proof.exhaustive.frozen import Cell, Cells, Letter
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import HEADER_BYTES, make_batch
 from tidegauge_broker.replica.messages import ACKS_ALL
-from tidegauge_client.history import FAIL, INFO, OK, SentRecord
+from tidegauge_client.sent_record import FAIL, INFO, OK, SentRecord
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind, ReadRecord
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, batch_of, header_of

@@ -11,15 +11,16 @@ compare the simulator with real processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
-from tidegauge_proof.simulator.checker import Checker, Violation
+from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.shrink import shortest
+from tidegauge_proof.simulator.witness import Witness
 from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
 
 CONTROLLER = 0
@@ -32,27 +33,6 @@ _TOPIC = "story"
 
 Act = tuple[str, int]
 """What is done, and to which broker."""
-
-
-class _Witness(Checker):
-    """Notes the first violation, and lets the history go on to a state of rest."""
-
-    broken: Violation | None = None
-
-    def _note(self, check: Callable[..., None], *arguments: Any) -> None:
-        try:
-            check(*arguments)
-        except Violation as broken:
-            self.broken = self.broken or broken
-
-    def look_at(self, broker: Any) -> None:
-        self._note(super().look_at, broker)
-
-    def look_at_state(self) -> None:
-        self._note(super().look_at_state)
-
-    def acknowledged(self, broker: Any, produced: Any, result: Any) -> None:
-        self._note(super().acknowledged, broker, produced, result)
 
 
 @dataclass(slots=True)
@@ -73,7 +53,7 @@ class Story:
 
 def tell(replicas: Sequence[int], acts: Sequence[Act], rule: str) -> Story:
     """Do them, up to the first that breaks an invariant."""
-    checker = _Witness()
+    checker = Witness()
     settings = CoreSettings(replica_lag_time_max_ms=_NEVER_MS, replica_fetch_backoff_ms=100, truncation_rule=rule)
     world = World(replicas, settings, TopicRules(min_insync_replicas=1), checker, controller=CONTROLLER)
     story = Story(tuple(replicas))

@@ -46,11 +46,12 @@ from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
 from tidegauge_proof.simulator.sim_partition import SimPartition, rotated
 from tidegauge_proof.simulator.traffic import Consumed, Coordinators, Exchange, Sent, Traffic
-from tidegauge_proof.simulator.wall_clocks import WallClocks, wall_clocks_of
+from tidegauge_proof.simulator.wall_clocks import MAX_SKEW_MS, WallClocks, wall_clocks_of
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
 
+Batches = Sequence[tuple[SimPartition, Produced]]
 FETCH_WAIT_MS = 500
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 RESPONSE_MAX_BYTES = 10 * 1024 * 1024
@@ -278,7 +279,7 @@ class World:
         """Let a client send a request once: a batch for each of some partitions; None: for the first."""
         chosen = self.partitions[:1] if partitions is None else partitions
         batches = [(partition, partition.clients.send(acks, record_count)) for partition in chosen]
-        self._send(broker_id, acks, timeout_ms, batches)
+        self.arrive_produce(broker_id, acks, timeout_ms, batches)
 
     def produce_idempotently(
         self, broker_id: int, record_count: int, timeout_ms: int, partition: SimPartition | None = None
@@ -286,10 +287,11 @@ class World:
         """Let the idempotent producer of a partition send its batch, perhaps not for the first time."""
         chosen = partition or self.partitions[0]
         produced = chosen.clients.send_idempotent(record_count)
-        self._send(broker_id, produced.acks, timeout_ms, [(chosen, produced)])
+        self.arrive_produce(broker_id, produced.acks, timeout_ms, [(chosen, produced)])
         return produced
 
-    def _send(self, broker_id: int, acks: int, timeout_ms: int, batches: list[tuple[SimPartition, Produced]]) -> None:
+    def arrive_produce(self, broker_id: int, acks: int, timeout_ms: int, batches: Batches) -> None:
+        """Deliver a client's request."""
         broker = self.brokers[broker_id]
         parts = [ProducePartition(partition.at, produced.data) for partition, produced in batches]
         sent = self._sending = Sent([produced for _, produced in batches])
@@ -596,3 +598,11 @@ class World:
     def set_wall_clocks(self, seed: int) -> None:
         """Let the brokers' wall clocks be wrong from now on, in one of several histories."""
         self.wall_clocks = wall_clocks_of(seed, {broker_id: broker.wall for broker_id, broker in self.brokers.items()})
+
+    def right_wall_clocks(self) -> None:
+        """Let the brokers' wall clocks be right from now on, and what they stored ahead of time be in the past."""
+        if self.wall_clocks is not None:
+            self.wall_clocks = None
+            for broker in self.brokers.values():
+                broker.wall.ahead_ms = 0
+            self.pass_time(MAX_SKEW_MS)

@@ -99,13 +99,16 @@ def _invalid(sentence: str) -> TidegaugeError:
 
 _PARTITION = Parameter("partition", "partition", "The partition", is_required=True, placeholder="T-P")
 _EXPIRE = Parameter(
-    "expire", "flag", "End the broker's ZooKeeper session too, so that other leaders are elected at once", default=False
+    "expire",
+    "flag",
+    "End the broker's membership of the cluster too, so that other leaders are elected at once",
+    default=False,
 )
 
 KILL = ActionKind(
     name="kill",
     room="process",
-    meaning="Kill a process at once (SIGKILL), as a crash would; data on disk stays, and the ZooKeeper session expires",
+    meaning="Kill a process at once (SIGKILL), as a crash would; data on disk stays, its membership expires",
     parameters=(_EXPIRE,),
     done="killed",
     already="down",
@@ -182,7 +185,6 @@ STEP_FETCH = ActionKind(
             "request: stop when the leader has taken the request; the next step delivers the response",
             "response",
             choices=("request", "response"),
-            former=(("answer", "response"),),
         ),
     ),
     done="stepped",

@@ -1,43 +1,24 @@
 """The names by which faults name APIs, whichever wire carries the request. Pure.
 
-An API has Kafka's name. A fault may give the name of gRPC's RPC instead, where that is another one; what only gRPC has
-(DescribeReplicas) has that name alone. A follower's fetch is ReplicaFetch over either protocol: Fetch means consumers'.
+An API has Kafka's name, and its row (``tidegauge.kafka.apis``) says which RPCs of gRPC do the same. A fault may give
+the name of such an RPC instead; what only gRPC has (DescribeReplicas) has that name alone. A follower's fetch is
+ReplicaFetch over either protocol: Fetch means consumers'.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.fields import wires_of
 
 GRPC = "gRPC"
 KAFKA = "Kafka protocol"
 WIRES = (GRPC, KAFKA)
 """What carries requests."""
-_OF_KAFKA_ALONE = frozenset(
-    {
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterReplicaLogDirs",
-        "AlterUserScramCredentials",
-        "ApiVersions",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "DeleteAcls",
-        "DescribeAcls",
-        "DescribeClientQuotas",
-        "DescribeCluster",
-        "DescribeDelegationToken",
-        "DescribeLogDirs",
-        "DescribeUserScramCredentials",
-        "ExpireDelegationToken",
-        "RenewDelegationToken",
-        "SaslAuthenticate",
-        "SaslHandshake",
-        "UpdateFeatures",
-    }
-)
-"""APIs of Kafka's protocol that no RPC has."""
-_APIS_OF_RPCS = {
+FORMER_RPCS = {
     "AddOffsets": "AddOffsetsToTxn",
     "AddPartitions": "AddPartitionsToTxn",
-    "AlterConfigs": "IncrementalAlterConfigs",
     "CommitOffsets": "OffsetCommit",
     "CommitOffsetsInTransaction": "TxnOffsetCommit",
     "DeleteGroup": "DeleteGroups",
@@ -47,13 +28,11 @@ _APIS_OF_RPCS = {
     "EndTransaction": "EndTxn",
     "FetchOffsets": "OffsetFetch",
     "InitTransactions": "InitProducerId",
-    "OffsetsForLeaderEpoch": "OffsetForLeaderEpoch",
-    "ProduceStream": "Produce",
-    "WriteMarkers": "WriteTxnMarkers",
 }
-
-_OF_TRANSACTIONAL_ID = frozenset({"AddPartitionsToTxn", "DescribeTransactions", "EndTxn", "InitProducerId", "Produce"})
-"""APIs whose requests name a transactional id and no group; AddOffsetsToTxn and TxnOffsetCommit name both."""
+"""RPCs of earlier versions, with their APIs: in rules and scenario files their names mean these still."""
+_APIS_OF_RPCS = {rpc: api.name for api in APIS.values() for rpc in api.rpcs} | FORMER_RPCS
+_OF_KAFKA_ALONE = frozenset(api.name for api in APIS.values() if not api.rpcs)
+_KEYS = {api.name: key for key, api in APIS.items()}
 
 
 def is_over_grpc(api: str) -> bool:
@@ -72,5 +51,18 @@ def apis_meant(name: str) -> frozenset[str]:
 
 
 def kind_of_id(name: str) -> str:
-    """Return what the id is by which a fault narrows the calls of an API or RPC: of a group, or a transactional id."""
-    return "transactional id" if api_of(name) in _OF_TRANSACTIONAL_ID else "group"
+    """Return what the id is by which a fault narrows the calls of an API or RPC: of a group, or a transactional id.
+
+    AddOffsetsToTxn and TxnOffsetCommit name both: there it is the group's.
+    """
+    key = _KEYS.get(api_of(name))
+    fields = set() if key is None else set(_field_names(message_class(key, response=False)))
+    names_transaction = any("transactional_id" in field for field in fields)
+    return "transactional id" if names_transaction and "group_id" not in fields else "group"
+
+
+def _field_names(kind: type) -> Iterator[str]:
+    for name, wire in wires_of(kind).items():
+        yield name
+        if isinstance(wire.item, type):
+            yield from _field_names(wire.item)

@@ -68,7 +68,6 @@ class Parameter:
         field: the field in the fault's protobuf message, where its name is another.
         base: what is subtracted in that field: an ordinal is a number of calls to skip there.
         is_upper_case: whether a text is the name of a constant, which may be written in lower case.
-        former: former words of a choice and those that replace them, which are accepted for one release.
     """
 
     name: str
@@ -86,7 +85,6 @@ class Parameter:
     field: str = ""
     base: int = 0
     is_upper_case: bool = False
-    former: tuple[tuple[str, str], ...] = ()
 
     @property
     def keyword(self) -> str:
@@ -118,7 +116,6 @@ class Parameter:
         if isinstance(value, TopicPartition):
             return str(value)
         if isinstance(value, str):
-            value = dict(self.former).get(value, value)
             return value.upper() if self.is_upper_case else value
         return value if isinstance(value, int | float) or value is None else list(map(self.plain, value))
 

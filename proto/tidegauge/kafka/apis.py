@@ -2,7 +2,8 @@
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
 has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft, of telemetry and of
-share groups; and 68 and 69, which 3.9.1 advertises and then rejects with UNSUPPORTED_VERSION.
+share groups. 68 and 69 (KIP-848), which 3.9.1 in ZooKeeper mode rejects with UNSUPPORTED_VERSION, stand in the table as
+an extension, in the versions of 4.3.1 (``EXTENSIONS``).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 
@@ -27,6 +28,7 @@ class Api(NamedTuple):
         first: lowest version.
         last: highest version.
         flexible_from: first version with compact types and tagged fields (KIP-482).
+        rpcs: names of the RPCs of gRPC that do the same; none: Kafka's protocol alone has it.
     """
 
     key: int
@@ -34,6 +36,7 @@ class Api(NamedTuple):
     first: int
     last: int
     flexible_from: int
+    rpcs: tuple[str, ...] = ()
 
     def has(self, version: int) -> bool:
         """Whether this version exists."""
@@ -44,130 +47,80 @@ class Api(NamedTuple):
         return version >= self.flexible_from
 
 
-PRODUCE = 0
-FETCH = 1
-LIST_OFFSETS = 2
-METADATA = 3
-LEADER_AND_ISR = 4
-STOP_REPLICA = 5
-UPDATE_METADATA = 6
-CONTROLLED_SHUTDOWN = 7
-OFFSET_COMMIT = 8
-OFFSET_FETCH = 9
-FIND_COORDINATOR = 10
-JOIN_GROUP = 11
-HEARTBEAT = 12
-LEAVE_GROUP = 13
-SYNC_GROUP = 14
-DESCRIBE_GROUPS = 15
-LIST_GROUPS = 16
-SASL_HANDSHAKE = 17
-API_VERSIONS = 18
-CREATE_TOPICS = 19
-DELETE_TOPICS = 20
-DELETE_RECORDS = 21
-INIT_PRODUCER_ID = 22
-OFFSET_FOR_LEADER_EPOCH = 23
-ADD_PARTITIONS_TO_TXN = 24
-ADD_OFFSETS_TO_TXN = 25
-END_TXN = 26
-WRITE_TXN_MARKERS = 27
-TXN_OFFSET_COMMIT = 28
-DESCRIBE_ACLS = 29
-CREATE_ACLS = 30
-DELETE_ACLS = 31
-DESCRIBE_CONFIGS = 32
-ALTER_CONFIGS = 33
-ALTER_REPLICA_LOG_DIRS = 34
-DESCRIBE_LOG_DIRS = 35
-SASL_AUTHENTICATE = 36
-CREATE_PARTITIONS = 37
-CREATE_DELEGATION_TOKEN = 38
-RENEW_DELEGATION_TOKEN = 39
-EXPIRE_DELEGATION_TOKEN = 40
-DESCRIBE_DELEGATION_TOKEN = 41
-DELETE_GROUPS = 42
-ELECT_LEADERS = 43
-INCREMENTAL_ALTER_CONFIGS = 44
-ALTER_PARTITION_REASSIGNMENTS = 45
-LIST_PARTITION_REASSIGNMENTS = 46
-OFFSET_DELETE = 47
-DESCRIBE_CLIENT_QUOTAS = 48
-ALTER_CLIENT_QUOTAS = 49
-DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-ALTER_USER_SCRAM_CREDENTIALS = 51
-ALTER_PARTITION = 56
-UPDATE_FEATURES = 57
-DESCRIBE_CLUSTER = 60
-DESCRIBE_PRODUCERS = 61
-DESCRIBE_TRANSACTIONS = 65
-LIST_TRANSACTIONS = 66
-ALLOCATE_PRODUCER_IDS = 67
+APIS: dict[int, Api] = {}
+"""By key."""
 
-APIS: dict[int, Api] = {
-    row[0]: Api(*row)
-    for row in (
-        (PRODUCE, "Produce", 0, 11, 9),
-        (FETCH, "Fetch", 0, 17, 12),
-        (LIST_OFFSETS, "ListOffsets", 0, 9, 6),
-        (METADATA, "Metadata", 0, 12, 9),
-        (LEADER_AND_ISR, "LeaderAndIsr", 0, 7, 4),
-        (STOP_REPLICA, "StopReplica", 0, 4, 2),
-        (UPDATE_METADATA, "UpdateMetadata", 0, 8, 6),
-        (CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3, 3),
-        (OFFSET_COMMIT, "OffsetCommit", 0, 9, 8),
-        (OFFSET_FETCH, "OffsetFetch", 0, 9, 6),
-        (FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
-        (JOIN_GROUP, "JoinGroup", 0, 9, 6),
-        (HEARTBEAT, "Heartbeat", 0, 4, 4),
-        (LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
-        (SYNC_GROUP, "SyncGroup", 0, 5, 4),
-        (DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5),
-        (LIST_GROUPS, "ListGroups", 0, 5, 3),
-        (SASL_HANDSHAKE, "SaslHandshake", 0, 1, NEVER),
-        (API_VERSIONS, "ApiVersions", 0, 4, 3),
-        (CREATE_TOPICS, "CreateTopics", 0, 7, 5),
-        (DELETE_TOPICS, "DeleteTopics", 0, 6, 4),
-        (DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
-        (INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
-        (OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4, 4),
-        (ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3),
-        (ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
-        (END_TXN, "EndTxn", 0, 4, 3),
-        (WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 1, 1),
-        (TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3),
-        (DESCRIBE_ACLS, "DescribeAcls", 0, 3, 2),
-        (CREATE_ACLS, "CreateAcls", 0, 3, 2),
-        (DELETE_ACLS, "DeleteAcls", 0, 3, 2),
-        (DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4, 4),
-        (ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
-        (ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 0, 2, 2),
-        (DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 4, 2),
-        (SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
-        (CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
-        (CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 0, 3, 2),
-        (RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 0, 2, 2),
-        (EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 0, 2, 2),
-        (DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3, 2),
-        (DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
-        (ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
-        (INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
-        (ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 0, 0),
-        (LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
-        (OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
-        (DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
-        (ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
-        (DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
-        (ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
-        (ALTER_PARTITION, "AlterPartition", 0, 3, 0),
-        (UPDATE_FEATURES, "UpdateFeatures", 0, 1, 0),
-        (DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
-        (DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
-        (DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-        (LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
-        (ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
-    )
-}
+
+def _api(key: int, name: str, first: int, last: int, flexible_from: int, *rpcs: str) -> int:
+    """Put an API into ``APIS``; return its key."""
+    APIS[key] = Api(key, name, first, last, flexible_from, rpcs)
+    return key
+
+
+PRODUCE = _api(0, "Produce", 0, 11, 9, "Produce", "ProduceStream")
+FETCH = _api(1, "Fetch", 0, 17, 12, "Fetch")
+LIST_OFFSETS = _api(2, "ListOffsets", 0, 9, 6, "ListOffsets")
+METADATA = _api(3, "Metadata", 0, 12, 9, "Metadata")
+LEADER_AND_ISR = _api(4, "LeaderAndIsr", 0, 7, 4, "LeaderAndIsr")
+STOP_REPLICA = _api(5, "StopReplica", 0, 4, 2, "StopReplica")
+UPDATE_METADATA = _api(6, "UpdateMetadata", 0, 8, 6, "UpdateMetadata")
+CONTROLLED_SHUTDOWN = _api(7, "ControlledShutdown", 0, 3, 3, "ControlledShutdown")
+OFFSET_COMMIT = _api(8, "OffsetCommit", 0, 9, 8)
+OFFSET_FETCH = _api(9, "OffsetFetch", 0, 9, 6)
+FIND_COORDINATOR = _api(10, "FindCoordinator", 0, 6, 3)
+JOIN_GROUP = _api(11, "JoinGroup", 0, 9, 6)
+HEARTBEAT = _api(12, "Heartbeat", 0, 4, 4)
+LEAVE_GROUP = _api(13, "LeaveGroup", 0, 5, 4)
+SYNC_GROUP = _api(14, "SyncGroup", 0, 5, 4)
+DESCRIBE_GROUPS = _api(15, "DescribeGroups", 0, 5, 5)
+LIST_GROUPS = _api(16, "ListGroups", 0, 5, 3)
+SASL_HANDSHAKE = _api(17, "SaslHandshake", 0, 1, NEVER)
+API_VERSIONS = _api(18, "ApiVersions", 0, 4, 3)
+CREATE_TOPICS = _api(19, "CreateTopics", 0, 7, 5, "CreateTopics")
+DELETE_TOPICS = _api(20, "DeleteTopics", 0, 6, 4, "DeleteTopics")
+DELETE_RECORDS = _api(21, "DeleteRecords", 0, 2, 2, "DeleteRecords")
+INIT_PRODUCER_ID = _api(22, "InitProducerId", 0, 5, 2, "InitProducerId")
+OFFSET_FOR_LEADER_EPOCH = _api(23, "OffsetForLeaderEpoch", 0, 4, 4, "OffsetsForLeaderEpoch")
+ADD_PARTITIONS_TO_TXN = _api(24, "AddPartitionsToTxn", 0, 5, 3, "VerifyPartitions")
+ADD_OFFSETS_TO_TXN = _api(25, "AddOffsetsToTxn", 0, 4, 3)
+END_TXN = _api(26, "EndTxn", 0, 4, 3)
+WRITE_TXN_MARKERS = _api(27, "WriteTxnMarkers", 0, 1, 1, "WriteMarkers")
+TXN_OFFSET_COMMIT = _api(28, "TxnOffsetCommit", 0, 4, 3)
+DESCRIBE_ACLS = _api(29, "DescribeAcls", 0, 3, 2)
+CREATE_ACLS = _api(30, "CreateAcls", 0, 3, 2)
+DELETE_ACLS = _api(31, "DeleteAcls", 0, 3, 2)
+DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", 0, 4, 4, "DescribeConfigs")
+ALTER_CONFIGS = _api(33, "AlterConfigs", 0, 2, 2)
+ALTER_REPLICA_LOG_DIRS = _api(34, "AlterReplicaLogDirs", 0, 2, 2)
+DESCRIBE_LOG_DIRS = _api(35, "DescribeLogDirs", 0, 4, 2)
+SASL_AUTHENTICATE = _api(36, "SaslAuthenticate", 0, 2, 2)
+CREATE_PARTITIONS = _api(37, "CreatePartitions", 0, 3, 2, "CreatePartitions")
+CREATE_DELEGATION_TOKEN = _api(38, "CreateDelegationToken", 0, 3, 2)
+RENEW_DELEGATION_TOKEN = _api(39, "RenewDelegationToken", 0, 2, 2)
+EXPIRE_DELEGATION_TOKEN = _api(40, "ExpireDelegationToken", 0, 2, 2)
+DESCRIBE_DELEGATION_TOKEN = _api(41, "DescribeDelegationToken", 0, 3, 2)
+DELETE_GROUPS = _api(42, "DeleteGroups", 0, 2, 2)
+ELECT_LEADERS = _api(43, "ElectLeaders", 0, 2, 2, "ElectLeaders")
+INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", 0, 1, 1, "AlterConfigs")
+ALTER_PARTITION_REASSIGNMENTS = _api(45, "AlterPartitionReassignments", 0, 0, 0, "AlterPartitionReassignments")
+LIST_PARTITION_REASSIGNMENTS = _api(46, "ListPartitionReassignments", 0, 0, 0, "ListPartitionReassignments")
+OFFSET_DELETE = _api(47, "OffsetDelete", 0, 0, NEVER)
+DESCRIBE_CLIENT_QUOTAS = _api(48, "DescribeClientQuotas", 0, 1, 1)
+ALTER_CLIENT_QUOTAS = _api(49, "AlterClientQuotas", 0, 1, 1)
+DESCRIBE_USER_SCRAM_CREDENTIALS = _api(50, "DescribeUserScramCredentials", 0, 0, 0)
+ALTER_USER_SCRAM_CREDENTIALS = _api(51, "AlterUserScramCredentials", 0, 0, 0)
+ALTER_PARTITION = _api(56, "AlterPartition", 0, 3, 0, "AlterPartition")
+UPDATE_FEATURES = _api(57, "UpdateFeatures", 0, 1, 0)
+DESCRIBE_CLUSTER = _api(60, "DescribeCluster", 0, 1, 0)
+DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", 0, 0, 0)
+DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", 0, 0, 0)
+LIST_TRANSACTIONS = _api(66, "ListTransactions", 0, 1, 0)
+ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0, "AllocateProducerIds")
+CONSUMER_GROUP_HEARTBEAT = _api(68, "ConsumerGroupHeartbeat", 0, 1, 0)
+CONSUMER_GROUP_DESCRIBE = _api(69, "ConsumerGroupDescribe", 0, 1, 0)
+
+EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
+"""Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
 
 def snake(name: str) -> str:

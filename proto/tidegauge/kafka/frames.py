@@ -101,80 +101,174 @@ def read_request_header(frame: memoryview, protocol: Protocol = BROKER_PROTOCOL)
     return RequestHeader(key, version, correlation_id, client_id, offset, tags)
 
 
-def _api(key: int, version: int, protocol: Protocol) -> Api:
+class ApiCodec:
+    """The codec of the messages of one API in one version; ``codec_of`` makes each once.
+
+    Attributes:
+        api: the row of the API.
+        version: of requests and responses.
+        request_class: class of the requests.
+        response_class: class of the responses.
+    """
+
+    __slots__ = (
+        *("_has_response_tags", "_is_control", "_is_flexible", "_request", "_response", "api"),
+        *("request_class", "response_class", "version"),
+    )
+
+    def __init__(self, api: Api, version: int, request_class: type, response_class: type) -> None:
+        self.api = api
+        self.version = version
+        self.request_class = request_class
+        self.response_class = response_class
+        self._is_flexible = api.is_flexible(version)
+        self._has_response_tags = self._is_flexible and api.key != API_VERSIONS
+        self._is_control = api.key in _CONTROL
+        self._request = codec(request_class, version, self._is_flexible)
+        self._response = codec(response_class, version, self._is_flexible)
+
+    def decode_request(self, buffer: memoryview, offset: int = 0) -> tuple[Any, int]:
+        """Return a request's value and the offset behind it; bytes behind it are no error: clients send some.
+
+        Raises:
+            MalformedMessage: the bytes are no such message.
+        """
+        return self._decode(self._request, buffer, offset)
+
+    def decode_response(self, buffer: memoryview, offset: int = 0) -> tuple[Any, int]:
+        """Return a response's value and the offset behind it, as ``decode_request`` does."""
+        return self._decode(self._response, buffer, offset)
+
+    def _decode(self, functions: Codec, buffer: memoryview, offset: int) -> tuple[Any, int]:
+        begin_message(is_control=self._is_control)
+        try:
+            message, end = functions.decode(buffer, offset)
+        except (struct.error, IndexError, UnicodeDecodeError) as problem:
+            raise self._not_readable(problem) from problem
+        if end > len(buffer):
+            raise self._too_long()
+        return message, end
+
+    def _not_readable(self, problem: Exception) -> MalformedMessage:
+        return MalformedMessage(f"not a message of {self.api.name} v{self.version}: {problem}")
+
+    def _too_long(self) -> MalformedMessage:
+        return MalformedMessage(f"a message of {self.api.name} v{self.version} ends behind its frame")
+
+    def decode_in_slices(self, buffer: memoryview, offset: int, items: int) -> Generator[None, None, Any]:
+        """Decode a request, and yield after every so many items: other messages may be decoded then.
+
+        Returns:
+            The message.
+
+        Raises:
+            MalformedMessage: the bytes are no such message.
+        """
+        functions = stepwise_codec(self.request_class, self.version, self._is_flexible)
+        begin_message(is_control=self._is_control)
+        try:
+            message, end = yield from _sliced(functions.decode(buffer, offset), items)
+        except (struct.error, IndexError, UnicodeDecodeError) as problem:
+            raise self._not_readable(problem) from problem
+        if end > len(buffer):
+            raise self._too_long()
+        return message
+
+    def encode(self, message: Any) -> list[Buffer]:
+        """Return the bytes of a request or response as a list of buffers; record batches are the caller's own."""
+        functions = self._response
+        if message.__class__ is not self.response_class:
+            assert message.__class__ is self.request_class, f"{message.__class__} is no message of {self.api.name}"
+            functions = self._request
+        if functions.encode is not None:
+            return [functions.encode(message)]
+        assert functions.encode_parts is not None
+        parts: list[Buffer] = []
+        functions.encode_parts(message, parts.append)
+        return parts
+
+    def encode_in_slices(self, message: Any, items: int) -> Generator[None, None, list[Buffer]]:
+        """Encode a message as ``encode`` does, and yield after every so many items.
+
+        Returns:
+            Its bytes: record batches are the caller's own buffers, what stands between them is joined.
+        """
+        functions = stepwise_codec(message.__class__, self.version, self._is_flexible)
+        parts: list[Buffer] = []
+        between: list[Buffer] = []
+        small: list[Buffer] = []
+
+        def fold() -> None:
+            """Join the slice's parts: to join those of all slices at the end would take as long as many slices."""
+            between.append(joined(small))
+            small.clear()
+
+        def append(part: Buffer) -> None:
+            if len(part) < _SMALL_BYTES:
+                small.append(part)
+                return
+            fold()
+            parts.extend((joined(between), part))
+            between.clear()
+
+        for _ in _sliced(functions.encode(message, append), items):
+            fold()
+            yield
+        fold()
+        return [*parts, joined(between)]
+
+    def response_frame(self, correlation_id: int, body: Sequence[Buffer], tags: Tags = NO_TAGS) -> list[Buffer]:
+        """Return a whole response as a list of buffers, its length first; tags only where its header is flexible."""
+        size = sum(map(len, body))
+        if self._has_response_tags:
+            section = b"\0" if tags is NO_TAGS else encode_tags(tags)
+            return [_RESPONSE.pack(size + 4 + len(section), correlation_id) + section, *body]
+        return [_RESPONSE.pack(size + 4, correlation_id), *body]
+
+    def request_frame(
+        self, correlation_id: int, client_id: str | None, message: Any, tags: Tags = NO_TAGS
+    ) -> list[Buffer]:
+        """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
+        key, version = self.api.key, self.version
+        header = _FIXED.pack(key, version, correlation_id)
+        if key != CONTROLLED_SHUTDOWN or version > 0:
+            encoded = None if client_id is None else client_id.encode()
+            header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
+        if self._is_flexible:
+            header += b"\0" if tags is NO_TAGS else encode_tags(tags)
+        body = self.encode(message)
+        return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
+
+    def read_response_header(self, frame: memoryview) -> tuple[int, int, Tags]:
+        """Return a response's correlation id, where its body begins, and its tags.
+
+        Raises:
+            MalformedMessage: the frame ends too early, or a tag is malformed.
+        """
+        try:
+            (correlation_id,) = _LENGTH.unpack_from(frame)
+            if self._has_response_tags:
+                if not frame[4]:
+                    return correlation_id, 5, NO_TAGS
+                tags, body_at = decode_tags(frame, 4)
+                return correlation_id, body_at, tags
+        except (struct.error, IndexError, UnicodeDecodeError) as problem:
+            raise MalformedMessage(f"not a response header: {problem}") from problem
+        return correlation_id, 4, NO_TAGS
+
+
+@functools.cache
+def codec_of(key: int, version: int, protocol: Protocol = BROKER_PROTOCOL) -> ApiCodec:
+    """Return the codec of an API's version; there are as many as versions of APIs.
+
+    Raises:
+        UnsupportedRequest: no such API, or no such version of it.
+    """
     api = protocol.apis.get(key)
     if api is None or not api.has(version):
         raise UnsupportedRequest(f"API key {key} with version {version}")
-    return api
-
-
-@functools.cache
-def _codec_of(key: int, version: int, response: bool, protocol: Protocol) -> Codec:
-    """Return the codec of an API's messages; there are as many as API versions."""
-    api = _api(key, version, protocol)
-    return codec(protocol.message_class(key, response=response), version, api.is_flexible(version))
-
-
-@functools.cache
-def _encoder(struct_class: type, key: int, version: int, protocol: Protocol) -> Codec:
-    """Return the codec of an API's request or response."""
-    return codec(struct_class, version, _api(key, version, protocol).is_flexible(version))
-
-
-def decode(
-    key: int,
-    version: int,
-    buffer: memoryview,
-    offset: int = 0,
-    *,
-    response: bool = False,
-    protocol: Protocol = BROKER_PROTOCOL,
-) -> tuple[Any, int]:
-    """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
-
-    Raises:
-        UnsupportedRequest: no such API or version.
-        MalformedMessage: the bytes are no such message.
-    """
-    functions = _codec_of(key, version, response, protocol)
-    begin_message(is_control=key in _CONTROL)
-    try:
-        message, end = functions.decode(buffer, offset)
-    except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise _not_readable(protocol.apis[key], version, problem) from problem
-    if end > len(buffer):
-        raise _too_long(protocol.apis[key], version)
-    return message, end
-
-
-def _not_readable(api: Api, version: int, problem: Exception) -> MalformedMessage:
-    return MalformedMessage(f"not a message of {api.name} v{version}: {problem}")
-
-
-def _too_long(api: Api, version: int) -> MalformedMessage:
-    return MalformedMessage(f"a message of {api.name} v{version} ends behind its frame")
-
-
-def decode_in_slices(key: int, version: int, buffer: memoryview, offset: int, items: int) -> Generator[None, None, Any]:
-    """Decode a request as ``decode`` does, and yield after every so many items: other messages may be decoded then.
-
-    Returns:
-        The message.
-
-    Raises:
-        UnsupportedRequest: no such API or version.
-        MalformedMessage: the bytes are no such message.
-    """
-    api = _api(key, version, BROKER_PROTOCOL)
-    functions = stepwise_codec(BROKER_PROTOCOL.message_class(key, response=False), version, api.is_flexible(version))
-    begin_message(is_control=key in _CONTROL)
-    try:
-        message, end = yield from _sliced(functions.decode(buffer, offset), items)
-    except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise _not_readable(api, version, problem) from problem
-    if end > len(buffer):
-        raise _too_long(api, version)
-    return message
+    request_class, response_class = (protocol.message_class(key, response=response) for response in (False, True))
+    return ApiCodec(api, version, request_class, response_class)
 
 
 def _sliced(steps: Generator[None, None, Result], size: int) -> Generator[None, None, Result]:
@@ -195,71 +289,36 @@ def _sliced(steps: Generator[None, None, Result], size: int) -> Generator[None, 
         resume_message(left)
 
 
-def encode(key: int, version: int, message: Any, protocol: Protocol = BROKER_PROTOCOL) -> list[Buffer]:
-    """Return a message's bytes as a list of buffers; record batches are the caller's own buffers."""
-    functions = _encoder(message.__class__, key, version, protocol)
-    if functions.encode is not None:
-        return [functions.encode(message)]
-    assert functions.encode_parts is not None
-    parts: list[Buffer] = []
-    functions.encode_parts(message, parts.append)
-    return parts
-
-
-def encode_in_slices(key: int, version: int, message: Any, items: int) -> Generator[None, None, list[Buffer]]:
-    """Encode a message as ``encode`` does, and yield after every so many items.
-
-    Returns:
-        Its bytes: record batches are the caller's own buffers, what stands between them is joined.
-    """
-    api = _api(key, version, BROKER_PROTOCOL)
-    functions = stepwise_codec(message.__class__, version, api.is_flexible(version))
-    parts: list[Buffer] = []
-    between: list[Buffer] = []
-    small: list[Buffer] = []
-
-    def fold() -> None:
-        """Join the slice's parts: to join those of all slices at the end would take as long as many slices."""
-        between.append(joined(small))
-        small.clear()
-
-    def append(part: Buffer) -> None:
-        if len(part) < _SMALL_BYTES:
-            small.append(part)
-            return
-        fold()
-        parts.extend((joined(between), part))
-        between.clear()
-
-    for _ in _sliced(functions.encode(message, append), items):
-        fold()
-        yield
-    fold()
-    return [*parts, joined(between)]
-
-
-def response_header(
+def decode(
     key: int,
     version: int,
-    correlation_id: int,
-    body_bytes: int,
-    tags: Tags = NO_TAGS,
+    buffer: memoryview,
+    offset: int = 0,
+    *,
+    response: bool = False,
     protocol: Protocol = BROKER_PROTOCOL,
-) -> bytes:
-    """Return the length and the header that stand before a response's body; tags only where it is flexible."""
-    if version >= protocol.apis[key].flexible_from and key != API_VERSIONS:
-        section = b"\0" if tags is NO_TAGS else encode_tags(tags)
-        return _RESPONSE.pack(body_bytes + 4 + len(section), correlation_id) + section
-    return _RESPONSE.pack(body_bytes + 4, correlation_id)
+) -> tuple[Any, int]:
+    """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
+
+    Raises:
+        UnsupportedRequest: no such API or version.
+        MalformedMessage: the bytes are no such message.
+    """
+    found = codec_of(key, version, protocol)
+    return found.decode_response(buffer, offset) if response else found.decode_request(buffer, offset)
+
+
+def encode(key: int, version: int, message: Any, protocol: Protocol = BROKER_PROTOCOL) -> list[Buffer]:
+    """Return the bytes of a request or response as a list of buffers; record batches are the caller's own."""
+    return codec_of(key, version, protocol).encode(message)
 
 
 def response_frame(
     key: int, version: int, correlation_id: int, message: Any, protocol: Protocol = BROKER_PROTOCOL
 ) -> list[Buffer]:
     """Return a whole response as a list of buffers, its length first."""
-    body = encode(key, version, message, protocol)
-    size = sum(map(len, body))
-    return [response_header(key, version, correlation_id, size, protocol=protocol), *body]
+    found = codec_of(key, version, protocol)
+    return found.response_frame(correlation_id, found.encode(message))
 
 
 def request_frame(
@@ -272,15 +331,7 @@ def request_frame(
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> list[Buffer]:
     """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
-    api = _api(key, version, protocol)
-    header = _FIXED.pack(key, version, correlation_id)
-    if key != CONTROLLED_SHUTDOWN or version > 0:
-        encoded = None if client_id is None else client_id.encode()
-        header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
-    if version >= api.flexible_from:
-        header += b"\0" if tags is NO_TAGS else encode_tags(tags)
-    body = encode(key, version, message, protocol)
-    return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
+    return codec_of(key, version, protocol).request_frame(correlation_id, client_id, message, tags)
 
 
 def read_response_header(
@@ -291,28 +342,8 @@ def read_response_header(
     Raises:
         MalformedMessage: the frame ends too early.
     """
-    correlation_id, body_at, _ = read_tagged_response_header(key, version, frame, protocol)
+    correlation_id, body_at, _ = codec_of(key, version, protocol).read_response_header(frame)
     return correlation_id, body_at
-
-
-def read_tagged_response_header(
-    key: int, version: int, frame: memoryview, protocol: Protocol = BROKER_PROTOCOL
-) -> tuple[int, int, Tags]:
-    """Return a response's correlation id, where its body begins, and its tags.
-
-    Raises:
-        MalformedMessage: the frame ends too early, or a tag is malformed.
-    """
-    try:
-        (correlation_id,) = _LENGTH.unpack_from(frame)
-        if version >= protocol.apis[key].flexible_from and key != API_VERSIONS:
-            if not frame[4]:
-                return correlation_id, 5, NO_TAGS
-            tags, body_at = decode_tags(frame, 4)
-            return correlation_id, body_at, tags
-    except (struct.error, IndexError, UnicodeDecodeError) as problem:
-        raise MalformedMessage(f"not a response header: {problem}") from problem
-    return correlation_id, 4, NO_TAGS
 
 
 def joined(parts: Sequence[Buffer]) -> bytes:

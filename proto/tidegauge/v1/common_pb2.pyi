@@ -213,6 +213,10 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The position is not within the snapshot."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
     """The topic id is not known."""
+    ERROR_CODE_DUPLICATE_BROKER_REGISTRATION: _ErrorCode.ValueType  # 101
+    """Another broker with this id is alive."""
+    ERROR_CODE_BROKER_ID_NOT_REGISTERED: _ErrorCode.ValueType  # 102
+    """No broker with this id has registered."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 103
     """The topic id is not the one stored in partition.metadata."""
     ERROR_CODE_INCONSISTENT_CLUSTER_ID: _ErrorCode.ValueType  # 104
@@ -223,10 +227,22 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The fetch session was opened by topic names and is used by topic ids, or the reverse."""
     ERROR_CODE_INELIGIBLE_REPLICA: _ErrorCode.ValueType  # 107
     """A proposed in-sync replica is not alive or is shutting down."""
+    ERROR_CODE_NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
+    """The change completed a reassignment, and another replica leads now."""
+    ERROR_CODE_FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
+    """The member must drop its partitions and join again."""
+    ERROR_CODE_UNRELEASED_INSTANCE_ID: _ErrorCode.ValueType  # 111
+    """Another member of the group still has the instance id."""
+    ERROR_CODE_UNSUPPORTED_ASSIGNOR: _ErrorCode.ValueType  # 112
+    """No server-side assignor has this name (group.consumer.assignors)."""
+    ERROR_CODE_STALE_MEMBER_EPOCH: _ErrorCode.ValueType  # 113
+    """The request's member epoch is not the member's; learn it first."""
     ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
     """The request is for controllers, not for brokers."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
     """There is no such endpoint type."""
+    ERROR_CODE_INVALID_REGISTRATION: _ErrorCode.ValueType  # 119
+    """The registration lacks or repeats what it must have once."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The partition is not in the transaction; abort it and go on (KIP-890)."""
     ERROR_CODE_INVALID_VOTER_KEY: _ErrorCode.ValueType  # 125
@@ -235,6 +251,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The node is a voter already."""
     ERROR_CODE_VOTER_NOT_FOUND: _ErrorCode.ValueType  # 127
     """The node is no voter, or is the last one."""
+    ERROR_CODE_INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
+    """The regular expression is not of RE2's syntax."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -429,6 +447,10 @@ ERROR_CODE_POSITION_OUT_OF_RANGE: ErrorCode.ValueType  # 99
 """The position is not within the snapshot."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
 """The topic id is not known."""
+ERROR_CODE_DUPLICATE_BROKER_REGISTRATION: ErrorCode.ValueType  # 101
+"""Another broker with this id is alive."""
+ERROR_CODE_BROKER_ID_NOT_REGISTERED: ErrorCode.ValueType  # 102
+"""No broker with this id has registered."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
 """The topic id is not the one stored in partition.metadata."""
 ERROR_CODE_INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 104
@@ -439,10 +461,22 @@ ERROR_CODE_FETCH_SESSION_TOPIC_ID_ERROR: ErrorCode.ValueType  # 106
 """The fetch session was opened by topic names and is used by topic ids, or the reverse."""
 ERROR_CODE_INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """A proposed in-sync replica is not alive or is shutting down."""
+ERROR_CODE_NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
+"""The change completed a reassignment, and another replica leads now."""
+ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
+"""The member must drop its partitions and join again."""
+ERROR_CODE_UNRELEASED_INSTANCE_ID: ErrorCode.ValueType  # 111
+"""Another member of the group still has the instance id."""
+ERROR_CODE_UNSUPPORTED_ASSIGNOR: ErrorCode.ValueType  # 112
+"""No server-side assignor has this name (group.consumer.assignors)."""
+ERROR_CODE_STALE_MEMBER_EPOCH: ErrorCode.ValueType  # 113
+"""The request's member epoch is not the member's; learn it first."""
 ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
 """The request is for controllers, not for brokers."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
 """There is no such endpoint type."""
+ERROR_CODE_INVALID_REGISTRATION: ErrorCode.ValueType  # 119
+"""The registration lacks or repeats what it must have once."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The partition is not in the transaction; abort it and go on (KIP-890)."""
 ERROR_CODE_INVALID_VOTER_KEY: ErrorCode.ValueType  # 125
@@ -451,6 +485,8 @@ ERROR_CODE_DUPLICATE_VOTER: ErrorCode.ValueType  # 126
 """The node is a voter already."""
 ERROR_CODE_VOTER_NOT_FOUND: ErrorCode.ValueType  # 127
 """The node is no voter, or is the last one."""
+ERROR_CODE_INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
+"""The regular expression is not of RE2's syntax."""
 global___ErrorCode = ErrorCode
 
 @typing.final
@@ -485,11 +521,28 @@ class BrokerEndpoint(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class KafkaAddressesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     BROKER_ID_FIELD_NUMBER: builtins.int
     HOST_FIELD_NUMBER: builtins.int
     PORT_FIELD_NUMBER: builtins.int
     RACK_FIELD_NUMBER: builtins.int
     LISTENERS_FIELD_NUMBER: builtins.int
+    KAFKA_ADDRESSES_FIELD_NUMBER: builtins.int
     broker_id: builtins.int
     """The broker's id."""
     host: builtins.str
@@ -502,6 +555,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
     def listeners(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ListenerAddress]:
         """All advertised listeners; only in control requests."""
 
+    @property
+    def kafka_addresses(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Where it serves Kafka clients, host:port by security protocol; only in metadata."""
+
     def __init__(
         self,
         *,
@@ -510,9 +567,10 @@ class BrokerEndpoint(google.protobuf.message.Message):
         port: builtins.int = ...,
         rack: builtins.str | None = ...,
         listeners: collections.abc.Iterable[global___ListenerAddress] | None = ...,
+        kafka_addresses: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_rack", b"_rack", "rack", b"rack"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "listeners", b"listeners", "port", b"port", "rack", b"rack"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_rack", b"_rack", "broker_id", b"broker_id", "host", b"host", "kafka_addresses", b"kafka_addresses", "listeners", b"listeners", "port", b"port", "rack", b"rack"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_rack", b"_rack"]) -> typing.Literal["rack"] | None: ...
 
 global___BrokerEndpoint = BrokerEndpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidegauge_client.history import SentRecord
+from tidegauge_client.sent_record import SentRecord
 from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Kind, Mark
 
 Slot = tuple[int, int]

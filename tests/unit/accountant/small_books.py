@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegauge_client.history import SentRecord
+from tidegauge_client.sent_record import SentRecord
 from tidegauge_lab.accountant.audit import Report, audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind, Mark, ReplicaLog
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quadratic_twin import count_all, differing_offsets, innocent_orders
 from small_books import event, found, isr, leads, report
 
-from tidegauge_client.history import SentRecord
+from tidegauge_client.sent_record import SentRecord
 from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Kind, Mark
 from tidegauge_lab.accountant.min_isr import MARGIN_US, Verdict, isr_times
 from tidegauge_lab.accountant.replicas import differences

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fakes_cancel import at_each_turn, cancel_after
 
+from tidegauge.kafka.apis import ADD_OFFSETS_TO_TXN, END_TXN
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.group.group_consumer import GroupMetadata
@@ -169,11 +170,10 @@ async def test_offsets_whose_sending_is_cancelled_belong_to_the_transaction(
     """Rule 6 of ``transaction``: the end waits for the requests that are on their way."""
 
     async def check(turns: int) -> bool:
-        asked: list[str] = []
+        asked: list[int] = []
 
-        async def ask(method: str, request: Any) -> Any:
-            del request
-            asked.append(method)
+        async def ask(key: int, *_: Any, **__: Any) -> Any:
+            asked.append(key)
             return await some_turns()
 
         producer = made(monkeypatch, transactional_id="tx")
@@ -186,8 +186,8 @@ async def test_offsets_whose_sending_is_cancelled_belong_to_the_transaction(
             turns, producer.send_offsets_to_transaction(offsets, GroupMetadata("g", -1, "", None))
         )
         await producer.commit_transaction()
-        began = "AddOffsets" in asked
-        assert ("EndTransaction" in asked) == began, "a transaction at the coordinator is ended"
+        began = ADD_OFFSETS_TO_TXN in asked
+        assert (END_TXN in asked) == began, "a transaction at the coordinator is ended"
         return is_cancelled
 
     assert await at_each_turn(check) > 3

@@ -10,7 +10,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.cli.explain import WIDTH, facts_of, lines
 from tidegauge_client.explanation import explain
-from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, TopicIds
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
@@ -39,6 +39,7 @@ from tidegauge_client.explanation_rules import (
     RULE_ZOOKEEPER,
 )
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
+from tidegauge_client.topic_ids import TopicIds
 
 LED = Led(
     leo=10, hw=10, isr=(1, 2, 0), maximal_isr=(1, 2, 0), remotes={2: Remote(10, 90), 0: Remote(10, 90)}, epoch_start=4

@@ -96,16 +96,6 @@ def test_a_candidate_has_been_silent_for_longer_than_the_largest_timeout() -> No
     assert candidates([one], now_ms=1_901, longer_than_ms=900) == [one]
 
 
-async def test_nothing_is_called_hanging_that_a_kafka_broker_may_coordinate() -> None:
-    """Its transactional ids are in no list over gRPC: whether it knows a producer is unknown, not false."""
-    admin = FakeAdmin({}, known(1, A))
-    admin.state_leader = 2
-    with pytest.raises(TidegaugeError, match="whether a coordinator knows producer 3 is unknown: Broker 2") as refused:
-        await coordinated(admin.as_admin(), {1, 3})
-    assert refused.value.code is ErrorCode.LISTENER_NOT_FOUND
-    assert await coordinated(admin.as_admin(), {1}) == {1: known(1, A)}
-
-
 async def test_only_open_transactions_are_asked_about() -> None:
     admin = FakeAdmin({A: [producer(1), producer(2, start=None)], B: [producer(3, start=2)]}, known(1, A))
     found = await open_transactions_at(admin.as_admin(), [B, A])

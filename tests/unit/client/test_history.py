@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.history import NO_OFFSET, NO_TIME, History, HistoryWriter, SentRecord, read_history
+from tidegauge_client.history import History, HistoryWriter, read_history
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import OutcomeUnknown, RecordMetadata
+from tidegauge_client.sent_record import NO_OFFSET, NO_TIME, SentRecord
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.v1 import common_pb2, groups_pb2, transactions_pb2
+from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
+from tidegauge.kafka.messages.list_transactions import ListTransactionsResponse, TransactionState
 from tidegauge_client import admin_groups
 from tidegauge_client.admin import Admin
+from tidegauge_client.merged_lists import MergedList
 
-LEADERLESS = common_pb2.Status(error=int(ErrorCode.BROKER_NOT_AVAILABLE), message="__consumer_offsets-3 has no leader")
-LOADING = common_pb2.Status(error=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), message="Broker 1 loads")
+LEADERLESS = TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "__consumer_offsets-3 has no leader")
+LOADING = TidegaugeError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Broker 1 loads")
 
 
 class Brokers:
@@ -24,7 +26,7 @@ class Brokers:
         self.now_ms = 1_000_000.0
         self.limits: list[float] = []
 
-    async def ask(self, *given: Any) -> Any:
+    async def ask(self, *given: Any, **_: int) -> Any:
         self.limits.append(given[-1])
         self.now_ms += self.attempt_ms
         response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
@@ -40,14 +42,19 @@ class Brokers:
 
         monkeypatch.setattr(admin_groups, "now_ms", lambda: self.now_ms)
         monkeypatch.setattr(admin_groups.asyncio, "sleep", sleep)
-        monkeypatch.setattr(Admin, "_ask_coordinator", lambda _self, *given: self.ask(*given))
+        monkeypatch.setattr(Admin, "_each_list", lambda _self, *given, **versions: self.ask(*given, **versions))
         return Admin("127.0.0.1:1", retry_backoff_ms=100)
 
 
-def groups(*names: str, status: common_pb2.Status | None = None) -> groups_pb2.ListGroupsResponse:
-    return groups_pb2.ListGroupsResponse(
-        groups=[groups_pb2.ListedGroup(group_id=name, state="Empty") for name in names], status=status
-    )
+def of(response: Any, problem: TidegaugeError | None) -> MergedList:
+    """Return a list that has broker 0's part and, with a problem, lacks another one's."""
+    if problem is None:
+        return MergedList([(0, response)])
+    return MergedList([(0, response)], problem.code, [problem.message])
+
+
+def groups(*names: str, status: TidegaugeError | None = None) -> MergedList:
+    return of(ListGroupsResponse(groups=[ListedGroup(name, group_state="Empty") for name in names]), status)
 
 
 async def listed(admin: Admin, **limits: float | None) -> tuple[list[str], str]:
@@ -57,7 +64,7 @@ async def listed(admin: Admin, **limits: float | None) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("moment", [LEADERLESS, LOADING])
 async def test_what_an_election_hides_for_a_moment_is_waited_for(
-    moment: common_pb2.Status, monkeypatch: pytest.MonkeyPatch
+    moment: TidegaugeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = Brokers(groups("a", status=moment), groups("a", status=moment), groups("a", "b"))
     assert await listed(brokers.reached_by(monkeypatch), timeout_ms=10_000) == (["a", "b"], "")
@@ -99,7 +106,7 @@ async def test_a_whole_list_waits_and_fails_with_the_reason(monkeypatch: pytest.
 
 
 async def test_another_error_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = common_pb2.Status(error=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), message="not allowed")
+    refused = TidegaugeError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed")
     brokers = Brokers(groups(status=refused))
     with pytest.raises(TidegaugeError, match="not allowed"):
         await brokers.reached_by(monkeypatch).list_groups_there()
@@ -107,9 +114,8 @@ async def test_another_error_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_transactional_ids_are_listed_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = transactions_pb2.ListedTransaction(transactional_id="t", state="Ongoing")
-    moment = transactions_pb2.ListTransactionsResponse(status=LEADERLESS)
-    whole = transactions_pb2.ListTransactionsResponse(transactions=[one])
+    moment = of(ListTransactionsResponse(), LEADERLESS)
+    whole = of(ListTransactionsResponse(transaction_states=[TransactionState("t", 7, "Ongoing")]), None)
     admin = Brokers(moment, whole).reached_by(monkeypatch)
     found, lacks = await admin.list_transactions_there()
     assert ([one.transactional_id for one in found], lacks) == (["t"], "")

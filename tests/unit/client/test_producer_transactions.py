@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import APIS, END_TXN
 from tidegauge.partition import TopicPartition
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.partition_queue import Identity
@@ -24,8 +25,8 @@ class Coordinator:
 
     Attributes:
         asked: the names of the requests.
-        committed: of each EndTransaction, whether it asks for a commit.
-        problem: what EndTransaction fails with; None: it succeeds.
+        committed: of each EndTxn, whether it asks for a commit.
+        problem: what EndTxn fails with; None: it succeeds.
     """
 
     def __init__(self) -> None:
@@ -33,9 +34,9 @@ class Coordinator:
         self.committed: list[bool] = []
         self.problem: TidegaugeError | None = None
 
-    async def ask(self, method: str, request: Any) -> Any:
-        self.asked.append(method)
-        if method == "EndTransaction":
+    async def ask(self, key: int, request: Any, *_: Any, **__: Any) -> Any:
+        self.asked.append(APIS[key].name)
+        if key == END_TXN:
             self.committed.append(request.committed)
             if self.problem is not None:
                 raise self.problem
@@ -89,7 +90,7 @@ async def test_what_is_sent_while_a_commit_waits_for_acknowledgements_is_refused
     acknowledge(producer)
     await committing
     assert (await first).offset == 0
-    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn"]
     assert not producer._accumulator.incomplete
     assert producer._memory.try_take(producer._memory.size_bytes), "what was refused occupies nothing"
 
@@ -107,7 +108,7 @@ async def test_a_commit_that_is_given_up_before_the_end_may_be_repeated_or_abort
     assert producer._transactions.phase is Phase.OPEN
     acknowledge(producer)
     await producer.commit_transaction()
-    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn"]
 
 
 async def test_a_record_that_fails_while_a_commit_waits_leaves_nothing_but_the_abort(
@@ -122,9 +123,9 @@ async def test_a_record_that_fails_while_a_commit_waits_leaves_nothing_but_the_a
     with pytest.raises(TidegaugeError) as failed:
         await committing
     assert failed.value.code is ErrorCode.INVALID_TXN_STATE
-    assert coordinator.asked == ["AddPartitions"]
+    assert coordinator.asked == ["AddPartitionsToTxn"]
     await producer.abort_transaction()
-    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn", "InitProducerId"]
 
 
 async def test_a_failed_record_counts_for_its_transaction_though_its_future_was_cancelled(producer: Producer) -> None:
@@ -148,10 +149,10 @@ async def test_two_commits_at_a_time_are_one(producer: Producer, coordinator: Co
     await turns()
     second = asyncio.ensure_future(producer.commit_transaction())
     await turns()
-    assert coordinator.asked == ["AddPartitions"], "a record is not acknowledged"
+    assert coordinator.asked == ["AddPartitionsToTxn"], "a record is not acknowledged"
     acknowledge(producer)
     await asyncio.gather(first, second)
-    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn"]
 
 
 async def test_a_second_commit_ends_no_later_transaction(producer: Producer, coordinator: Coordinator) -> None:
@@ -169,7 +170,7 @@ async def test_a_second_commit_ends_no_later_transaction(producer: Producer, coo
     await turns()
     acknowledge(producer)
     await asyncio.gather(first, second)
-    assert coordinator.asked == ["AddPartitions", "EndTransaction", "AddPartitions"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn", "AddPartitionsToTxn"]
     assert producer._transactions is not None
     assert producer._transactions.phase is Phase.OPEN
 
@@ -187,18 +188,18 @@ async def test_a_commit_that_is_given_up_lets_the_one_that_waits_for_it_go_on(
     await asyncio.wait({first})
     acknowledge(producer)
     await second
-    assert coordinator.asked == ["AddPartitions", "EndTransaction"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn"]
 
 
 async def test_two_aborts_at_a_time_are_one(
     producer: Producer, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the later response to InitTransactions sets a transaction back that has begun meanwhile."""
+    """Else the later response to InitProducerId sets a transaction back that has begun meanwhile."""
     assert producer._transactions is not None
     responds = asyncio.Event()
 
-    async def ask(method: str, request: Any) -> Any:
-        response = await coordinator.ask(method, request)
+    async def ask(*given: Any, **_: Any) -> Any:
+        response = await coordinator.ask(*given)
         await responds.wait()
         return response
 
@@ -208,7 +209,7 @@ async def test_two_aborts_at_a_time_are_one(
     await turns()
     responds.set()
     await asyncio.gather(*aborts)
-    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn", "InitProducerId"]
     assert producer._transactions.phase is Phase.READY
 
 
@@ -224,7 +225,7 @@ async def test_an_abort_does_not_wait_for_a_commit_that_has_failed(
     await producer.abort_transaction()
     with pytest.raises(TidegaugeError):
         await committing
-    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn", "InitProducerId"]
 
 
 # A producer that stops (rule 8 of ``transaction``: Sender.run, once it is to close)
@@ -235,11 +236,11 @@ async def test_a_producer_that_stops_aborts_its_open_transaction(producer: Produ
     promise = await producer.send("t", b"1", partition=0)
     stopping = asyncio.ensure_future(producer.stop())
     await turns()
-    assert coordinator.asked == ["AddPartitions"], "the record is not acknowledged"
+    assert coordinator.asked == ["AddPartitionsToTxn"], "the record is not acknowledged"
     acknowledge(producer)
     await stopping
     assert (await promise).offset == 0
-    assert (coordinator.asked, coordinator.committed) == (["AddPartitions", "EndTransaction"], [False])
+    assert (coordinator.asked, coordinator.committed) == (["AddPartitionsToTxn", "EndTxn"], [False])
     await producer.stop()
     assert len(coordinator.committed) == 1, "it ends once"
 
@@ -261,7 +262,7 @@ async def test_a_stop_without_time_leaves_the_transaction_to_its_timeout(
     await producer.send("t", b"1", partition=0)
     acknowledge(producer)
     await producer.stop(timeout_ms=0)
-    assert coordinator.asked == ["AddPartitions"]
+    assert coordinator.asked == ["AddPartitionsToTxn"]
 
 
 async def test_a_stop_whose_time_is_over_before_all_is_acknowledged_leaves_too(
@@ -271,7 +272,7 @@ async def test_a_stop_whose_time_is_over_before_all_is_acknowledged_leaves_too(
     await producer.stop(timeout_ms=1)
     with pytest.raises(TidegaugeError, match="stopped before"):
         await promise
-    assert coordinator.asked == ["AddPartitions"]
+    assert coordinator.asked == ["AddPartitionsToTxn"]
 
 
 async def test_a_producer_that_stops_completes_a_commit_whose_outcome_is_unknown(
@@ -308,7 +309,7 @@ async def test_a_producer_that_stops_aborts_what_has_failed(producer: Producer, 
     batch = producer._accumulator.take(AT)
     producer._sender._refused(batch, TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large"), 0)
     await producer.stop()
-    assert coordinator.asked == ["AddPartitions", "EndTransaction", "InitTransactions"]
+    assert coordinator.asked == ["AddPartitionsToTxn", "EndTxn", "InitProducerId"]
     assert coordinator.committed == [False]
 
 

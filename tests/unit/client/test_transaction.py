@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
+from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from tidegauge.kafka.messages.init_producer_id import InitProducerIdResponse
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import common_pb2, transactions_pb2
-from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.group.group_consumer import GroupMetadata
+from tidegauge_client.kafka_offsets import OffsetAndMetadata
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 from tidegauge_client.transaction import Phase, Transactions
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -32,40 +40,41 @@ class World:
         self.asked: list[tuple[str, Any]] = []
         self.errors: list[ErrorCode] = []
         self.epoch = 0
-        stub = SimpleNamespace(
-            InitTransactions=self._method("InitTransactions", self._identity),
-            AddPartitions=self._method("AddPartitions", self._added),
-            AddOffsets=self._method("AddOffsets", transactions_pb2.AddOffsetsResponse),
-            CommitOffsetsInTransaction=self._method(
-                "CommitOffsetsInTransaction", transactions_pb2.CommitOffsetsInTransactionResponse
-            ),
-            EndTransaction=self._method("EndTransaction", transactions_pb2.EndTransactionResponse),
-        )
+        self.found: list[str] = []
         cluster: Any = SimpleNamespace(
-            addresses=lambda: ["b:1"],
+            info=ClusterInfo(brokers={0: BrokerInfo(0, "b", 1)}),
+            in_turn=list,
             note_failure=lambda _: None,
-            channels=SimpleNamespace(transactions=lambda _: stub),
+            kafka=self,
         )
         self.transactions = Transactions("tx", 60_000, cluster, retry_backoff_ms=1, max_block_ms=max_block_ms)
 
-    def _method(self, name: str, make: Callable[..., Any]) -> Any:
-        async def call(request: Any, timeout: float) -> Any:  # noqa: ASYNC109 - as grpc's
-            del timeout
-            self.asked.append((name, request))
-            await self.responds.wait()
-            error: Any = self.errors.pop(0).value if self.errors else 0
-            return make(status=common_pb2.Status(error=error))
+    def reachable(self, info: ClusterInfo) -> dict[int, str]:
+        return {one: self.address(info, one) for one in info.brokers}
 
-        return call
+    def address(self, info: ClusterInfo, broker_id: int) -> str:
+        assert broker_id in info.brokers
+        return "b:9"
 
-    def _identity(self, status: common_pb2.Status) -> Any:
-        self.epoch += status.error == 0
-        return transactions_pb2.InitTransactionsResponse(status=status, producer_id=7, producer_epoch=self.epoch)
-
-    @staticmethod
-    def _added(status: common_pb2.Status) -> Any:
-        one = transactions_pb2.TransactionPartition(topic="a", partition=0, status=status)
-        return transactions_pb2.AddPartitionsResponse(partitions=[one])
+    async def ask(self, address: str, key: int, request: Any, timeout_ms: float, **_: Any) -> Any:
+        assert address == "b:9"
+        assert timeout_ms > 0
+        if isinstance(request, FindCoordinatorRequest):
+            self.found += request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=[Coordinator(request.coordinator_keys[0], 0, "b", 9)])
+        self.asked.append((APIS[key].name, request))
+        await self.responds.wait()
+        error = self.errors.pop(0).value if self.errors else 0
+        if key == apis.INIT_PRODUCER_ID:
+            self.epoch += error == 0
+            return InitProducerIdResponse(0, error, 7, self.epoch)
+        if key == apis.ADD_PARTITIONS_TO_TXN:
+            one = AddPartitionsToTxnTopicResult("a", [AddPartitionsToTxnPartitionResult(0, error)])
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[one])
+        response = message_class(key, response=True)()
+        if hasattr(response, "error_code"):
+            response.error_code = error
+        return response
 
     def names(self) -> list[str]:
         return [name for name, _ in self.asked]
@@ -87,7 +96,7 @@ async def test_a_partition_is_added_once_to_each_transaction() -> None:
         await world.transactions.add(A)
         await world.transactions.end(committed=True)
         world.transactions.begin()
-    assert world.names() == ["AddPartitions", "EndTransaction"] * 2
+    assert world.names() == ["AddPartitionsToTxn", "EndTxn"] * 2
 
 
 async def test_an_empty_transaction_needs_no_request() -> None:
@@ -101,7 +110,7 @@ async def test_requests_are_repeated_while_the_transaction_before_is_ended() -> 
     world = await begun()
     world.errors = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     await world.transactions.add(A)
-    assert world.names() == ["AddPartitions"] * 3
+    assert world.names() == ["AddPartitionsToTxn"] * 3
 
 
 async def test_a_failed_record_leaves_nothing_but_the_abort() -> None:
@@ -115,7 +124,7 @@ async def test_a_failed_record_leaves_nothing_but_the_abort() -> None:
     await world.transactions.end(committed=False)
     assert (await world.transactions.init()).producer_epoch == 2
     name, request = world.asked[-1]
-    assert (name, request.producer_id, request.producer_epoch) == ("InitTransactions", 7, 1)
+    assert (name, request.producer_id, request.producer_epoch) == ("InitProducerId", 7, 1)
 
 
 async def test_a_fenced_producer_can_do_nothing_any_more() -> None:
@@ -155,7 +164,7 @@ async def test_a_partition_whose_send_is_cancelled_is_in_the_transaction_all_the
     await asyncio.wait({adding})
     world.responds.set()
     await world.transactions.end(committed=True)
-    assert world.names() == ["AddPartitions", "EndTransaction"]
+    assert world.names() == ["AddPartitionsToTxn", "EndTxn"]
 
 
 async def test_offsets_whose_commit_is_cancelled_are_in_the_transaction_all_the_same() -> None:
@@ -169,7 +178,7 @@ async def test_offsets_whose_commit_is_cancelled_are_in_the_transaction_all_the_
     await asyncio.wait({committing})
     world.responds.set()
     await world.transactions.end(committed=True)
-    assert world.names() == ["AddOffsets", "CommitOffsetsInTransaction", "EndTransaction"]
+    assert world.names() == ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"]
 
 
 async def test_the_end_waits_for_what_is_being_added_and_its_record_is_refused() -> None:
@@ -181,10 +190,10 @@ async def test_the_end_waits_for_what_is_being_added_and_its_record_is_refused()
     ending = asyncio.ensure_future(world.transactions.end(committed=True))
     for _ in range(10):
         await asyncio.sleep(0)
-    assert world.names() == ["AddPartitions"]
+    assert world.names() == ["AddPartitionsToTxn"]
     world.responds.set()
     await ending
-    assert world.names() == ["AddPartitions", "EndTransaction"]
+    assert world.names() == ["AddPartitionsToTxn", "EndTxn"]
     with pytest.raises(TidegaugeError) as refused:
         await adding
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
@@ -212,7 +221,7 @@ async def test_a_send_that_waits_behind_another_one_does_not_spoil_the_commit() 
     await asyncio.sleep(0)
     world.responds.set()
     await ending
-    assert world.names() == ["AddPartitions", "EndTransaction"]
+    assert world.names() == ["AddPartitionsToTxn", "EndTxn"]
     outcomes = await asyncio.gather(*adding, return_exceptions=True)
     assert [one.code for one in outcomes if isinstance(one, TidegaugeError)] == [ErrorCode.INVALID_TXN_STATE] * 2
     assert world.transactions.phase is Phase.READY

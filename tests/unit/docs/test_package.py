@@ -1,8 +1,14 @@
 """What is installed: light by default, typed, and under names that no other project uses."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
+
+from tidegauge.kafka.apis import APIS
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -84,3 +90,24 @@ def test_no_sentence_says_to_install_it_from_an_index():
     assert len(files) > 100
     reported = {path for path in [ROOT / "README.md", *files] if promise.search(path.read_text(encoding="utf-8"))}
     assert reported - {ROOT / "proto/tidegauge/extras.py"} == set()
+
+
+def test_a_broker_in_a_wheel_finds_all_of_its_apis(tmp_path: Path):
+    """The handlers are found by listing their package, which a wheel holds as an archive does (PEP 427)."""
+    archive = tmp_path / "tidegauge.whl"
+    with zipfile.ZipFile(archive, "w") as wheel:
+        for component in ("proto/tidegauge", "broker/tidegauge_broker", "controller/tidegauge_controller"):
+            assert component in PROJECT["tool"]["hatch"]["build"]["only-include"]
+            for path in (ROOT / component).rglob("*.py"):
+                wheel.write(path, path.relative_to((ROOT / component).parent))
+    program = (
+        "from tidegauge.kafka.apis import APIS\n"
+        "from tidegauge_broker.server.wire.kafka import served\n"
+        "print(served.__file__, sorted(APIS) == sorted(served.SERVED), len(APIS))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(archive), "TIDEGAUGE_COMPILED": "off"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    place, finds_all, count = done.stdout.split()
+    assert (Path(place).is_relative_to(archive), finds_all, int(count)) == (True, "True", len(APIS))

@@ -15,14 +15,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 from config_zookeeper import FakeZooKeeper
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 from memory_zookeeper import MemoryZooKeeper, Term
 
 from tidegauge.control import Endpoint
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers
@@ -33,18 +32,15 @@ from tidegauge.v1 import (
     control_pb2,
     control_service_pb2,
     controller_service_pb2,
-    group_service_pb2,
     lab_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
-    transaction_service_pb2,
 )
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import CoreSettings
-from tidegauge_broker.server.cluster.ports import Session
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -70,11 +66,9 @@ from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
 from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
-from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 from tidegauge_controller import wire
 from tidegauge_controller.zookeeper.client import BadVersion, NodeExists, NoNode
 from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
@@ -95,8 +89,6 @@ FILES = (
     controller_service_pb2,
     replication_service_pb2,
     replica_log_service_pb2,
-    group_service_pb2,
-    transaction_service_pb2,
     lab_service_pb2,
 )
 MOST_SILENT_TURNS = 60
@@ -261,7 +253,6 @@ class HostileBroker:
             transactions=transactions,
             verification=ProduceVerification(begin_verification, verify),
         )
-        dead_peer: Any = _DeadPeer()
         servicers = (
             BrokerServicer(self.service, lambda: NOW_MS, "PLAINTEXT"),
             AdminServicer(self.service),
@@ -269,8 +260,6 @@ class HostileBroker:
             ControlServicer(self.service),
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
-            GroupServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
-            TransactionServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
             self._lab(in_pool, events, loop),
         )
         self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
@@ -298,14 +287,15 @@ class HostileBroker:
         peers = Peers(lambda _address: channel)
         links = GrpcLinks(self.metadata.grpc_address, peers, identity, self._layers.live, self.clock)
         self._fetchers = Fetchers(self.replicas, links, self._layers.live, lambda: NOW_MS)
-        cluster: Any = _NoSession()
+        nothing: Any = None
+        membership: Any = _NoMembership()
         parts = Parts(
             service=self.service,
             replicas=self.replicas,
             fetchers=self._fetchers,
             links=links,
             logs=self.logs,
-            cluster=cluster,
+            cluster=nothing,
             in_log_pool=in_pool,
             now_ms=lambda: NOW_MS,
             note=lambda _kind, _cause, _fields: None,
@@ -317,6 +307,7 @@ class HostileBroker:
             self.faults,
             RuleTable(0),
             ReplicationServicer(self.service, "PLAINTEXT"),
+            membership,
         )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
@@ -429,11 +420,14 @@ class HostileBroker:
         self._scratch.cleanup()
 
 
-class _NoSession:
-    """A ZooKeeper that is unreachable."""
+class _NoMembership:
+    """The membership of a broker whose store is unreachable."""
 
-    def session(self) -> Session:
-        return Session("", 1, b"")
+    def identity(self) -> int:
+        return 1
+
+    async def end(self) -> None:
+        raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the store does not respond; nothing was ended")
 
 
 class _NoChannel:
@@ -458,19 +452,6 @@ class _NoChannel:
 
 class Aborted(Exception):
     """The call was ended with a gRPC status."""
-
-
-class _DeadPeer:
-    """The channel to a broker that does not respond."""
-
-    def unary_unary(self, *_: Any, **__: Any) -> Any:
-        async def ask(*_: Any, **__: Any) -> None:
-            nothing = grpc.aio.Metadata()
-            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "nobody is there")
-
-        return ask
-
-    unary_stream = stream_unary = stream_stream = unary_unary
 
 
 class _Context:

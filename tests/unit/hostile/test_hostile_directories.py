@@ -26,9 +26,10 @@ from tidegauge_broker.server.lab.rules import SetRule
 from tidegauge_client.cluster_file import FILE_NAME, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.control.reset import load_baseline
 from tidegauge_lab.labs.running import lab_in
-from tidegauge_lab.local import layout, noted_faults, sessions, snapshots
+from tidegauge_lab.local import layout, noted_faults, snapshots
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import LabProcess
+from tidegauge_lab.local.topology import zookeeper_sessions as sessions
 
 CLUSTER = ClusterFile(
     zookeeper_address="127.0.0.1:2",

@@ -305,7 +305,7 @@ async def test_the_current_directory_fails(broker: Moving) -> None:
     broker.logs.logs[AT].log_directory.failed(OSError(5, "Input/output error"), "testing")
     broker.replicas.report_failures()
     broker.rate = UNLIMITED
-    assert not broker.replicas.moves._moving
+    assert not broker.replicas.moves.copied
     assert AT in broker.logs.futures.logs
     assert await broker.alter(broker.others[0]) is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await broker.replicas.control.leader_and_isr(become(9), values_of(broker))).partitions[
@@ -319,7 +319,7 @@ async def test_a_stopped_replica_is_copied_no_longer_until_it_is_hosted_again(br
     stop = StopReplicaRequest(HEADER, (StopReplicaPartition(AT, None, False),))
     await broker.replicas.control.stop_replica(stop)
     broker.rate = UNLIMITED
-    assert not broker.replicas.moves._moving
+    assert not broker.replicas.moves.copied
     assert AT in broker.logs.futures.logs
     await broker.replicas.control.leader_and_isr(become(5), values_of(broker))
     await broker.until(lambda: broker.home == target)
@@ -331,7 +331,7 @@ async def test_deletion_ends_a_move(broker: Moving) -> None:
     assert (await broker.replicas.control.stop_replica(stop)).partitions == {AT: ErrorCode.NONE}
     assert AT not in broker.logs.logs
     assert not broker.logs.futures.logs
-    assert not broker.replicas.moves._moving
+    assert not broker.replicas.moves.copied
 
 
 async def test_a_copy_that_can_not_be_deleted_keeps_the_topic_from_being_forgotten(broker: Moving) -> None:
@@ -360,7 +360,7 @@ async def test_a_fenced_stop_ends_no_move(broker: Moving) -> None:
     response = await broker.replicas.control.stop_replica(stop)
     assert response.partitions == {AT: ErrorCode.FENCED_LEADER_EPOCH}
     broker.rate = UNLIMITED
-    await broker.until(lambda: broker.home == target or not broker.replicas.moves._moving)
+    await broker.until(lambda: broker.home == target or not broker.replicas.moves.copied)
     assert broker.home == target
 
 
@@ -387,7 +387,7 @@ async def test_a_copy_of_a_deleted_topic_does_not_replace_the_log_of_the_topic_t
     again = Restarted(broker)
     assert AT in again.logs.futures.logs, "the copy lies there still"
     await again.begin()
-    await again.until(lambda: not again.replicas.moves._moving)
+    await again.until(lambda: not again.replicas.moves.copied)
     assert again.logs.logs[AT].topic_id == TOPIC_ID
     assert (again.home, again.logs.logs[AT].log_end_offset) == (home, 5)
     assert not again.logs.futures.logs
@@ -408,7 +408,7 @@ async def test_a_log_that_is_created_beside_its_copy_stays(broker: Moving) -> No
     assert AT in again.logs.futures.logs
     await again.begin()
     again.produce()
-    await again.until(lambda: not again.replicas.moves._moving)
+    await again.until(lambda: not again.replicas.moves.copied)
     assert not again.logs.offline_directories
     assert not again.logs.futures.logs
     again.produce()
@@ -444,7 +444,7 @@ async def test_a_copy_from_before_a_compaction_begins_again(broker: Moving, *, i
     again = Restarted(broker, **{"log.cleanup.policy": "compact"})
     assert again.logs.futures.logs[AT].log_end_offset == 1
     await again.begin()
-    await again.until(lambda: not again.replicas.moves._moving)
+    await again.until(lambda: not again.replicas.moves.copied)
     assert again.home == target
     assert again.logs.logs[AT].read(0, 3, 1 << 20, at_least_one_batch=True) == left
     await again.replicas.moves.close()
@@ -460,7 +460,7 @@ async def test_a_log_that_cannot_be_read_stops_its_move_alone(broker: Moving) ->
     broken: Any = broker.logs.futures.logs[AT]
     broken.append_as_follower = None
     broker.rate = UNLIMITED
-    await broker.until(lambda: not broker.replicas.moves._moving)
+    await broker.until(lambda: not broker.replicas.moves.copied)
     assert broker.home == home
     assert log.segments[0].path.read_bytes() == data
     assert broker.shown()[home] == (0, False)

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
+    codec_of,
     joined,
     read_request_header,
     read_response_header,
-    read_tagged_response_header,
     request_frame,
     response_frame,
-    response_header,
 )
 from tidegauge.kafka.header_tags import NO_TAGS, Tags, decode_tags, encode_tags
 from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse
@@ -87,13 +86,13 @@ def test_a_request_carries_tags_in_flexible_versions_alone() -> None:
 def test_a_response_carries_tags_in_flexible_versions_alone() -> None:
     """That of ApiVersions never has tagged fields (KIP-511)."""
     body = joined(response_frame(FETCH, 17, 3, FetchResponse()))
-    tagged = response_header(FETCH, 17, 3, 10, Tags(9)) + bytes(10)
+    fetch = codec_of(FETCH, 17)
+    tagged = joined(fetch.response_frame(3, [bytes(10)], Tags(9)))
     assert struct.unpack_from(">i", tagged)[0] == len(tagged) - LENGTH_BYTES
-    correlation_id, body_at, tags = read_tagged_response_header(FETCH, 17, memoryview(tagged)[LENGTH_BYTES:])
+    correlation_id, body_at, tags = fetch.read_response_header(memoryview(tagged)[LENGTH_BYTES:])
     assert (correlation_id, len(tagged) - LENGTH_BYTES - body_at, tags) == (3, 10, Tags(9))
     assert read_response_header(FETCH, 17, memoryview(tagged)[LENGTH_BYTES:]) == (3, body_at)
-    assert read_tagged_response_header(FETCH, 17, memoryview(body)[LENGTH_BYTES:])[2] == NO_TAGS
-    old = response_header(METADATA, 8, 3, 0, Tags(9))
-    assert old == response_header(METADATA, 8, 3, 0)
-    assert response_header(API_VERSIONS, 3, 3, 0, Tags(9)) == response_header(API_VERSIONS, 3, 3, 0)
+    assert fetch.read_response_header(memoryview(body)[LENGTH_BYTES:])[2] == NO_TAGS
+    for without in (codec_of(METADATA, 8), codec_of(API_VERSIONS, 3)):
+        assert without.response_frame(3, [], Tags(9)) == without.response_frame(3, [])
     assert joined(response_frame(METADATA, 8, 3, MetadataResponse()))

@@ -12,7 +12,7 @@ from tests.unit.kafka.test_round_trip import comparable
 from tidegauge.kafka import compiler, frames
 from tidegauge.kafka.apis import APIS, FETCH, METADATA, PRODUCE
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import decode, decode_in_slices, encode, encode_in_slices, joined
+from tidegauge.kafka.frames import codec_of, decode, encode, joined
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -38,9 +38,9 @@ def test_slices_read_and_write_what_the_plain_codec_does(rows: list[tuple[int, i
         for seed in range(3):
             message = random_message(key, version, seed, response=response)
             body = joined(encode(key, version, message))
-            assert joined(ended(encode_in_slices(key, version, message, 1))[0]) == body
+            assert joined(ended(codec_of(key, version).encode_in_slices(message, 1))[0]) == body
             if not response:
-                decoded, _ = ended(decode_in_slices(key, version, memoryview(body), 0, 1))
+                decoded, _ = ended(codec_of(key, version).decode_in_slices(memoryview(body), 0, 1))
                 assert comparable(decoded) == comparable(message)
 
 
@@ -56,9 +56,9 @@ def test_half_a_message_is_rejected_in_slices_too(rows: list[tuple[int, int, boo
                 whole = comparable(decode(key, version, half)[0])
             except MalformedMessage:
                 with pytest.raises(MalformedMessage):
-                    ended(decode_in_slices(key, version, half, 0, 1))
+                    ended(codec_of(key, version).decode_in_slices(half, 0, 1))
             else:
-                assert comparable(ended(decode_in_slices(key, version, half, 0, 1))[0]) == whole
+                assert comparable(ended(codec_of(key, version).decode_in_slices(half, 0, 1))[0]) == whole
 
 
 def test_a_slice_has_so_many_items_however_they_are_nested() -> None:
@@ -71,22 +71,22 @@ def test_a_slice_has_so_many_items_however_they_are_nested() -> None:
     )
     for key, version, message, items in ((METADATA, 9, flat, 1_000), (PRODUCE, 9, nested, 1_100)):
         body = memoryview(joined(encode(key, version, message)))
-        assert ended(decode_in_slices(key, version, body, 0, 100))[1] == items // 100
-        assert ended(encode_in_slices(key, version, message, 100))[1] == items // 100
+        assert ended(codec_of(key, version).decode_in_slices(body, 0, 100))[1] == items // 100
+        assert ended(codec_of(key, version).encode_in_slices(message, 100))[1] == items // 100
 
 
 def test_messages_that_are_decoded_side_by_side_each_have_the_limit_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """MAX_ITEMS bounds the memory of each message; slices of another one must neither use up nor renew it."""
     monkeypatch.setattr(compiler, "MAX_ITEMS", 10)
     body = memoryview(joined(encode(METADATA, 9, MetadataRequest([MetadataRequestTopic(name="t")] * 10))))
-    first, second = (decode_in_slices(METADATA, 9, body, 0, 3) for _ in range(2))
+    first, second = (codec_of(METADATA, 9).decode_in_slices(body, 0, 3) for _ in range(2))
     for _ in range(3):
         next(first)
         next(second)
     assert len(ended(first)[0].topics) == len(ended(second)[0].topics) == 10
     topics = [TopicProduceData(str(number), [PartitionProduceData(0, b"x")]) for number in range(6)]
     above = memoryview(joined(encode(PRODUCE, 9, ProduceRequest(None, 1, 1, topics))))
-    third = decode_in_slices(PRODUCE, 9, above, 0, 1)
+    third = codec_of(PRODUCE, 9).decode_in_slices(above, 0, 1)
     next(third)
     one = memoryview(joined(encode(METADATA, 9, MetadataRequest([MetadataRequestTopic(name="t")]))))
     assert len(decode(METADATA, 9, one)[0].topics) == 1
@@ -98,7 +98,9 @@ def test_record_batches_are_not_copied_into_the_bytes_around_them() -> None:
     batch = memoryview(bytes(100_000))
     partitions = [PartitionData(number, records=batch if number == 1 else b"") for number in range(3)]
     parts, _ = ended(
-        encode_in_slices(FETCH, 12, FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)]), 1)
+        codec_of(FETCH, 12).encode_in_slices(
+            FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)]), 1
+        )
     )
     assert [part is batch for part in parts] == [False, True, False]
 
@@ -113,7 +115,7 @@ def test_no_step_of_encoding_joins_the_parts_of_all_slices(monkeypatch: pytest.M
 
     message = MetadataRequest([MetadataRequestTopic(name=f"t{number}") for number in range(5_000)])
     monkeypatch.setattr(frames, "joined", noting)
-    parts, slices = ended(encode_in_slices(METADATA, 9, message, 100))
+    parts, slices = ended(codec_of(METADATA, 9).encode_in_slices(message, 100))
     assert joined(parts) == joined(encode(METADATA, 9, message))
     assert slices == 50
     assert joins

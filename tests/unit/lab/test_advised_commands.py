@@ -24,7 +24,8 @@ from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.checking import check
 from tidegauge_lab.labs.running import end
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.plan import Wanted, next_plan
+from tidegauge_lab.local.plan import next_plan
+from tidegauge_lab.local.wanted import Wanted
 
 ROOT = Path(__file__).parents[3]
 CHANGES_A_CLUSTER = re.compile(r"(?<!`)`tidegauge (?:down|stop|kill|pause|resume|start|restore|snapshot|lab st\w+)\b")

@@ -13,9 +13,10 @@ from tidegauge.errors import TidegaugeError
 from tidegauge_client.cluster_file import FILE_NAME, ClusterFile, holds_secrets
 from tidegauge_lab.local import layout, locks
 from tidegauge_lab.local.fault_log import next_sequence, note_fault
-from tidegauge_lab.local.plan import Wanted, first_plan
+from tidegauge_lab.local.plan import first_plan
 from tidegauge_lab.local.ports import Reservations
 from tidegauge_lab.local.waiting import TimeLimitError
+from tidegauge_lab.local.wanted import Wanted
 
 
 def make_cluster(directory: Path) -> None:

@@ -24,13 +24,17 @@ from tidegauge_lab.local.broker_settings import (
     ways_among_brokers,
 )
 from tidegauge_lab.local.layout import broker_log_directories
-from tidegauge_lab.local.plan import Wanted, first_plan, next_plan, ports_of
+from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
+from tidegauge_lab.local.wanted import Wanted
 
 HOME = Path("/cluster")
 
 
 def all_free(_: int) -> bool:
     return True
+
+
+STORE = {"zookeeper.connect": "z:1"}
 
 
 def made(**wanted: object) -> ClusterFile:
@@ -107,8 +111,9 @@ def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
     assert made(zookeeper_port=22181).zookeeper_address == "127.0.0.1:22181"
     with pytest.raises(TidegaugeError, match="port 22181 of ZooKeeper is in use"):
         first_plan(HOME, Wanted(zookeeper_port=22181), free=lambda port: port != 22181)
-    with pytest.raises(TidegaugeError, match="is that of broker 1"):
-        made(base_port=20000, zookeeper_port=20001)
+    for first in ("base_port", "kafka_port"):
+        with pytest.raises(TidegaugeError, match="is that of broker 1"):
+            made(**{first: 20000}, zookeeper_port=20001)
     with pytest.raises(TidegaugeError, match="only the cluster's own gets one"):
         made(zookeeper="one:2181", zookeeper_port=22181)
 
@@ -228,13 +233,13 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
 def test_a_setting_of_several_lines_reaches_the_broker_as_it_was_given() -> None:
     """A private key as text, or a password with a backslash."""
     given = {"ssl.keystore.key": "-----BEGIN\nMII=\n-----END", "listener.name.ssl.ssl.keystore.key": "a\\nb\\"}
-    text = server_properties(made().brokers[0], HOME, zookeeper_connect="z:1", profile="kafka", settings=given)
+    text = server_properties(made().brokers[0], HOME, membership=STORE, profile="kafka", settings=given)
     assert read_properties(text).items() >= given.items()
 
 
 def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
     file = made(settings={"replica.lag.time.max.ms": "9000", "lab.enable": "false"})
-    text = server_properties(file.brokers[1], HOME, zookeeper_connect="z:1", profile="fast", settings=file.settings)
+    text = server_properties(file.brokers[1], HOME, membership=STORE, profile="fast", settings=file.settings)
     values = read_properties(text)
     assert values == {
         **PROFILES["fast"],
@@ -274,7 +279,7 @@ def test_server_properties_say_who_the_broker_is_and_set_wins() -> None:
 )
 def test_listeners_are_named_by_their_protocols(settings: dict[str, str], listeners: str) -> None:
     file = made(settings=settings)
-    text = server_properties(file.brokers[1], HOME, zookeeper_connect="z:1", profile="fast", settings=settings)
+    text = server_properties(file.brokers[1], HOME, membership=STORE, profile="fast", settings=settings)
     assert read_properties(text)["listeners"] == listeners
 
 
@@ -287,7 +292,12 @@ def test_a_small_cluster_of_the_fast_profile_can_have_internal_topics(
     """Kafka's replication factors of internal topics are exact: one broker could have no groups and transactions."""
     texts = {
         profile: server_properties(
-            made().brokers[0], HOME, zookeeper_connect="z:1", profile=profile, settings={}, broker_count=brokers
+            made().brokers[0],
+            HOME,
+            membership=STORE,
+            profile=profile,
+            settings={},
+            broker_count=brokers,
         )
         for profile in PROFILES
     }
@@ -303,7 +313,7 @@ def test_a_broker_has_the_log_directories_that_were_made_for_it(tmp_path: Path) 
     file = made()
     for name in ("data-3", "data-2", "other"):
         (tmp_path / "broker-1" / name).mkdir(parents=True)
-    text = server_properties(file.brokers[1], tmp_path, zookeeper_connect="z:1", profile="fast", settings={})
+    text = server_properties(file.brokers[1], tmp_path, membership=STORE, profile="fast", settings={})
     home = tmp_path / "broker-1"
     assert read_properties(text)["log.dirs"] == f"{home}/data,{home}/data-2,{home}/data-3"
     assert broker_log_directories(tmp_path, 0) == [tmp_path / "broker-0" / "data"]
@@ -320,7 +330,7 @@ def test_a_setting_with_a_brokers_id_before_it_is_of_that_broker_alone() -> None
     check_settings(settings, "fast")
     file = made(settings=settings)
     first, second = (
-        server_properties(broker, HOME, zookeeper_connect="z:1", profile="fast", settings=settings).splitlines()
+        server_properties(broker, HOME, membership=STORE, profile="fast", settings=settings).splitlines()
         for broker in file.brokers[:2]
     )
     assert "broker.rack=a" in first
@@ -366,7 +376,7 @@ def test_brokers_replicate_over_kafkas_protocol_and_the_controller_speaks_grpc()
         text = server_properties(
             broker,
             HOME,
-            zookeeper_connect="z:1",
+            membership=STORE,
             profile="fast",
             settings={},
             among_brokers=ways_among_brokers(made()),

@@ -12,7 +12,7 @@ from tests.waiting import until_async
 
 from tidegauge.channel_options import LAB_AGENT, OF_THE_LAB, agent_options
 from tidegauge.errors import ErrorCode
-from tidegauge.faults.apis import api_of, is_over_grpc
+from tidegauge.faults.apis import api_of, is_over_grpc, kind_of_id
 from tidegauge.faults.rules import read_rule
 from tidegauge.kafka.apis import APIS
 from tidegauge.v1 import fetch_pb2, produce_pb2
@@ -210,3 +210,28 @@ def test_the_apis_that_only_kafkas_protocol_has_are_those_without_an_rpc() -> No
     assert {api.name for api in APIS.values() if is_over_grpc(api.name)} == over_grpc & {
         api.name for api in APIS.values()
     }
+
+
+def test_each_rpc_of_gRPC_stands_in_one_row_at_most_and_none_stands_there_that_gRPC_lacks() -> None:  # noqa: N802
+    """An RPC that gRPC has alone is in no row: those of followers, and what describes replicas."""
+    named = [rpc for api in APIS.values() for rpc in api.rpcs]
+    alone = {"DescribeReplicas", "ReadReplica", "ReplicaFetch", "ReplicaOffsetsForLeaderEpoch"}
+    assert sorted([*named, *alone]) == sorted(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("api", "kind"),
+    [
+        ("Produce", "transactional id"),
+        ("InitTransactions", "transactional id"),
+        ("AddPartitionsToTxn", "transactional id"),
+        ("DescribeTransactions", "transactional id"),
+        ("EndTransaction", "transactional id"),
+        ("TxnOffsetCommit", "group"),
+        ("AddOffsets", "group"),
+        ("JoinGroup", "group"),
+    ],
+)
+def test_the_id_of_a_fault_is_of_what_the_request_names(api: str, kind: str) -> None:
+    """AddOffsetsToTxn and TxnOffsetCommit name a group and a transactional id: the group's counts."""
+    assert kind_of_id(api) == kind

@@ -18,11 +18,13 @@ import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster
-from tidegauge_broker.server.lab.session_note import keep_noted
+from tidegauge_broker.server.lab.zookeeper.session_note import keep_noted
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_controller.zookeeper.client import SessionState
-from tidegauge_lab.local import layout, sessions
+from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
+from tidegauge_lab.local.topology import zookeeper_sessions as sessions
+from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
 from tidegauge_lab.session_ending import expire_session
 
 SESSION, PASSWORD = -0x7EDC_BA98_7654_3210, b"\x00\xff" * 8
@@ -132,7 +134,7 @@ def test_nothing_is_done_if_a_session_can_not_be_ended(
 def test_the_lab_does_not_ask_a_broker_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with server(SESSION) as (address, _):
         cluster = make_cluster(tmp_path / "cluster", address)
-        monkeypatch.setattr(sessions, "require_all", lambda *_: None)
+        monkeypatch.setattr(ZooKeeperTopology, "require_members", lambda *_: None)
         note(cluster.directory, 0)
 
         async def ask(_: int) -> int:

@@ -18,6 +18,7 @@ from tidegauge_lab.cli.isolate import heal
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind, read_role, role_of
+from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
 from tidegauge_lab.scenario.readers import broker_or_role
 from tidegauge_lab.scenario.steps import STEPS, arguments_of
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, read_yaml
@@ -162,8 +163,7 @@ def test_a_session_of_a_broker_named_by_its_role_ends_with_the_fault(
         LocalCluster, "_process", lambda _self, _target: LabProcess("broker-2", tmp_path / "broker-2", tmp_path)
     )
     monkeypatch.setattr("tidegauge_lab.local.containment.require_own", lambda *_: None)
-    monkeypatch.setattr("tidegauge_lab.local.sessions.require_all", lambda *a: asked.extend(a[2]))
-    monkeypatch.setattr("tidegauge_lab.local.sessions.ended", lambda *_: [])
+    monkeypatch.setattr(ZooKeeperTopology, "require_members", lambda _, targets: asked.extend(targets))
     monkeypatch.setattr("tidegauge_lab.local.process_faults.kill", lambda *_: [])
     local.kill("leader-of:orders-0", expire=True)
     assert asked == [2]

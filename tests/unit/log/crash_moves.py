@@ -12,12 +12,12 @@ from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveL
 class Moves(LogDirMoves):
     """The moves without their task: the script makes the steps."""
 
-    def _add(self, topic_partitions: Any) -> None:
-        self._moving.update(topic_partitions)
+    def _start(self) -> None:
+        """Start no task."""
 
     def advance(self) -> None:
-        if self._moving:
-            at = min(self._moving)
+        if self.copied:
+            at = min(self.copied)
             self._advance(at)
             run_at_once(self._sync_copy(at))
 

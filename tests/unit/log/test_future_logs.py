@@ -219,9 +219,9 @@ def test_the_future_log_follows_a_truncation(two: Two, batch: Any) -> None:
     two.copy()
     two.logs.logs[AT].truncate_to(4)
     two.logs.futures.note_truncated(AT, 4)
-    assert two.logs.futures.truncated_to(AT) == 4
+    assert two.logs.futures.replicas[AT].truncated_to == 4
     two.logs.futures.follow_truncation(AT, 4)
-    assert two.logs.futures.truncated_to(AT) is None
+    assert two.logs.futures.replicas[AT].truncated_to is None
     assert two.logs.futures.logs[AT].log_end_offset == 4
     two.append(batch, 2)
     two.move()
@@ -338,4 +338,4 @@ def test_a_truncation_above_what_was_copied_takes_nothing_from_the_future_log(tw
     assert two.logs.futures.logs[AT].log_end_offset == 8
     two.logs.logs[AT].truncate_to(12)
     two.logs.futures.note_truncated(AT, 12)
-    assert two.logs.futures.truncated_to(AT) is None
+    assert two.logs.futures.replicas[AT].truncated_to is None

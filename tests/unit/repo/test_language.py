@@ -199,8 +199,6 @@ NAMES_THAT_SCRIPTS_USE = {
     "lab/tidegauge_lab/scenario/transaction_steps.py: answer",
     "lab/tidegauge_lab/scenario/steps.py: answers",
     "lab/tidegauge_lab/scenario/player.py: _wait_answer",
-    "lab/tidegauge_lab/switches/model.py: ANSWER",
-    "lab/tidegauge_lab/switches/model.py: answer_kept_back",
 }
 """Fields and verbs of scenario files, and former names that work for one more release."""
 

@@ -11,10 +11,10 @@ from kafka_peer import Client, Listener
 
 from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from tidegauge.kafka.frames import (
+    codec_of,
     decode,
     joined,
     read_response_header,
-    read_tagged_response_header,
     request_frame,
 )
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
@@ -171,7 +171,7 @@ def test_a_brokers_request_advances_the_clock_before_it_is_handled_and_the_respo
     client.send(joined(request_frame(METADATA, 12, 1, "broker-2-x", MetadataRequest(), Tags(5_000))))
     assert seen == [5_001]
     [(_, frame)] = client.responses()
-    assert read_tagged_response_header(METADATA, 12, frame)[2] == Tags(5_001)
+    assert codec_of(METADATA, 12).read_response_header(frame)[2] == Tags(5_001)
 
 
 @pytest.mark.parametrize("tags", [NO_TAGS, Tags(5_000)], ids=["no clock", "a clock"])
@@ -179,7 +179,7 @@ def test_a_listener_of_clients_alone_neither_takes_nor_gives_a_clock(listener: L
     client = Client(listener)
     client.send(joined(request_frame(METADATA, 12, 1, "broker-2-x", MetadataRequest(), tags)))
     [(_, frame)] = client.responses()
-    assert read_tagged_response_header(METADATA, 12, frame)[2] == NO_TAGS
+    assert codec_of(METADATA, 12).read_response_header(frame)[2] == NO_TAGS
 
 
 def test_a_request_without_a_clock_gets_a_response_without_one(listener: Listener) -> None:
@@ -188,7 +188,7 @@ def test_a_request_without_a_clock_gets_a_response_without_one(listener: Listene
     client = Client(listener)
     client.send(joined(request_frame(METADATA, 12, 1, "a-client", MetadataRequest())))
     [(_, frame)] = client.responses()
-    assert read_tagged_response_header(METADATA, 12, frame)[1:] == (5, NO_TAGS)
+    assert codec_of(METADATA, 12).read_response_header(frame)[1:] == (5, NO_TAGS)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n"])

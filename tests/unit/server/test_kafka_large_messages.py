@@ -203,11 +203,40 @@ async def test_a_repeated_item_is_judged_over_the_whole_request() -> None:
     seen = []
     request = offsets_request(2_000)
     request.topics[0].partitions.append(ListOffsetsPartition(0))
-    in_portions(SERVED[LIST_OFFSETS].division, lambda part, _: seen.append(part))(request, CONTEXT)
+    await in_portions(SERVED[LIST_OFFSETS].division, lambda part, _: seen.append(part))(request, CONTEXT)
     assert seen == [request]
-    twice = MetadataRequest([MetadataRequestTopic(name="t")] * 2_000)
-    in_portions(SERVED[METADATA].division, lambda part, _: seen.append(part))(twice, CONTEXT)
+    twice = MetadataRequest([MetadataRequestTopic(name=f"t{one // 2 * 2}") for one in range(1_999, -1, -1)])
+    await in_portions(SERVED[METADATA].division, lambda part, _: seen.append(part))(twice, CONTEXT)
     assert seen == [request, twice]
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 50_000), (50_000, 1)])
+async def test_items_are_counted_and_told_apart_in_turns(topics: int, partitions: int) -> None:
+    """Neither the size of a large request nor whether it names an item twice is found in one step."""
+    request, looked_at, handled = offsets_request(partitions, topics), [0], []
+
+    class Counted(list[Any]):
+        def __iter__(self) -> Any:
+            for one in super().__iter__():
+                looked_at[0] += 1
+                yield one
+
+    request.topics = Counted(request.topics)
+    for topic in request.topics:
+        topic.partitions = Counted(topic.partitions)
+    looked_at[0] = 0
+
+    async def handle(part: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
+        handled.append(part)
+        return list_offsets(part, context)
+
+    work = in_portions(SERVED[LIST_OFFSETS].division, handle)(request, CONTEXT)
+    task = asyncio.ensure_future(work)
+    while not handled:
+        before = looked_at[0]
+        await asyncio.sleep(0)
+        assert looked_at[0] - before <= 3 * ITEMS_PER_TURN
+    task.cancel()
 
 
 async def test_portions_of_a_produce_are_all_appended_before_acks_are_awaited() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS, FETCH
-from tidegauge.kafka.frames import decode, encode, joined
+from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, fetch, fetch_snapshot, vote
@@ -50,8 +50,9 @@ RESPONSES: list[tuple[int, raft.Request, raft.Response]] = [
 def over_the_wire(key: int, message: Any, *, response: bool = False, version: int | None = None) -> Any:
     """A message after it was written and read in the highest version, or another one."""
     at = KRAFT_APIS[key].last if version is None else version
-    data = memoryview(joined(encode(key, at, message, KRAFT_PROTOCOL)))
-    return decode(key, at, data, response=response, protocol=KRAFT_PROTOCOL)[0]
+    codec = codec_of(key, at, KRAFT_PROTOCOL)
+    data = memoryview(joined(codec.encode(message)))
+    return (codec.decode_response(data) if response else codec.decode_request(data))[0]
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)

@@ -39,7 +39,7 @@ class Replicas:
         nothing: Any = None
         self.core = BrokerCore(0, CoreSettings(), nothing, metadata)
         self.logs = nothing
-        self.control = ControlRequests(cast("Any", self), cast("Any", Steps()), nothing)
+        self.control = ControlRequests(self.core, nothing, cast("Any", Steps()), nothing)
 
 
 class Groups:

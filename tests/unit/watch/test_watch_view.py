@@ -13,10 +13,11 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
 from tidegauge_lab.cli.cluster import held_line
+from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file
 from tidegauge_lab.watch.sources import Silence
-from tidegauge_lab.watch.view import difference, event_line, session_text, status_view, view_of
+from tidegauge_lab.watch.view import difference, session_text, status_view, view_of
 
 AT = TopicPartition("orders", 0)
 ZOOKEEPER = ZooKeeperFacts("127.0.0.1:2181", "up", managed=True, responds=True)
@@ -161,7 +162,7 @@ def test_sessions_in_words(session: int | None, state: str, heard: str, responds
 
 
 def test_what_is_waited_for_counts_down_in_words():
-    """The controller learns of a death by the end of the ZooKeeper session, and by nothing else."""
+    """The controller learns of a death by the end of its membership, and by nothing else."""
     facts = healthy()
 
     def waiting(left_ms: float | None, **more: Any) -> str:
@@ -170,7 +171,7 @@ def test_what_is_waited_for_counts_down_in_words():
 
     assert view_of(facts)["waiting"] == ""
     assert waiting(2001.0).startswith(
-        "Broker 1 is down, and its ZooKeeper session ends in 3 s at the latest. Until then"
+        "Broker 1 is down, and its membership of the cluster ends in 3 s at the latest. Until then"
     )
     dead = [replace(one, state="paused", session_left_ms=2001.0) for one in facts.brokers]
     assert view_of(replace(facts, brokers=dead))["waiting"].endswith(
@@ -196,11 +197,12 @@ def test_a_partition_says_for_whose_session_it_waits():
 
     assert view_of(facts)["partitions"]["orders-0"]["waiting"] == ""
     assert (
-        waiting(0) == "the session of broker 1 ends in 3 s at the latest; until then the controller counts it as alive"
+        waiting(0)
+        == "the membership of broker 1 ends in 3 s at the latest; until then the controller counts it as alive"
     )
     keeps = "the ISR keeps it until then, or until a lag of replica.lag.time.max.ms"
-    assert waiting(1) == f"the session of broker 2 ends in 3 s at the latest; {keeps}"
-    assert waiting(1, -1.0) == f"the session of broker 2 is about to end; {keeps}"
+    assert waiting(1) == f"the membership of broker 2 ends in 3 s at the latest; {keeps}"
+    assert waiting(1, -1.0) == f"the membership of broker 2 is about to end; {keeps}"
     assert waiting(0, session=None) == "", "it has ended"
     silent = replace(facts, zookeeper=replace(facts.zookeeper, responds=False))
     down = replace(silent, brokers=[replace(facts.brokers[0], state="down"), facts.brokers[1]])

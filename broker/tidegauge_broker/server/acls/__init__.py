@@ -1,1 +1,1 @@
-"""Access control lists in ZooKeeper, and what a request may."""
+"""What a request may do by the access control lists."""

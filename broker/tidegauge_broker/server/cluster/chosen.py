@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
 from tidegauge_broker.server.cluster.ports import Cluster, Dial
 from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster
+
+
+def require_settings(settings: Values) -> None:
+    """Check that a broker's settings say where its cluster's metadata are.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, they do not.
+    """
+    if not settings.text("zookeeper.connect"):
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
+
+
+def quieten_logs() -> None:
+    """Leave only warnings of what connects to the store in the broker's log."""
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
 
 
 async def connect(settings: Values, broker_id: int, dial: Dial | None = None) -> Cluster:

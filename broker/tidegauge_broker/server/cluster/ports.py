@@ -23,6 +23,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer
 from tidegauge_broker.server.acls.access_control import Outcome
 from tidegauge_broker.server.cluster.control_ways import ControlWay
+from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_controller.port import Controller
 
@@ -54,34 +55,6 @@ class SettingsStore(Protocol):
         Raises:
             TidegaugeError: what ``change`` rejects, or UNKNOWN_SERVER_ERROR; nothing was changed.
         """
-        ...
-
-
-class TopicSettings(Protocol):
-    """Topics' settings over the broker's own, as this broker has read them."""
-
-    async def read_all(self) -> None:
-        """Read those of all topics, and forget those of topics that are deleted."""
-        ...
-
-    def forget(self, topic: str) -> None:
-        """Drop the settings of a topic that was deleted."""
-        ...
-
-    async def read(self, topic: str) -> dict[str, str]:
-        """Return what was set for a topic, as text; only what is legal."""
-        ...
-
-    async def read_values(self, topic: str) -> Values:
-        """Read a topic's settings and remember them."""
-        ...
-
-    def known(self, topic: str) -> Values:
-        """Return the settings that were read last; the broker's own where none were."""
-        ...
-
-    def broker_changed(self) -> dict[str, Values]:
-        """Apply the broker's changed settings; return those of all known topics."""
         ...
 
 
@@ -206,7 +179,7 @@ class MetadataStores(Protocol):
         ...
 
     @property
-    def topics(self) -> TopicSettings:
+    def topics(self) -> TopicConfigs:
         """Return the settings of topics."""
         ...
 
@@ -287,6 +260,10 @@ class Cluster(Protocol):
 
     def stores(self, settings: Values, now_ms: Callable[[], int]) -> MetadataStores:
         """Return what the cluster keeps; ``settings`` are the broker's, changed in place."""
+        ...
+
+    async def read(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Carry out the first reads from ``stores``, again if the membership ends meanwhile."""
         ...
 
     def prepare(self, member: Member) -> Controller:

@@ -1,1 +1,1 @@
-"""Keep settings current with ZooKeeper."""
+"""Keep settings current with what the cluster keeps."""

@@ -26,11 +26,11 @@ from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
+from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
-from tidegauge_broker.server.lab.session_note import keep_noted
-from tidegauge_broker.server.lab.zookeeper_link import ZooKeeperLink
+from tidegauge_broker.server.lab.zookeeper.membership import ZooKeeperMembership
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
 from tidegauge_broker.server.service.gate import Gate
@@ -57,7 +57,7 @@ class Lab(Seams):
         self._rules = RuleTable(broker_id)
         self._rules.set(rules_from_start(settings))
         self._gate = LabGate(self._faults, self._rules)
-        self._link = ZooKeeperLink(self._faults)
+        self._membership: LabMembership = ZooKeeperMembership(self._faults, settings["lab.session.file"])
         self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:
@@ -77,21 +77,25 @@ class Lab(Seams):
         """Open a channel to which the faults apply."""
         return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login, self._logical_clock)
 
-    def dial(self) -> Dial:
-        """Return what opens connections to ZooKeeper to which the faults apply."""
-        return self._link.dial
+    def dial(self) -> Dial | None:
+        """Return what opens connections to the store of the cluster's metadata to which the faults apply."""
+        return self._membership.dial()
 
     def gate(self) -> Gate:
         """Return the gate that the faults make."""
         return self._gate
 
     def assembled(self, parts: Parts) -> None:
-        """Hold what is held from the start, and note the ZooKeeper session for the lab."""
-        if (session_file := self._settings["lab.session.file"]) is not None:
-            keep_noted(parts.cluster, Path(session_file))
+        """Hold what is held from the start, and follow the broker's membership."""
+        self._membership.assembled(parts.cluster)
         self._holds = Holds(parts.fetchers, parts.links, describing(parts), held_from_start(self._settings))
         self._servicer = LabServicer(
-            parts, self._holds, self._faults, self._rules, ReplicationServicer(parts.service, "")
+            parts,
+            self._holds,
+            self._faults,
+            self._rules,
+            ReplicationServicer(parts.service, ""),
+            self._membership,
         )
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
@@ -105,10 +109,10 @@ class Lab(Seams):
         self._rules.close()
 
     async def close(self) -> None:
-        """End the holds and the link to ZooKeeper: the broker stops."""
+        """End the holds, and what holds up connections to the store: the broker stops."""
         if self._holds is not None:
             await self._holds.close()
-        self._link.close()
+        self._membership.close()
 
 
 def _broker_at(metadata: MetadataCache, address: str) -> int | None:

@@ -23,10 +23,10 @@ from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Describe, Holds
+from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.observed_groups import to_observed_group
 from tidegauge_broker.server.lab.rule_messages import from_rule, to_request
 from tidegauge_broker.server.lab.rules import RuleTable
-from tidegauge_broker.server.lab.session import end_session
 from tidegauge_broker.server.lab.stepped_round import stepped_round
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.wire.grpc import convert
@@ -63,13 +63,20 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     """The methods of ``lab_service.proto``."""
 
     def __init__(
-        self, parts: Parts, holds: Holds, faults: FaultTable, rules: RuleTable, replication: ReplicationServicer
+        self,
+        parts: Parts,
+        holds: Holds,
+        faults: FaultTable,
+        rules: RuleTable,
+        replication: ReplicationServicer,
+        membership: LabMembership,
     ) -> None:
         self._parts = parts
         self._holds = holds
         self._faults = faults
         self._rules = rules
         self._replication = replication
+        self._membership = membership
         self._setting_rules = asyncio.Lock()
 
     async def SetRules(self, request: lab_pb2.SetRulesRequest, context: Context) -> lab_pb2.SetRulesResponse:
@@ -152,20 +159,18 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
         return lab_pb2.ObserveReplicasResponse(
             broker_id=self._parts.service.broker_id,
-            replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
+            replicas=[convert.to_replica(view, on_disk) async for view, on_disk in with_turns(replicas)],
         )
 
     async def ObserveGroups(
         self, request: lab_pb2.ObserveGroupsRequest, context: Context
     ) -> lab_pb2.ObserveGroupsResponse:
         """Describe the groups that this broker coordinates, whatever faults are in force."""
-        del request, context
-        service = self._parts.service
-        runner = service.groups.runner
-        views = sorted(runner.coordinator.group_views(), key=lambda view: view.group_id)
+        del context
+        runner = self._parts.service.groups.runner
+        wanted = request.group_ids or sorted(view.group_id for view in runner.coordinator.group_views())
         return lab_pb2.ObserveGroupsResponse(
-            broker_id=service.broker_id,
-            groups=[to_observed_group(view, service.broker_id, runner.time_ms, runner.wall_ms) for view in views],
+            broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
         )
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
@@ -206,12 +211,12 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ExpireSession(
         self, request: lab_pb2.ExpireSessionRequest, context: Context
     ) -> lab_pb2.ExpireSessionResponse:
-        """End the ZooKeeper session on the server."""
+        """End the membership of the cluster at once."""
         del request
-        servers, session_id, password = self._parts.cluster.session()
-        LOG.warning("Lab: the ZooKeeper session 0x%x is ended on the server", session_id)
+        session_id = self._membership.identity()
+        LOG.warning("Lab: the membership of the cluster (0x%x) is ended", session_id)
         self._note("expire-session", session=f"0x{session_id:x}")
-        await _or_abort(asyncio.to_thread(end_session, servers, session_id, password), context)
+        await _or_abort(self._membership.end(), context)
         return lab_pb2.ExpireSessionResponse(session_id=session_id)
 
     def _note(self, action: str, at: TopicPartition | None = None, **more: Any) -> None:

@@ -19,7 +19,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, decode, read_request_header, response_frame
+from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, codec_of, read_request_header
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.listeners import Listener
@@ -146,7 +146,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
             if header.key == API_VERSIONS and not KRAFT_PROTOCOL.apis[API_VERSIONS].has(header.version):
                 version = -1  # the body of an unknown version is not read
             else:
-                message, _ = decode(header.key, header.version, frame, header.body_at, protocol=KRAFT_PROTOCOL)
+                message, _ = codec_of(header.key, header.version, KRAFT_PROTOCOL).decode_request(frame, header.body_at)
             self._waits = True
             served.handle(version, message, lambda response: self._respond(header, response))
         except (MalformedMessage, UnsupportedRequest) as problem:
@@ -163,8 +163,8 @@ class QuorumConnection(asyncio.BufferedProtocol):
         version = header.version
         if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
-        frame = response_frame(header.key, version, header.correlation_id, response, KRAFT_PROTOCOL)
-        self._transport.writelines(frame)
+        codec = codec_of(header.key, version, KRAFT_PROTOCOL)
+        self._transport.writelines(codec.response_frame(header.correlation_id, codec.encode(response)))
         self._go_on()
 
     def _refuse(self, why: str) -> None:

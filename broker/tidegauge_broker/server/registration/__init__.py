@@ -1,1 +1,1 @@
-"""Register in ZooKeeper and speak to the controller."""
+"""A broker's requests to the controller."""

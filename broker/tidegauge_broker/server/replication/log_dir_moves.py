@@ -43,7 +43,6 @@ from tidegauge_broker.log.creation import NewLog
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.future_logs import is_name_too_long, span_of
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.future_replica import (
     REPLACE,
@@ -55,6 +54,7 @@ from tidegauge_broker.replica.future_replica import (
     TruncateTo,
     next_step,
 )
+from tidegauge_broker.replica.future_states import FutureState
 from tidegauge_broker.replica.quota import UNLIMITED, ReplicationQuota
 from tidegauge_broker.replica.roles import Role
 
@@ -111,10 +111,6 @@ class LogDirMoves:
         self._in_log_pool = in_log_pool
         self._now_ms = now_ms
         self._quota = ReplicationQuota(limits.bytes_per_second)
-        self._moving: set[TopicPartition] = set()
-        self._unsynced: set[TopicPartition] = set()
-        self._synced: dict[TopicPartition, PartitionLog] = {}
-        """Copies that were brought to the disk since they had all that the log held when this process began."""
         self._task: asyncio.Task[None] | None = None
 
     # What is asked for
@@ -155,7 +151,6 @@ class LogDirMoves:
             raise StorageError(f"Partition {at} is offline")
         future, current = self._logs.futures.logs.get(at), self._logs.get(at)
         if partition is not None and future is not None and future.log_directory is not log_directory:
-            self._moving.discard(at)
             self._logs.futures.delete(at)
             future = None
         if all(log is None or log.log_directory is not log_directory for log in (current, future)):
@@ -203,7 +198,6 @@ class LogDirMoves:
         why = self._why_of_no_use(at)
         try:
             if why:
-                self._moving.discard(at)
                 LOG.warning("Deleting %s: %s", futures.logs[at].directory, why)
                 futures.delete(at)
             elif futures.is_out_of_date(current):
@@ -215,7 +209,10 @@ class LogDirMoves:
 
     def stop(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Copy these replicas no longer."""
-        self._moving.difference_update(topic_partitions)
+        replicas = self._logs.futures.replicas
+        for at in topic_partitions:
+            if at in replicas:
+                replicas[at].stop()
 
     def drop_offline(self) -> None:
         """Give up the moves to log directories that failed, and stop those whose replica is offline (rule 6)."""
@@ -223,7 +220,7 @@ class LogDirMoves:
         if given_up:
             names = ",".join(map(str, sorted(given_up)))
             LOG.warning("Stopped moving logs for partitions %s because they are in a failed log directory", names)
-        self._moving = {at for at in self._moving if at in self._logs.futures.logs and self._is_hosted(at)}
+        self.stop(at for at in self.copied if not self._is_hosted(at))
 
     def _is_hosted(self, at: TopicPartition) -> bool:
         partition = self._core.partition(at)
@@ -231,15 +228,24 @@ class LogDirMoves:
 
     # Copying
 
+    @property
+    def copied(self) -> list[TopicPartition]:
+        """The replicas whose copies make progress now."""
+        return [at for at, replica in self._logs.futures.replicas.items() if replica.is_copied]
+
     def _add(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        self._moving.update(topic_partitions)
-        if self._moving and (self._task is None or self._task.done()):
+        for at in topic_partitions:
+            self._logs.futures.replicas[at].begin()
+        self._start()
+
+    def _start(self) -> None:
+        if self.copied and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run(), name="log-dir-moves")
 
     async def _run(self) -> None:
         """Copy until nothing moves."""
-        while self._moving:
-            at = min(self._moving)
+        while copied := self.copied:
+            at = min(copied)
             is_waiting = not self._advance(at)
             await self._sync_copy(at)
             await asyncio.sleep(_THROTTLED_PAUSE_SECONDS if is_waiting else 0)
@@ -255,18 +261,18 @@ class LogDirMoves:
             LOG.error("The move of %s to another log directory stops: %s", at, problem.message)  # noqa: TRY400 - it says all
         except Exception:
             LOG.exception("The move of %s to another log directory stops, which is a defect", at)
-        self._moving.discard(at)
+        self.stop([at])
         return True
 
     def _step(self, at: TopicPartition) -> bool:
         logs, futures, now_ms = self._logs, self._logs.futures, self._now_ms()
         current, future = logs.get(at), futures.logs.get(at)
         if current is None or future is None or not self._is_hosted(at):
-            self._moving.discard(at)
+            self.stop([at])
             return True
-        step = next_step(
-            span_of(current), span_of(future), futures.truncated_to(at), is_throttled=self._quota.is_exceeded(now_ms)
-        )
+        truncated_to = futures.replicas[at].truncated_to
+        is_throttled = self._quota.is_exceeded(now_ms)
+        step = next_step(span_of(current), span_of(future), truncated_to, is_throttled=is_throttled)
         if step is WAIT:
             return False
         self._carry_out(at, step, now_ms)
@@ -274,8 +280,6 @@ class LogDirMoves:
 
     def _carry_out(self, at: TopicPartition, step: Step, now_ms: int) -> None:
         logs, futures = self._logs, self._logs.futures
-        if isinstance(step, TruncateTo | StartAt):
-            self._synced.pop(at, None)
         match step:
             case TruncateTo(offset):
                 futures.follow_truncation(at, offset)
@@ -295,29 +299,27 @@ class LogDirMoves:
     def _replace(self, at: TopicPartition) -> None:
         """Rule 4 of ``next_step``; the replica has moved even if its former log directory fails now."""
         current, future = self._logs.logs[at], self._logs.futures.logs[at]
-        is_synced = self._synced.get(at) is future
-        if not is_synced or future.recovery_point < min(current.recovery_point, future.log_end_offset):
-            self._unsynced.add(at)  # rule 5
+        replica = self._logs.futures.replicas[at]
+        is_behind = future.recovery_point < min(current.recovery_point, future.log_end_offset)
+        if replica.state is not FutureState.FLUSHED or is_behind:
+            replica.enter(FutureState.FLUSHING)  # rule 5
             return
-        del self._synced[at]
-        self._moving.discard(at)
         partition = self._core.partition(at)
         assert partition is not None
         self._logs.replace_with_future(at, partition.high_watermark)
 
     async def _sync_copy(self, at: TopicPartition) -> None:
         """Bring a copy to the disk that is whole but for that (rule 5); a log directory that refuses is offline."""
-        future = self._logs.futures.logs.get(at)
-        if at not in self._unsynced or future is None:
+        replica = self._logs.futures.replicas.get(at)
+        if replica is None or replica.state is not FutureState.FLUSHING:
             return
-        self._unsynced.discard(at)
-        self._synced[at] = future
-        await self._in_log_pool(future.flush)
+        await self._in_log_pool(self._logs.futures.logs[at].flush)
         self._replicas.report_failures()
+        replica.flushed()
 
     async def close(self) -> None:
         """Copy nothing more; the future logs stay, and their copies go on after the next start."""
-        self._moving.clear()
+        self.stop(self.copied)
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -64,6 +64,7 @@ from tidegauge_broker.server.replication.control_requests import ControlRequests
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
+from tidegauge_broker.server.replication.replica_changes import ReplicaChanges
 from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 from tidegauge_broker.server.replication.topic_rules import topic_rules
 
@@ -85,7 +86,8 @@ class ReplicaManager:
 
     Attributes:
         moves: the replicas that move between log directories.
-        control: the controller's requests.
+        changes: what the controller decides about them.
+        control: the requests of ZooKeeper's controller.
         in_log_pool: as given.
         fetched: called with each fetch response of a leader that was taken in; metrics set it.
     """
@@ -111,7 +113,8 @@ class ReplicaManager:
         self._now_ms = now_ms
         self.in_log_pool = in_log_pool
         self.moves = LogDirMoves(self, move_limits, in_log_pool, now_ms)
-        self.control = ControlRequests(self, self._steps, now_ms)
+        self.changes = ReplicaChanges(self, self._steps)
+        self.control = ControlRequests(core, self.changes, self._steps, now_ms)
         self._wakes_fetches = False
         self._failed_directories: set[Path] = set()
         self._epoch_writes: set[asyncio.Task[None]] = set()
@@ -280,9 +283,9 @@ class ReplicaManager:
         self.report_failures()
 
     async def until_quiet(self) -> None:
-        """Wait for the control requests that have come, and for leader epochs that are being written."""
-        if self.control.tasks or self._epoch_writes:
-            await asyncio.wait({*self.control.tasks, *self._epoch_writes})
+        """Wait for the changes of replicas that have come, and for leader epochs that are being written."""
+        if self.changes.tasks or self._epoch_writes:
+            await asyncio.wait({*self.changes.tasks, *self._epoch_writes})
 
     # The log
 

@@ -7,6 +7,7 @@ Rules:
        response that the client has not taken. The next one waits, and the connection is not read meanwhile.
     3. acks=0 has no response that could carry an error, so a failed append ends the connection.
     4. When the connection closes, what waits in purgatory is forgotten.
+    5. A large request is appended in portions (``produce_portions``); the next one is not submitted before it is.
 
 Kafka's protocol shares rule 3 (``unacknowledged_failure``) and keeps the order in its own way (``KafkaConnection``,
 rule 2): its responses leave in the order of all the connection's requests, so a Produce that waits for acks takes a
@@ -26,6 +27,7 @@ from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.messages import ProduceRequest, ProduceResult
+from tidegauge_broker.server.service.produce_portions import append
 
 MAX_OPEN_PRODUCES = 1_000
 """Maximum number of open produce requests of one connection; see rule 2."""
@@ -49,7 +51,7 @@ class OpenProduces:
     """The open produce requests of one connection; see the module.
 
     Args:
-        produce: appends a request at once; its future is done when acks is satisfied.
+        produce: appends a request, or a portion of one, at once; its future is done when acks is satisfied.
         max_open: limit of rule 2.
     """
 
@@ -77,7 +79,7 @@ class OpenProduces:
             UnacknowledgedAppendFailed: rule 3.
         """
         await self._room.acquire()
-        future = self._produce(request)
+        future = await append(self._produce, request)
         if request.acks == 0:
             failed = unacknowledged_failure([*refused, *future.result()])
             if failed is not None:

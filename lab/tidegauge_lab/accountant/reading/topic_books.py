@@ -35,9 +35,10 @@ from tidegauge_client.cli.explain import topic_ids_of
 from tidegauge_client.cli.formatting import content_of
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.consumer import Consumer
-from tidegauge_client.explanation_facts import TopicIds
-from tidegauge_client.history import NO_TIME, SentRecord, read_history
+from tidegauge_client.history import read_history
 from tidegauge_client.metadata import TopicIdentity, TopicInfo
+from tidegauge_client.sent_record import NO_TIME, SentRecord
+from tidegauge_client.topic_ids import TopicIds
 from tidegauge_lab.accountant.audit import Report, audit
 from tidegauge_lab.accountant.books import MEANINGS, Books, CommittedLog, KeptRecord, Kind, ReadRecord
 from tidegauge_lab.accountant.reading.topic_replicas import LOOK_AGAIN_SECONDS, read_replicas, settled_leaders

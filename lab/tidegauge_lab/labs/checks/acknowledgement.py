@@ -26,7 +26,10 @@ def dead_follower(evidence: Evidence) -> Iterator[Finding]:
     yield yes(f"Broker {broker} went silent while it was an in-sync follower of orders-0")
     removal = next((one for one, isr in changes if one.place > event.place and broker not in isr), None)
     if removal is None:
-        yield no(f"Broker {broker} is still in the ISR {_isr(evidence)}", "wait until its ZooKeeper session has ended")
+        yield no(
+            f"Broker {broker} is still in the ISR {_isr(evidence)}",
+            "wait until its membership of the cluster has ended",
+        )
         return
     written = next(appended(evidence, ORDERS, event.place, removal.place), None)
     if written is None:

@@ -10,10 +10,17 @@ from tidegauge.faults.actions import Target
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
+from tidegauge_lab.local.topology.zookeeper_plan import ZooKeeperPlan
+from tidegauge_lab.local.topology.zookeeper_server import MAIN_CLASS
+from tidegauge_lab.local.wanted import Wanted
 
 
 class Topology(Protocol):
     """The processes beside the brokers. See the module."""
+
+    def broker_settings(self) -> dict[str, str]:
+        """Return the settings by which a broker finds its cluster."""
+        ...
 
     @property
     def targets(self) -> list[str]:
@@ -65,6 +72,21 @@ class Topology(Protocol):
     def resume(self) -> None:
         """Resume what is paused: brokers that stop need it."""
 
+    def require_members(self, targets: Collection[Target]) -> None:
+        """Refuse to end memberships of which one is not known, or which can't be ended now.
+
+        Raises:
+            TidegaugeError: nothing was done.
+        """
+
+    def end_membership(self, broker_id: int) -> int:
+        """End the membership of a broker that can't be asked, at once; return the number by which it is known.
+
+        Raises:
+            TidegaugeError: it is not known, or what keeps it does not respond.
+        """
+        ...
+
     def require_own(self) -> None:
         """Refuse what needs the data of all processes, if one of them is another's.
 
@@ -75,6 +97,51 @@ class Topology(Protocol):
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields of the processes in `tidegauge status -o json`; ``end_of`` says how a process ended."""
         ...
+
+
+class TopologyPlan(Protocol):
+    """What a topology says while a cluster is planned."""
+
+    def complete(
+        self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
+    ) -> tuple[ClusterFile, list[str]]:
+        """Return the description of a new cluster with the processes beside its brokers, and notes for the user.
+
+        Args:
+            file: the description, with the brokers and their ports.
+            wanted: what the user asked for.
+            taken: ports that other clusters have.
+            free: whether a port is free.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, what is asked for can't be had.
+        """
+        ...
+
+    def require_same(self, directory: Path, recorded: ClusterFile, wanted: Wanted) -> None:
+        """Refuse what contradicts the processes of an existing cluster.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST.
+        """
+
+    def ports_avoided(self, file: ClusterFile) -> set[int]:
+        """Return the ports that a new broker may not get."""
+        ...
+
+    def ports_bound(self, file: ClusterFile) -> list[int]:
+        """Return the ports that the processes bind."""
+        ...
+
+
+def signs_of_processes(directory: Path) -> list[str]:
+    """Return what stands in the command lines of the processes of this directory's cluster."""
+    return [f" {MAIN_CLASS} {directory}/"]
+
+
+def planning_of() -> TopologyPlan:
+    """Return what plans the processes beside the brokers."""
+    return ZooKeeperPlan()
 
 
 def topology_of(directory: Path, file: ClusterFile) -> Topology:

@@ -20,6 +20,7 @@ from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import zookeeper_server as server
+from tidegauge_lab.local.topology import zookeeper_sessions as sessions
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 FOR_OWNER_ALONE = 0o077
@@ -39,6 +40,10 @@ class ZooKeeperTopology:
     def __init__(self, directory: Path, file: ClusterFile) -> None:
         self._directory = directory
         self._file = file
+
+    def broker_settings(self) -> dict[str, str]:
+        """Return where brokers find ZooKeeper."""
+        return {"zookeeper.connect": self._file.zookeeper_address}
 
     @property
     def targets(self) -> list[str]:
@@ -152,6 +157,24 @@ class ZooKeeperTopology:
         """Resume the cluster's own ZooKeeper, if it is paused."""
         for target in self.targets:
             self.process(target).send(signal.SIGCONT)
+
+    def require_members(self, targets: Collection[Target]) -> None:
+        """Refuse to end sessions that are not known, or that ZooKeeper can't end now.
+
+        Raises:
+            TidegaugeError: nothing was done.
+        """
+        sessions.require_noted(self._directory, targets)
+        if targets:
+            self.require_ready()
+
+    def end_membership(self, broker_id: int) -> int:
+        """End a broker's session on the server; return its id.
+
+        Raises:
+            TidegaugeError: it is not known, or ZooKeeper does not respond.
+        """
+        return sessions.end(self._directory, self._file, broker_id)
 
     def require_own(self) -> None:
         """Refuse a cluster whose ZooKeeper is another's: its znodes can't be copied.

@@ -1,7 +1,5 @@
-// Buttons: each sends an action to the server, and says what came of it.
+// Buttons: each sends an action to the source, and says what came of it.
 "use strict";
-
-const token = document.querySelector('meta[name="tidegauge-token"]')?.content; // a recording has none
 
 // `to` is where it sends, and who says what came of it: `to.say(sentence, isBad, response)`.
 function button(text, label, request, to = { path: "action", say }) {
@@ -16,15 +14,10 @@ async function press(node, request, to) {
   if (node.getAttribute("aria-disabled") === "true" || node.getAttribute("aria-busy") === "true") return;
   node.setAttribute("aria-busy", "true");
   try {
-    const answer = await fetch(to.path, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", "X-Tidegauge-Token": token },
-      body: JSON.stringify(request()),
-    });
-    const told = await answer.json();
-    to.say(answer.ok ? told.message : told.error.message, !answer.ok, told);
+    const { ok, value } = await source.send(to.path, request());
+    to.say(ok ? value.message : value.error.message, !ok, value);
   } catch {
-    to.say("the server of this page does not respond; is `tidegauge watch` still running?", true, {});
+    to.say(source.silent, true, {});
   } finally {
     node.removeAttribute("aria-busy");
   }

@@ -2,9 +2,8 @@
 "use strict";
 
 async function makeLab(name) {
-  const response = await fetch(`labs/${encodeURIComponent(name)}`);
-  const page = await response.json();
-  if (!response.ok) return { node: make("p", { class: "problem" }, page.error.message), draw: () => {} };
+  const { ok, value: page } = await source.lab(name);
+  if (!ok) return { node: make("p", { class: "problem" }, page.error.message), draw: () => {} };
   const part = (title, ...nodes) => make("section", {}, make("h3", {}, title), ...nodes);
   const folded = (title) => make("details", { class: "prose" }, make("summary", {}, title), ...prose(page.sections[title]));
   const desk = makeBench(page.name);

@@ -5,7 +5,7 @@ const lesson = { key: "", draw: null, titles: new Map() }; // key: "lab-acks-all
 const KINDS = { lab: (name) => makeLab(name), story: (name) => makeStory(name) };
 
 async function makeLessons() {
-  const found = await (await fetch("lessons")).json();
+  const found = await source.lessons();
   const group = (label, options) => {
     const node = make("optgroup", { label });
     for (const [key, text] of options) {

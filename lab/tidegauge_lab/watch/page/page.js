@@ -62,4 +62,4 @@ const ids = (brokers) => (brokers.length ? brokers.join(",") : "empty");
 
 const clock = (moment) => moment.toLocaleTimeString("en-GB");
 
-const precise = (time) => `${clock(new Date(time))}.${String(new Date(time).getMilliseconds()).padStart(3, "0")}`;
+const precise = (time) => source.precise(time);

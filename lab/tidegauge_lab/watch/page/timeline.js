@@ -129,7 +129,7 @@ function drawMoment() {
   if (!past.held) {
     past.from = run.steps[0].at;
     const last = run.steps[run.steps.length - 1].at;
-    past.to = Math.max(past.from + 1, recording ? last : Math.max(last, Date.now()));
+    past.to = Math.max(past.from + 1, recording ? last : Math.max(last, source.now()));
     mark(byId("moment"), "max", String(past.to - past.from));
     byId("moment").value = String((past.shown ? past.time : past.to) - past.from);
     drawMarks();
@@ -148,7 +148,7 @@ function drawMoment() {
 function aboutMoment() {
   if (!past.shown) return { when: "Live", event: "drag back to see any earlier moment" };
   const step = run.count ? run.steps[run.count - 1] : null;
-  const ago = recording ? `${since(past.time - past.from)} after the start` : `${since(Date.now() - past.time)} ago`;
+  const ago = recording ? `${since(past.time - past.from)} after the start` : `${since(source.now() - past.time)} ago`;
   const event = step ? [step.source, step.partition, step.text].filter(Boolean).join(" ") : "before the first event";
   return { when: `As of ${precise(past.time)}, ${ago}`, event };
 }

@@ -71,7 +71,7 @@ function draw() {
 
 // The buttons and the form need the vocabulary before anything is drawn.
 async function begin() {
-  declared = recording ? recording.vocabulary : await (await fetch("vocabulary")).json();
+  declared = recording ? recording.vocabulary : await source.vocabulary();
   makeForm();
   if (recording) {
     openRecording();
@@ -88,30 +88,24 @@ function openRecording() {
 }
 
 function connect() {
-  const source = new EventSource("events");
-  const linked = (text, waits) => {
-    Object.assign(link, { text, waits });
-    drawLink();
-  };
-  source.addEventListener("open", () => linked("live", false));
-  source.addEventListener("error", () => linked("connection lost, trying again", true));
-  source.addEventListener("view", (message) => {
-    const whole = JSON.parse(message.data);
-    receive(withMissing(whole, live));
+  source.open({
+    linked(text, waits) {
+      Object.assign(link, { text, waits });
+      drawLink();
+    },
+    view: (whole) => receive(withMissing(whole, live)),
+    change(change) {
+      if (!past.shown) tell(change);
+      receive(change);
+    },
+    history({ base, steps }) {
+      goLive();
+      beginRun(base, steps);
+      drawMoment();
+      drawEvents();
+    },
+    events: addEvents,
   });
-  source.addEventListener("change", (message) => {
-    const change = JSON.parse(message.data);
-    if (!past.shown) tell(change);
-    receive(change);
-  });
-  source.addEventListener("history", (message) => {
-    const { base, steps } = JSON.parse(message.data);
-    goLive();
-    beginRun(base, steps);
-    drawMoment();
-    drawEvents();
-  });
-  source.addEventListener("events", (message) => addEvents(JSON.parse(message.data)));
 }
 
 function drawLink() {

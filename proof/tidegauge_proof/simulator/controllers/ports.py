@@ -96,8 +96,10 @@ class Store(Protocol):
         """Elect a broker; its fail-over is still to come."""
         ...
 
-    def add_topic(self, topic: str, assignment: Mapping[int, Sequence[int]]) -> str:
-        """Store a new topic; return its id."""
+    def add_topic(
+        self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
+    ) -> str:
+        """Store a new topic with its settings; return its id."""
         ...
 
     def register_broker(self, broker_id: int) -> int:

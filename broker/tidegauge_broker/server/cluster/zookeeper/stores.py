@@ -17,11 +17,12 @@ from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas, entity_at
 from tidegauge_broker.server.cluster.zookeeper.config_changes import ConfigChanges
 from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
-from tidegauge_broker.server.cluster.zookeeper.topic_configs import TopicConfigs
+from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
+_TOPICS = "/config/topics"
 
 
 class ZooKeeperSettings:
@@ -63,7 +64,7 @@ class ZooKeeperStores:
 
     def __init__(self, zookeeper: ZooKeeper, settings: Values, now_ms: Callable[[], int]) -> None:
         self.settings = ZooKeeperSettings(zookeeper)
-        self.topics = TopicConfigs(zookeeper, settings)
+        self.topics = TopicConfigs(self.settings.read, lambda: zookeeper.children(_TOPICS), settings)
         self.quotas = ClientQuotas(zookeeper)
         self.users = ScramUsers(zookeeper)
         authorizer = authorizer_of(settings)

@@ -7,7 +7,7 @@ Rules:
        hundred in memory, so a request that keeps ``socket.request.max.bytes`` could take gigabytes. They are counted
        before anything is made of them, and only where the request is long enough to hold too many. Kafka refuses
        arrays that are longer than what follows them, and has no more of a limit.
-    3. If the ZooKeeper session ends while a request is handled, its outcome is unknown: UNAVAILABLE, as when the
+    3. If the broker's membership ends while a request is handled, its outcome is unknown: UNAVAILABLE, as when the
        connection is lost, and clients retry.
 
 It stands where services are added, so that a call pays nothing for it.

@@ -43,7 +43,6 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import (
-    API_VERSIONS,
     APIS,
     PRODUCE,
 )
@@ -51,12 +50,7 @@ from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
     RequestHeader,
     UnsupportedRequest,
-    decode,
-    decode_in_slices,
-    encode,
-    encode_in_slices,
     read_request_header,
-    response_header,
 )
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.records import Buffer
@@ -242,18 +236,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
             handler = self._owner.handlers.get(header.key)
             if handler is None:
                 raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
-            slot = Slot(header, SERVED[header.key])
             if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
                 clock.receive(header.tags.logical_time)
-            if header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version):
+            slot = Slot(header, SERVED[header.key])
+            if slot.codec.version != header.version:
                 message: Any = None  # the body of an unknown version is not read
             elif len(frame) <= slot.api.large_from_bytes:
-                message, _ = decode(header.key, header.version, frame, header.body_at)
+                message, _ = slot.codec.decode_request(frame, header.body_at)
             else:
                 slot.is_large = True
                 handler = in_portions(slot.api.division, handler)
-                slices = decode_in_slices(header.key, header.version, frame, header.body_at, ITEMS_PER_TURN)
-                message = self._owner.turns.run(slices)
+                message = self._owner.turns.run(slot.codec.decode_in_slices(frame, header.body_at, ITEMS_PER_TURN))
             self._slots.append(slot)
             responses = self._owner.responses
             if responses is not None and slot.api.is_counted:
@@ -346,16 +339,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(response, Held):
             slot.pending = response.pending
             response = response.message
-        header = slot.header
+        codec = slot.codec
         if isinstance(response, Encoded):
-            slot.parts = self._framed(header, response.version, response.body)
+            slot.parts = self._framed(slot, response.body)
         elif slot.api.is_small and not slot.is_large:
-            slot.parts = self._framed(header, header.version, encode(header.key, header.version, response))
+            slot.parts = self._framed(slot, codec.encode(response))
         else:
-            slices = encode_in_slices(header.key, header.version, response, ITEMS_PER_TURN)
-            body = self._owner.turns.run(slices)
+            body = self._owner.turns.run(codec.encode_in_slices(response, ITEMS_PER_TURN))
             if isinstance(body, list):
-                slot.parts = self._framed(header, header.version, body)
+                slot.parts = self._framed(slot, body)
             else:
                 responses, pending = self._owner.responses, slot.pending
                 rest = (
@@ -364,7 +356,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     else encode_with_room(body, self._owner.turns, responses, pending)
                 )
                 encoding = asyncio.get_running_loop().create_task(rest)
-                self._wait(slot, encoding, lambda body: Encoded(body, header.version))
+                self._wait(slot, encoding, lambda body: Encoded(body, codec.version))
         if self._owner.responses is not None and slot.api.is_counted and slot.pending and slot.parts is not None:
             count(slot.pending, list(slot.parts))
         if slot.began and (responded := self._owner.responded) is not None:
@@ -409,12 +401,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except Exception as second:  # noqa: BLE001 - it is logged
             self._respond_failure(slot, second)
 
-    def _framed(self, header: RequestHeader, version: int, body: Sequence[Buffer]) -> list[Buffer]:
+    def _framed(self, slot: Slot, body: Sequence[Buffer]) -> list[Buffer]:
         """Put the header before a response's body."""
         clock, tags = self._owner.logical_clock, NO_TAGS
-        if header.tags.logical_time and clock is not None:
+        if slot.header.tags.logical_time and clock is not None:
             tags = Tags(clock.value)
-        return [response_header(header.key, version, header.correlation_id, sum(map(len, body)), tags), *body]
+        return slot.codec.response_frame(slot.header.correlation_id, body, tags)
 
     def _wait(self, slot: Slot, future: asyncio.Future[Any], respond: Callable[[Any], Any] | None) -> None:
         slot.waits_for = future

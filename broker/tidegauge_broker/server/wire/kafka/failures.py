@@ -15,11 +15,8 @@ import logging
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import API_VERSIONS, APIS, FETCH
-from tidegauge.kafka.frames import encode
+from tidegauge.kafka.apis import FETCH
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
-from tidegauge_broker.server.wire.kafka.responses import Encoded
-from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.slot import Slot
 
 LOG = logging.getLogger("tidegauge.kafka")
@@ -29,9 +26,7 @@ def log_failure(slot: Slot, host: str, problem: BaseException) -> None:
     """Write the exception of a request to the log; rule 1."""
     header = slot.header
     what = "A request failed: client id %r at %s, correlation id %d, %s v%d"
-    LOG.error(
-        what, header.client_id, host, header.correlation_id, APIS[header.key].name, header.version, exc_info=problem
-    )
+    LOG.error(what, header.client_id, host, header.correlation_id, slot.api.name, header.version, exc_info=problem)
 
 
 def failure_response(slot: Slot, problem: BaseException) -> Any:
@@ -44,10 +39,7 @@ def failure_response(slot: Slot, problem: BaseException) -> Any:
     code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
     if isinstance(problem, TidegaugeError):
         code, message = problem.code, problem.message
-    key, version = slot.header.key, slot.header.version
-    if key == API_VERSIONS and not APIS[key].has(version):  # KIP-511: readable for a client of any version
-        return Encoded(encode(key, 0, SERVED[key].refusal(0, None, code, message)), 0)
-    response = SERVED[key].refusal(version, slot.request, code, message)
+    response = slot.api.refusal(slot.codec.version, slot.request, code, message)
     quotas = None if slot.context is None else slot.context.quotas
     return response if quotas is None or response is None else quotas.failed(slot.request, response)
 
@@ -55,5 +47,5 @@ def failure_response(slot: Slot, problem: BaseException) -> Any:
 def measured_name(slot: Slot) -> str:
     """Return the name under which a failed request is counted: a consumer's Fetch and a follower's differ."""
     if slot.header.key != FETCH:
-        return APIS[slot.header.key].name
+        return slot.api.name
     return "FetchFollower" if is_followers(slot.request, slot.header.version) else "FetchConsumer"

@@ -9,7 +9,8 @@ Rules:
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
     4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
     5. A follower's Fetch has the name that it has over gRPC.
-    6. SASL_AUTHENTICATION_FAILED in place of another request's response is the end of the SASL session: no request but
+    6. A client that names itself ``tidegauge-lab`` is the lab, as over gRPC: rules for requests do not mean it.
+    7. SASL_AUTHENTICATION_FAILED in place of another request's response is the end of the SASL session: no request but
        those of SASL has that error, and the connection closes as it does when a session expires.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tidegauge.channel_options import LAB_AGENT
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, FETCH, PRODUCE
 from tidegauge.kafka.topic_ids import topic_id_text
@@ -72,6 +74,7 @@ async def gated(
         transactional_id=named_transaction(request),
         resources=named_resources(request),
         is_of_kafka=True,
+        is_of_lab=context.header.client_id == LAB_AGENT,
         size_bytes=size_bytes,
     )
     form = _Form(key, request, named, context)

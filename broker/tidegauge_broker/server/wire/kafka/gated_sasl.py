@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidegauge.channel_options import LAB_AGENT
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tidegauge.kafka.compiler import MalformedMessage
@@ -54,7 +55,12 @@ async def gated_sasl(
         CallRefused: the connection is to be closed.
     """
     asked = GatedRequest(
-        APIS[header.key].name, caller, client_id=header.client_id, is_of_kafka=True, size_bytes=size_bytes
+        APIS[header.key].name,
+        caller,
+        client_id=header.client_id,
+        is_of_kafka=True,
+        is_of_lab=header.client_id == LAB_AGENT,
+        size_bytes=size_bytes,
     )
 
     async def handle() -> list[Effect]:

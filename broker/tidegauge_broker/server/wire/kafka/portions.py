@@ -7,6 +7,9 @@ Rules:
     3. Every portion begins before the responses of those that wait are awaited: timeouts do not add up.
     4. A Produce's portion has at most ``PORTION_BYTES`` of records, or one partition: they are written in one step.
     5. An item that stands several times is handled once, if its result can't depend on the others.
+    6. A portion that closes the connection (a Produce with acks=0 that fails) does so when all have begun.
+    7. A Produce that has begun is appended to its end, though its connection closes meanwhile, as in Kafka: the batches
+       of one with acks=0 must not depend on when its client leaves.
 Kafka's request handlers are threads, so that a large request keeps one of them busy and not the others.
 """
 
@@ -18,11 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tidegauge_broker.server.wire.kafka.request import Context, Handler
-from tidegauge_broker.server.wire.kafka.responses import Response, Silent, settled
+from tidegauge.waits import to_its_end
+from tidegauge.with_turns import with_turns
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Pending, Response, Silent, settled
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
-
-PORTION_BYTES = 1024 * 1024
 
 
 class Division(NamedTuple):
@@ -35,6 +38,7 @@ class Division(NamedTuple):
         judges_repeats: rule 2.
         weight: how many items an item counts for; one that names a resource has all its settings in the response.
         shares_repeats: rule 5.
+        is_completed: rule 7.
         size_of: how many items a partition counts for: one with many bytes counts for several.
     """
 
@@ -45,6 +49,7 @@ class Division(NamedTuple):
     size_of: Callable[[Any], int] = lambda _: 1
     weight: int = 1
     shares_repeats: bool = False
+    is_completed: bool = False
 
 
 def in_portions(division: Division | None, handler: Handler) -> Handler:
@@ -53,30 +58,52 @@ def in_portions(division: Division | None, handler: Handler) -> Handler:
 
 
 def _handle(handler: Handler, division: Division, request: Any, context: Context) -> Response:
-    items = getattr(request, division.items)
-    if not items or _size(items, division) <= ITEMS_PER_TURN or (division.judges_repeats and _repeats(items, division)):
+    if _is_small(getattr(request, division.items) or (), division):
         return handler(request, context)
-    return _handle_portions(handler, division, request, context)
+    return _handle_large(handler, division, request, context)
 
 
-def _size(items: Sequence[Any], division: Division) -> int:
-    if division.partitions is None:
-        return len(items) * division.weight
-    partitions = division.partitions[0]
-    return len(items) + sum(division.size_of(one) for item in items for one in getattr(item, partitions))
+def _is_small(items: Sequence[Any], division: Division) -> bool:
+    """Return whether items fit into one turn; of others no more are looked at than that takes."""
+    room = ITEMS_PER_TURN
+    if division.partitions is None or len(items) > room:
+        return len(items) * division.weight <= room
+    room -= len(items)
+    for item in items:
+        for one in getattr(item, division.partitions[0]):
+            room -= division.size_of(one)
+            if room < 0:
+                return False
+    return True
 
 
-def _repeats(items: Sequence[Any], division: Division) -> bool:
-    """Return whether an item is named twice."""
-    names = [item if isinstance(item, str) else (item.name, getattr(item, "topic_id", None)) for item in items]
-    if division.partitions is None:
-        return len(set(names)) < len(names)
-    numbers = [
-        (name, getattr(partition, "index", None), getattr(partition, "partition_index", None))
-        for name, item in zip(names, items, strict=True)
-        for partition in getattr(item, division.partitions[0])
-    ]
-    return len(set(numbers)) < len(numbers)
+async def _handle_large(handler: Handler, division: Division, request: Any, context: Context) -> Any:
+    if division.judges_repeats and await _repeats(getattr(request, division.items), division):
+        return await settled(handler(request, context))
+    return await _handle_portions(handler, division, request, context)
+
+
+async def _repeats(items: Sequence[Any], division: Division) -> bool:
+    """Return whether an item is named twice. There are turns: all names of 100,000 items take 0.1 s."""
+    seen: set[Any] = set()
+    count = 0
+    async for name in with_turns(_item_names(items, division), ITEMS_PER_TURN):
+        seen.add(name)
+        count += 1
+        if len(seen) < count:
+            return True
+    return False
+
+
+def _item_names(items: Sequence[Any], division: Division) -> Iterator[Any]:
+    """Yield the name of each item, or of each of its partitions."""
+    for item in items:
+        name = item if isinstance(item, str) else (item.name, getattr(item, "topic_id", None))
+        if division.partitions is None:
+            yield name
+            continue
+        for partition in getattr(item, division.partitions[0]):
+            yield name, getattr(partition, "index", None), getattr(partition, "partition_index", None)
 
 
 class Portion(NamedTuple):
@@ -98,7 +125,7 @@ def portions(items: Sequence[Any], division: Division, size: int = ITEMS_PER_TUR
         of_item = () if division.partitions is None else getattr(item, division.partitions[0])
         first = 0
         while True:
-            if room <= 0:
+            if room <= 0 or (portion.items and first < len(of_item) and division.size_of(of_item[first]) > room):
                 yield portion
                 portion, room = Portion([], is_continued=is_continued), size
             taken, size_taken = _taken(of_item, first, room, division)
@@ -135,15 +162,37 @@ async def _names(items: Sequence[Any]) -> list[str]:
     return names
 
 
-async def _handle_portions(handler: Handler, division: Division, request: Any, context: Context) -> Any:
+async def _begin(
+    handler: Handler, division: Division, request: Any, items: Sequence[Any], context: Context
+) -> list[tuple[bool, Any]]:
+    """Begin every portion; return whether each is continued, and its response."""
     begun: list[tuple[bool, Any]] = []
+    closing: CloseConnection | None = None
+    for portion in portions(items, division):
+        try:
+            response = handler(dataclasses.replace(request, **{division.items: portion.items}), context)
+            begun.append((portion.is_continued, await response if asyncio.iscoroutine(response) else response))
+        except CloseConnection as problem:
+            closing = closing or problem
+        await asyncio.sleep(0)
+    if closing is not None:
+        raise closing
+    return begun
+
+
+def _give_up(begun: Sequence[tuple[bool, Any]]) -> None:
+    """Forget what waits for acks: the connection has closed."""
+    for _, response in begun:
+        if isinstance(response, Pending):
+            response.future.cancel()
+
+
+async def _handle_portions(handler: Handler, division: Division, request: Any, context: Context) -> Any:
     items = getattr(request, division.items)
     names = await _names(items) if division.shares_repeats else []
     distinct = dict(zip(names, items, strict=True)) if names else {}
-    for portion in portions(list(distinct.values()) or items, division):
-        response = handler(dataclasses.replace(request, **{division.items: portion.items}), context)
-        begun.append((portion.is_continued, await response if asyncio.iscoroutine(response) else response))
-        await asyncio.sleep(0)
+    beginning = _begin(handler, division, request, list(distinct.values()) or items, context)
+    begun = await (to_its_end(beginning, _give_up) if division.is_completed else beginning)
     results: list[Any] = []
     nodes: dict[int, Any] = {}
     message: Any = None

@@ -22,11 +22,9 @@ from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
     RequestHeader,
     UnsupportedRequest,
-    decode,
-    encode,
+    codec_of,
     joined,
     response_frame,
-    response_header,
 )
 from tidegauge_broker.security.sasl.authenticator import (
     Authenticated,
@@ -166,8 +164,7 @@ class SaslConnection(KafkaConnection):
     def _versions(self, header: RequestHeader, message: Any) -> bytes:
         response = self._owner.handlers[API_VERSIONS](message, self._owner.context(self, header))
         assert isinstance(response, Encoded)
-        size = sum(map(len, response.body))
-        return joined([response_header(header.key, response.version, header.correlation_id, size), *response.body])
+        return joined(codec_of(header.key, response.version).response_frame(header.correlation_id, response.body))
 
     def _fail(self, why: str, response: Respond | Refuse | None) -> None:
         """Read nothing more, and respond and close after the delay, so that guessing passwords takes time."""
@@ -193,14 +190,14 @@ def _frame_of(response: Respond | Refuse) -> bytes:
     if isinstance(response, Respond):
         return joined(response_frame(header.key, header.version, header.correlation_id, response.message))
     try:
-        request, _ = decode(header.key, header.version, memoryview(response.frame), header.body_at)
+        codec = codec_of(header.key, header.version)
+        request, _ = codec.decode_request(memoryview(response.frame), header.body_at)
     except (MalformedMessage, UnsupportedRequest):
         return b""
     message = SERVED[header.key].refusal(header.version, request, response.error)
     if message is None:
         return b""
-    body = encode(header.key, header.version, message)
-    return joined([response_header(header.key, header.version, header.correlation_id, sum(map(len, body))), *body])
+    return joined(codec.response_frame(header.correlation_id, codec.encode(message)))
 
 
 def _is_handshake(frame: memoryview) -> bool:

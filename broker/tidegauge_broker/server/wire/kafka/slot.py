@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tidegauge.kafka.frames import RequestHeader
+from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.frames import ApiCodec, RequestHeader, codec_of
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -18,13 +19,20 @@ class Slot:
     """A request whose response is not sent yet."""
 
     __slots__ = (
-        *("api", "began", "bytes_per_second", "context", "has_appended", "has_failed", "header", "is_large", "parts"),
-        *("pending", "request", "waits_for"),
+        *("api", "began", "bytes_per_second", "codec", "context", "has_appended", "has_failed", "header", "is_large"),
+        *("parts", "pending", "request", "waits_for"),
     )
 
     def __init__(self, header: RequestHeader, api: ServedApi) -> None:
+        """Make the slot of a request whose header is read.
+
+        Raises:
+            UnsupportedRequest: its API has no such version.
+        """
         self.header = header
         self.api = api
+        self.codec: ApiCodec = codec_of(header.key, _response_version(header))
+        """Of the request and of the response: version 0 for ApiVersions of an unknown version (KIP-511)."""
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | None = None
@@ -41,3 +49,8 @@ class Slot:
         """Whether its message has so many bytes that it is decoded and encoded in slices."""
         self.has_appended = False
         """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
+
+
+def _response_version(header: RequestHeader) -> int:
+    is_unknown = header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version)
+    return 0 if is_unknown else header.version

@@ -14,6 +14,7 @@ Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections import Counter
 from collections.abc import Collection, Coroutine, Sequence
@@ -43,13 +44,14 @@ from tidegauge.record_batch import (
 from tidegauge_broker.formats.messages import is_message_set
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.server.service.open_produces import unacknowledged_failure
+from tidegauge_broker.server.service.produce_portions import PORTION_BYTES, append, is_one_portion
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
-from tidegauge_broker.server.wire.kafka.portions import PORTION_BYTES, Division
+from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
-from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending, Silent
+from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending, Silent, settled
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
@@ -101,18 +103,37 @@ async def _append_later(
 ) -> ProduceResponse | Silent:
     """Append when the transaction coordinator has responded; the connection begins no other request meanwhile."""
     response = _append(request, context, await verification, refused)
-    return response.respond(await response.future) if isinstance(response, Pending) else response
+    return await settled(response)  # type: ignore[no-any-return] # of a Produce
 
 
 def _append(
     request: ProduceRequest, context: Context, verified: Verified, refused: dict[TopicPartition, core.ProduceResult]
+) -> Pending | ProduceResponse | Silent | Coroutine[Any, Any, ProduceResponse | Silent]:
+    """Append now; the response comes when acks is fulfilled. A large request that was not divided before is now."""
+    if is_one_portion(verified.request):
+        return _appended(request, context, verified, refused, context.service.produce(verified.request))
+    return _append_in_portions(request, context, verified, refused)
+
+
+async def _append_in_portions(
+    request: ProduceRequest, context: Context, verified: Verified, refused: dict[TopicPartition, core.ProduceResult]
+) -> ProduceResponse | Silent:
+    future = await append(context.service.produce, verified.request)
+    return await settled(_appended(request, context, verified, refused, future))  # type: ignore[no-any-return] # likewise
+
+
+def _appended(
+    request: ProduceRequest,
+    context: Context,
+    verified: Verified,
+    refused: dict[TopicPartition, core.ProduceResult],
+    future: asyncio.Future[Sequence[core.ProduceResult]],
 ) -> Pending | ProduceResponse | Silent:
-    """Append now; the response comes when acks is fulfilled."""
+    """Respond when acks is fulfilled, which the future says."""
     messages: dict[TopicPartition, str] = {}
     if verified.refused:
         refused = refused | {result.topic_partition: result for result in verified.refused}
         messages = {result.topic_partition: result.message for result in verified.refused}
-    future = context.service.produce(verified.request)
 
     def respond(results: Sequence[core.ProduceResult]) -> ProduceResponse:
         topics = request.topic_data
@@ -261,6 +282,7 @@ API = ServedApi(
         ("partition_data", "partition_responses"),
         judges_repeats=True,
         size_of=_size_of_records,
+        is_completed=True,
     ),
     is_small=True,
     is_measured_by_service=True,

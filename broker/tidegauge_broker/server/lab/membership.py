@@ -1,0 +1,32 @@
+"""What the lab does to a broker's membership of its cluster, whichever store keeps it; ``Lab`` chooses the store."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegauge_broker.server.cluster.ports import Cluster, Dial
+
+
+class LabMembership(Protocol):
+    """See the module."""
+
+    def dial(self) -> Dial | None:
+        """Return what opens connections to the store to which the faults apply; None: it dials as without the lab."""
+        ...
+
+    def assembled(self, cluster: Cluster) -> None:
+        """Follow the membership of a broker whose parts are made."""
+
+    def identity(self) -> int:
+        """Return the number by which the store knows the membership now."""
+        ...
+
+    async def end(self) -> None:
+        """End the membership at the store, at once, as if the broker had been silent for too long.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, the store does not respond.
+        """
+
+    def close(self) -> None:
+        """End what holds up connections: the broker stops."""

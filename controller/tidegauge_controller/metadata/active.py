@@ -1,0 +1,93 @@
+"""The memory of an active controller: the committed image, and the image with the pending records.
+
+Records change memory when they are appended, before they are committed: the next decision sees them. If leadership is
+lost, memory returns to the committed image. A response waits until every record that it may depend on is committed.
+Source: ``QuorumController.ControllerWriteEvent``, ``OffsetControlManager``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from tidegauge.kafka.kraft.record_types import MetadataRecord
+from tidegauge.kafka.metadata_records.abort_transaction_record import AbortTransactionRecord
+from tidegauge.kafka.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidegauge.kafka.metadata_records.end_transaction_record import EndTransactionRecord
+from tidegauge.kafka.metadata_records.register_broker_record import RegisterBrokerRecord
+from tidegauge.kafka.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from tidegauge_controller.metadata.decisions.heartbeats import Heartbeats
+from tidegauge_controller.metadata.decisions.view import ClusterView, ControllerSettings
+from tidegauge_controller.metadata.delta import MetadataDelta
+from tidegauge_controller.metadata.image import MetadataImage, Provenance
+
+_OF_TRANSACTIONS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+
+
+class ActiveController:
+    """The state of a controller from its election to the end of its leadership.
+
+    Args:
+        settings: of the controller.
+        image: of the committed records.
+        epoch: of its leadership.
+        next_offset: of the next record that it appends.
+        now_ms: a clock that never goes back.
+
+    Attributes:
+        image: of the committed and the pending records.
+        committed: of the committed records alone.
+        heartbeats: of the brokers.
+        next_offset: of the next record that it appends.
+    """
+
+    def __init__(
+        self, settings: ControllerSettings, image: MetadataImage, epoch: int, next_offset: int, now_ms: int
+    ) -> None:
+        self.image = self.committed = image
+        self.next_offset = next_offset
+        self.heartbeats = Heartbeats(settings.session_timeout_ms)
+        self.heartbeats.begin(image, now_ms)
+        self._settings = settings
+        self._epoch = epoch
+        self._pending: deque[tuple[int, MetadataImage]] = deque()
+
+    @property
+    def view(self) -> ClusterView:
+        """The view that the next decision is made from."""
+        return ClusterView(self.image, self._settings, self.next_offset)
+
+    @property
+    def last_pending_offset(self) -> int | None:
+        """The last record that is not committed; a response without records waits for it. None: nothing is pending."""
+        return self._pending[-1][0] if self._pending else None
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
+        """Take in one batch of records that the quorum's log has taken; return the offset of the last one.
+
+        Raises:
+            UnreplayableRecord: a record does not fit. Memory and log differ then, so the process must end.
+        """
+        delta = MetadataDelta(self.image)
+        for at, record in enumerate(records):
+            if not isinstance(record.message, _OF_TRANSACTIONS):
+                delta.replay(record, self.next_offset + at)
+        last = self.next_offset + len(records) - 1
+        self.image = delta.image(Provenance(last, self._epoch, now_ms))
+        self._pending.append((last, self.image))
+        self.next_offset = last + 1
+        for record in records:
+            if isinstance(record.message, RegisterBrokerRecord):
+                self.heartbeats.registered(record.message.broker_id, fenced=record.message.fenced)
+            elif isinstance(record.message, UnregisterBrokerRecord):
+                self.heartbeats.unregistered(record.message.broker_id)
+        return last
+
+    def commit(self, offset: int) -> None:
+        """Take in that the log is committed up to an offset, inclusive."""
+        while self._pending and self._pending[0][0] <= offset:
+            self.committed = self._pending.popleft()[1]
+
+    def reverted(self) -> MetadataImage:
+        """Return the committed image, with which a controller goes on that has lost its leadership."""
+        return self.committed

@@ -1,0 +1,84 @@
+// The page `play`: begins the worker, keeps its state, and draws what stands beside the views of `tidegauge watch`.
+"use strict";
+
+const AT_MOST_ADDRESS = 8000;
+
+source.listen(({ stage: at, problem, state }) => {
+  if (at === "state") {
+    stage.state = state;
+    drawPlay();
+    return;
+  }
+  show(byId("loading"), true);
+  write(byId("loading"), at === "failed" ? `${word("failed")}${problem}` : word(at));
+  byId("loading").classList.toggle("problem", at === "failed");
+});
+
+function drawPlay() {
+  const { state } = stage;
+  show(byId("loading"), false);
+  show(byId("desk-of-play"), true);
+  const { broken, lost } = state.verdict;
+  const said = [...lost, ...(broken ? [`${broken}.`] : [])];
+  show(byId("verdict"), said.length > 0);
+  if (said.length) write(byId("verdict"), said.join("\n"));
+  drawLogs();
+  drawHand();
+  drawFlight();
+  drawSequence();
+  drawRows();
+  drawSettings();
+  drawTale();
+  drawAddress();
+  stage.drawn += 1;
+  document.documentElement.dataset.played = String(stage.drawn);
+}
+
+// The address holds everything; going back in the browser's history is no undo, so no entries are added.
+function drawAddress() {
+  const address = new URL(window.location.href);
+  address.hash = stage.state.schedule;
+  if (address.href !== window.location.href) window.history.replaceState(null, "", address);
+  if (byId("address").value !== address.href) byId("address").value = address.href;
+}
+
+async function openAddress() {
+  const text = decodeURIComponent(window.location.hash.slice(1)).slice(0, AT_MOST_ADDRESS + 1);
+  const named = new URLSearchParams(window.location.search).get("story");
+  let response = { error: "" };
+  if (text.includes("~")) {
+    response = await request({ op: "open", schedule: text });
+    if (response.error) {
+      await request({ op: "begin", settings: {} });
+      sayHere(response.error, true);
+    }
+  } else {
+    await request({ op: "begin", settings: {} });
+    if (named) await beginStory(named);
+  }
+}
+
+async function beginPlay() {
+  for (const node of document.querySelectorAll("[data-text]")) write(node, word(node.dataset.text));
+  document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
+  const other = new URL(window.location.href);
+  other.searchParams.set("lang", language === "zh" ? "en" : "zh");
+  byId("other-language").textContent = word("language");
+  byId("other-language").addEventListener("click", () => {
+    other.hash = window.location.hash;
+    window.location.assign(other);
+  });
+  stage.vocabulary = await source.ask({ op: "vocabulary" });
+  await source.opened;
+  makeHand();
+  makeSettings();
+  makeShare();
+  makeSearch();
+  await makeStories();
+  window.addEventListener("hashchange", openAddress);
+  await openAddress();
+  if ("serviceWorker" in navigator) navigator.serviceWorker.register("service-worker.js").catch(() => {});
+}
+
+// The last script of the views has begun when this one runs: it has given the source its reports.
+beginPlay();

@@ -1,0 +1,75 @@
+"""The stories of the page ``play``: a tour, and the shipped scenarios that need no operating system.
+
+``stories`` gives plain values for the page. Which scenarios play is decided by what the hand-driven cluster can do
+(``tidegauge_proof.hand.story.unplayable``); the lab knows no proofs, so the names stand in ``stories.yaml``, and a test
+compares them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+Json = dict[str, Any]
+_RULE = "replica.truncation.rule"
+_ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
+
+
+def _texts() -> Json:
+    text = resources.files("tidegauge_lab.play").joinpath("stories.yaml").read_text(encoding="utf-8")
+    found: Json = yaml.safe_load(text)
+    return found
+
+
+def played() -> frozenset[str]:
+    """Return the names of the shipped scenarios that play in a browser."""
+    return frozenset(_texts()["titles_zh"])
+
+
+@cache
+def stories() -> list[Json]:
+    """Return the tour, its cure, and the scenarios that play, each with its text in English and Chinese."""
+    texts = _texts()
+    cures: dict[str, str] = texts["cures"]
+    found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["versions"]]
+    files = resources.files("tidegauge_lab.scenario").joinpath("files")
+    for name, title_zh in texts["titles_zh"].items():
+        scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
+        story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
+        found.append(story)
+        cured = cures.get(name)
+        if cured is not None and cured not in texts["titles_zh"]:
+            found.append(_cured(story, cured, texts["of_today_zh"]))
+    return found
+
+
+def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
+    scenario = {
+        "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: one["rule"]}},
+        "topics": [{"name": "story", "assignment": [1, 2, 0]}],
+        "steps": steps,
+    }
+    named = {name: one[name] for name in ("name", "title", "intro")}
+    return {**named, "scenario": scenario, "cure": cures.get(one["name"])}
+
+
+def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
+    intro = f"{scenario.get('teaches', '').strip()}\n\n{scenario.get('rule', '').strip()}".strip()
+    played_parts = {key: scenario[key] for key in ("cluster", "topics", "steps")}
+    return {"name": name, "title": title, "intro": {"en": intro, "zh": intro}, "scenario": played_parts, "cure": cure}
+
+
+def _cured(story: Json, name: str, of_today_zh: str) -> Json:
+    """Return a story by today's rule: the same steps, without the expectations that describe the loss."""
+    scenario = dict(story["scenario"])
+    settings = {key: value for key, value in scenario["cluster"].get("settings", {}).items() if key != _RULE}
+    scenario["cluster"] = {**scenario["cluster"], "settings": settings}
+    scenario["steps"] = [step for step in scenario["steps"] if not _ABOUT_THE_LOSS & set(step)] + [{"verify": {}}]
+    title = {
+        "en": f"{story['title']['en']} The same steps by today's rule.",
+        "zh": f"{story['title']['zh']}{of_today_zh}",
+    }
+    return {**story, "name": name, "title": title, "scenario": scenario, "cure": None}

@@ -1,0 +1,141 @@
+"""The actions of a cluster that is driven by hand: their names, their parameters and the bounds of these.
+
+An action is its name and whole numbers, so a schedule of actions is short text (``schedule``), and nothing that a
+stranger writes there can be more than a name of this table with numbers within bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidegauge.near_names import did_you_mean
+from tidegauge_proof.hand.settings import Settings
+
+MOST_RECORDS = 20
+MOST_MS = 120_000
+MOST_MESSAGES = 99_999
+ACKS = (0, 1, -1)
+"""Acknowledgements by their number in a schedule: none, the leader's, those of all in-sync replicas."""
+
+
+class ActionError(ValueError):
+    """An action that there is not; the text is a sentence for people."""
+
+
+class Parameter(NamedTuple):
+    """A whole number of an action, from ``least`` to ``most``; for a broker ``most`` is that of the cluster."""
+
+    name: str
+    least: int
+    most: int
+    is_broker: bool = False
+
+
+class Kind(NamedTuple):
+    """A kind of action: its name, its letter in a schedule's text, its parameters and its meaning."""
+
+    name: str
+    letter: str
+    parameters: tuple[Parameter, ...]
+    meaning: str
+
+
+class Action(NamedTuple):
+    """An action: the name of its kind and its numbers, in the order of the kind's parameters."""
+
+    kind: str
+    values: tuple[int, ...]
+
+    def value(self, name: str) -> int:
+        """Return a number by the name of its parameter."""
+        places = [one.name for one in KINDS[self.kind].parameters]
+        return self.values[places.index(name)]
+
+
+_BROKER = Parameter("broker", 0, 9, is_broker=True)
+_OTHER = Parameter("other", 0, 9, is_broker=True)
+_MESSAGE = Parameter("message", 1, MOST_MESSAGES)
+_TABLE = (
+    Kind(
+        "produce",
+        "p",
+        (Parameter("count", 1, MOST_RECORDS), Parameter("acks", 0, 2), _BROKER),
+        "a client sends a batch to a broker that it takes for the leader; acks 0: none, 1: the leader's, 2: all",
+    ),
+    Kind(
+        "produce_idempotently",
+        "i",
+        (Parameter("count", 1, MOST_RECORDS), _BROKER),
+        "the idempotent producer sends its batch, or the same again while it has no acknowledgement",
+    ),
+    Kind("consume", "c", (_BROKER,), "a consumer reads from the start what a broker gives as committed"),
+    Kind("kill", "k", (_BROKER,), "the process ends by SIGKILL; its session lasts until it times out"),
+    Kind("stop", "q", (_BROKER,), "the process shuts down in order: its leaders are moved before"),
+    Kind("pause", "z", (_BROKER,), "the process is stopped by SIGSTOP"),
+    Kind("resume", "r", (_BROKER,), "the process continues"),
+    Kind("start", "s", (_BROKER,), "a process starts on the disks that are there"),
+    Kind("power_loss", "w", (_BROKER,), "the machine loses power: what was not flushed is lost"),
+    Kind("flush", "f", (_BROKER,), "all that the broker has written is put on disk"),
+    Kind("checkpoint", "g", (_BROKER,), "the broker writes its high watermarks to the checkpoint file"),
+    Kind("hold_fetch", "h", (_BROKER,), "the follower sends no further fetch"),
+    Kind("release_fetch", "u", (_BROKER,), "the follower fetches by itself again"),
+    Kind("step_fetch", "n", (_BROKER,), "a held follower does one round: one request, its response, the append"),
+    Kind("send_fetch", "j", (_BROKER,), "a held follower sends its request; the response waits in flight"),
+    Kind("cut_link", "x", (_BROKER, _OTHER), "calls from one broker do not reach another; responses use their call's"),
+    Kind("part_zookeeper", "o", (_BROKER,), "the broker reaches ZooKeeper no more; its session will time out"),
+    Kind("heal_links", "m", (), "all links work again, that to ZooKeeper too"),
+    Kind("end_session", "e", (_BROKER,), "ZooKeeper ends the broker's session"),
+    Kind("elect", "v", (), "the preferred replica is elected where it is in sync"),
+    Kind("wait", "t", (Parameter("ms", 1, MOST_MS),), "time goes on"),
+    Kind("deliver", "d", (_MESSAGE,), "a message in flight arrives"),
+    Kind("lose", "l", (_MESSAGE,), "a message in flight is lost"),
+    Kind("repeat", "a", (_MESSAGE,), "a message arrives, and once more later"),
+    Kind("delay", "y", (_MESSAGE,), "a message waits until it is delivered by hand"),
+)
+KINDS: Mapping[str, Kind] = {one.name: one for one in _TABLE}
+BY_LETTER: Mapping[str, Kind] = {one.letter: one for one in _TABLE}
+ABOUT_MESSAGES = frozenset({"deliver", "lose", "repeat", "delay"})
+
+
+def checked(kind: Kind, values: tuple[int, ...], settings: Settings) -> Action:
+    """Return an action if its numbers are within bounds.
+
+    Raises:
+        ActionError: they are not.
+    """
+    if len(values) != len(kind.parameters):
+        wanted = ", ".join(one.name for one in kind.parameters) or "none"
+        raise ActionError(f"{kind.name} takes these numbers: {wanted}; {len(values)} were given")
+    for one, value in zip(kind.parameters, values, strict=True):
+        most = max(settings.brokers) if one.is_broker else one.most
+        if not one.least <= value <= most:
+            raise ActionError(
+                f"{kind.name}: {one.name} is {value}; it must be a whole number from {one.least} to {most}"
+            )
+    return Action(kind.name, values)
+
+
+def read_action(value: object, settings: Settings) -> Action:
+    """Read an action from JSON: ``{"do": "kill", "broker": 1}``.
+
+    Raises:
+        ActionError: it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise ActionError("an action is an object")
+    name = value.get("do")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        hint = did_you_mean(name[:40], KINDS) if isinstance(name, str) else ""
+        raise ActionError(f"there is no action {str(name)[:40]!r}{hint}")
+    unknown = set(value) - {"do"} - {one.name for one in kind.parameters}
+    if unknown:
+        raise ActionError(f"{kind.name} has no parameter {str(min(map(str, unknown)))[:40]!r}")
+    numbers = []
+    for one in kind.parameters:
+        number = value.get(one.name)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ActionError(f"{kind.name} needs {one.name}, a whole number")
+        numbers.append(number)
+    return checked(kind, tuple(numbers), settings)

@@ -1,0 +1,80 @@
+"""The whole interface of the page's worker: a session, the story that is played on it, the search for flaws. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge_proof.hand.flaws import MOST_AT_ONCE, SENTENCES, search
+from tidegauge_proof.hand.scenario_file import COMMAND, as_scenario
+from tidegauge_proof.hand.schedule import ScheduleError, write_schedule
+from tidegauge_proof.hand.session import OPS, Session
+from tidegauge_proof.hand.settings import RULE_NAMES
+from tidegauge_proof.hand.story import Story
+
+Json = dict[str, Any]
+MOST_SEED = 10**9
+
+
+class Desk(Session):
+    """A session with stories, scenario files and a search; requests and responses are JSON (``Session.request``)."""
+
+    ops = (*OPS, "story", "story_to", "scenario", "search")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scenario: Json | None = None
+        self._story: Story | None = None
+
+    def _on_story(self, wanted: Json) -> Json:
+        """Begin a story: ``scenario`` has the plain values of its file."""
+        scenario = wanted.get("scenario")
+        if not isinstance(scenario, dict):
+            raise ScheduleError("a story is an object")
+        try:
+            self._story, self._scenario = Story(self, scenario), scenario
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            if isinstance(problem, ScheduleError):
+                raise
+            raise ScheduleError("this is no scenario") from None
+        return self._whole() | {"story": {"place": 0, "over": self._story.is_over, "done": [], "wrong": []}}
+
+    def _on_story_to(self, wanted: Json) -> Json:
+        """Play the story up to a step: further, or from the start again if that is behind."""
+        place = wanted.get("place")
+        if self._story is None or self._scenario is None:
+            raise ScheduleError("there is no story: choose one")
+        if not isinstance(place, int) or isinstance(place, bool) or place < 0:
+            raise ScheduleError("a step of a story is a whole number, 0 or more")
+        if place < self._story.place or self._story.is_behind:
+            self._story = Story(self, self._scenario)
+        found: Json = {"place": self._story.place, "over": self._story.is_over, "done": [], "wrong": []}
+        while self._story.place < place and not self._story.is_over:
+            found = self._story.next()
+        return self._whole() | {"story": found | {"failed": self._story.failed}}
+
+    def _on_scenario(self, wanted: Json) -> Json:
+        """Return the schedule as a scenario file, and the command that plays it."""
+        del wanted
+        return {"text": as_scenario(self), "command": COMMAND}
+
+    def _on_search(self, wanted: Json) -> Json:
+        """Try some seeds; the page asks again for as long as the person wants."""
+        seed, count, rule = (wanted.get(name) for name in ("seed", "count", "rule"))
+        for name, value, most in (("seed", seed, MOST_SEED), ("count", count, MOST_AT_ONCE), ("rule", rule, 3)):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+                raise ScheduleError(f"{name} is a whole number from 0 to {most}")
+        assert isinstance(seed, int)
+        assert isinstance(count, int)
+        assert isinstance(rule, int)
+        flaw = search(seed, count, rule)
+        if flaw is None:
+            return {"found": None, "tried": count}
+        return {
+            "found": {
+                "seed": flaw.seed,
+                "schedule": write_schedule(flaw.schedule),
+                "broken": flaw.broken,
+                "rule": f"{RULE_NAMES[rule]}: {SENTENCES[RULE_NAMES[rule]]}",
+            },
+            "tried": flaw.seed - seed + 1,
+        }

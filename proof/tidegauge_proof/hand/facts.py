@@ -1,0 +1,264 @@
+"""What the page shows of a cluster that is driven by hand, in the form that ``tidegauge watch`` gives it. Pure.
+
+``view_of`` has the form of the lab's view (docs/watch.md): brokers, partitions and replicas. Beside it stands what only
+a cluster in memory can say: which record is at which offset of which replica, which acknowledged record is where no
+more, which message is in flight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegauge.control import NO_LEADER
+from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_proof.hand.driven import HandDriven
+from tidegauge_proof.hand.messages import IN_FLIGHT, Message
+from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.memory_log import START_MS
+
+Json = dict[str, Any]
+MOST_MESSAGES = 300
+"""Messages that the page is given; older ones are left out of its diagram."""
+
+
+def view_of(cluster: HandDriven) -> Json:
+    """Return the cluster in the form of the lab's view."""
+    world = cluster.world
+    term = None if world.elected is None else world.controllers.get(world.elected)
+    return {
+        "name": f"in this browser, by the rule {cluster.settings.rule_name}",
+        "problem": "",
+        "waiting": _waiting(cluster),
+        "switchable": True,
+        "controller": world.elected,
+        "controllerEpoch": None if term is None else term.epoch,
+        "zookeeper": {"address": "in memory", "state": "up", "managed": False, "answers": True},
+        "brokers": {str(b): _broker(cluster, broker) for b, broker in world.brokers.items()},
+        "partitions": {str(AT): _partition(cluster)},
+        "groups": {},
+        "transactions": {},
+    }
+
+
+def _state(cluster: HandDriven, broker_id: int) -> str:
+    if not cluster.world.brokers[broker_id].is_running:
+        return "down"
+    return "paused" if broker_id in cluster.world.paused else "up"
+
+
+def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
+    world, broker_id = cluster.world, broker.broker_id
+    links = sorted(other for one, other in world.cut_links if one == broker_id)
+    has_session = broker_id not in world.without_session
+    return {
+        "id": broker_id,
+        "address": f"broker epoch {broker.broker_epoch}",
+        "state": _state(cluster, broker_id),
+        "pid": None,
+        "answers": world.is_up(broker_id),
+        "controller": broker_id == world.elected,
+        "leads": int(broker.replica.leads),
+        "replicas": int(broker_id in world.replicas),
+        "session": f"{world.sessions[broker_id]}" if has_session else None,
+        "sessionText": _session_text(cluster, broker_id),
+        "faults": [
+            *([f"calls to {', '.join(map(str, links))} are partitioned"] if links else []),
+            *(["does not reach ZooKeeper"] if broker_id in cluster.parted else []),
+        ],
+        "held": int(broker_id in cluster.held),
+    }
+
+
+def _session_text(cluster: HandDriven, broker_id: int) -> str:
+    if broker_id in cluster.world.without_session:
+        return "no session" if _state(cluster, broker_id) == "down" else "session expired"
+    left_ms = session_left_ms(cluster, broker_id)
+    return f"session {cluster.world.sessions[broker_id]}" + ("" if left_ms is None else f" {_left(left_ms)}")
+
+
+def _left(left_ms: int) -> str:
+    return f"ends in {-(-left_ms // 1000)} s"
+
+
+def session_left_ms(cluster: HandDriven, broker_id: int) -> int | None:
+    """Return how long the session of a silent broker lasts; None of a broker that is up or has none."""
+    since = cluster.silent_since.get(broker_id)
+    if since is None or broker_id in cluster.world.without_session:
+        return None
+    return max(0, since + SESSION_TIMEOUT_MS - cluster.world.now_ms)
+
+
+def _waiting(cluster: HandDriven) -> str:
+    waited = [(b, left) for b in cluster.world.brokers if (left := session_left_ms(cluster, b)) is not None]
+    if not waited:
+        return ""
+    each = "; ".join(f"broker {b} is {_state(cluster, b)}, and its session {_left(left)}" for b, left in waited)
+    them = "it" if len(waited) == 1 else "them"
+    return f"{each[0].upper()}{each[1:]}. Until then the controller counts {them} as alive."
+
+
+def _partition(cluster: HandDriven) -> Json:
+    world = cluster.world
+    state = world.state_now
+    leader, epoch, isr = state.leader, state.leader_epoch, list(state.isr)
+    for broker_id in world.replicas:
+        partition = world.brokers[broker_id].partition
+        if partition is None or partition.leader_role is None or not world.is_up(broker_id):
+            continue
+        if partition.leader_epoch >= epoch:
+            leader, epoch, isr = broker_id, partition.leader_epoch, list(partition.leader_role.isr.isr)
+    replicas = {str(b): _replica(cluster, b, in_isr=b in isr) for b in world.replicas}
+    return {
+        "topic": AT.topic,
+        "partition": AT.partition,
+        "internal": False,
+        "leader": None if leader == NO_LEADER else leader,
+        "leaderEpoch": epoch,
+        "assigned": list(world.replicas),
+        "isr": isr,
+        "osr": [b for b in world.replicas if b not in isr],
+        "low": 0,
+        "high": max(world.brokers[b].log.log_end_offset for b in world.replicas),
+        "replicas": replicas,
+        "waiting": "",
+    }
+
+
+def _replica(cluster: HandDriven, broker_id: int, *, in_isr: bool) -> Json:
+    broker = cluster.world.brokers[broker_id]
+    partition, log = broker.partition, broker.log
+    is_up = cluster.world.is_up(broker_id)
+    starts = [(entry.epoch, entry.start_offset) for entry in log.epochs]
+    ends = [*(start for _, start in starts), log.log_end_offset][1:]
+    shown = broker.is_running and partition is not None
+    role = "unknown" if partition is None else partition.role.name.lower()
+    lead = None if partition is None or not broker.is_running else partition.leader_role
+    return {
+        "isr": in_isr,
+        "held": broker_id in cluster.held,
+        "keptBy": None,
+        "old": not is_up,
+        "role": role if broker.is_running else "unknown",
+        "epoch": None if partition is None else partition.leader_epoch,
+        "logStart": 0,
+        "hw": partition.high_watermark if shown and partition is not None else broker.replica.checkpoint,
+        "lso": None,
+        "leo": log.log_end_offset,
+        "epochs": [[epoch, start, end] for (epoch, start), end in zip(starts, ends, strict=True)],
+        "bytes": None,
+        "knows": {}
+        if lead is None
+        else {
+            str(other): remote.log_end_offset if remote.log_end_offset >= 0 else None
+            for other, remote in sorted(lead.remotes.items())
+        },
+    }
+
+
+def logs_of(cluster: HandDriven) -> Json:
+    """Return the records of each replica: value, leader epoch, whether they lie below its high watermark, on disk."""
+    world = cluster.world
+    found: Json = {}
+    for broker_id in world.replicas:
+        broker = world.brokers[broker_id]
+        partition = broker.partition
+        committed = broker.replica.checkpoint if partition is None else partition.high_watermark
+        found[str(broker_id)] = [
+            {
+                "value": f"m{world.clients.number_of[name.batch_crc] + name.place}",
+                "epoch": name.leader_epoch,
+                "committed": offset < committed,
+                "flushed": offset < broker.replica.flushed,
+            }
+            for offset, name in enumerate(broker.log.records)
+        ]
+    return found
+
+
+def books_of(cluster: HandDriven) -> list[Json]:
+    """Return each record that a client has sent: what the client knows, who holds it, and whether it is lost.
+
+    A record is lost if it was acknowledged (acks=1 or all) and no living or dead replica has it, and ``missing`` if
+    the leader lacks it while another replica still has it.
+    """
+    world = cluster.world
+    holders: dict[int, list[int]] = {}
+    for broker_id in world.replicas:
+        for name in world.brokers[broker_id].log.records:
+            number = world.clients.number_of[name.batch_crc] + name.place
+            if broker_id not in holders.setdefault(number, []):
+                holders[number].append(broker_id)
+    state = world.state_now
+    leads = state.leader != NO_LEADER and world.brokers[state.leader].replica.leads
+    found = []
+    for produced in cluster.produced:
+        for place in range(produced.record_count):
+            number = produced.first_number + place
+            held_by = holders.get(number, [])
+            acknowledged = produced.outcome == "ok" and produced.acks != 0
+            found.append(
+                {
+                    "value": f"m{number}",
+                    "acks": "all" if produced.acks == ACKS_ALL else str(produced.acks),
+                    "idempotent": produced.first_sequence >= 0,
+                    "outcome": produced.outcome,
+                    "error": produced.error,
+                    "offset": produced.base_offset + place if produced.base_offset >= 0 else None,
+                    "holders": held_by,
+                    "lost": acknowledged and not held_by,
+                    "missing": acknowledged and bool(held_by) and leads and state.leader not in held_by,
+                }
+            )
+    return found
+
+
+def verdict_of(cluster: HandDriven) -> Json:
+    """Return what is wrong, in words: the broken invariant, and the acknowledged records that are lost."""
+    books = books_of(cluster)
+    lost = [one for one in books if one["lost"]]
+    said = [
+        f"LOST: {one['value']} was acknowledged (acks={one['acks']}) at offset {one['offset']}, and no replica has it"
+        for one in lost
+    ]
+    read = {number for one in cluster.reads for number in one.numbers}
+    missing = [
+        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
+    ]
+    if missing:
+        said.append(f"A consumer has read {', '.join(missing)}, and no replica has it any more")
+    return {"broken": cluster.broken, "lost": said, "ended": cluster.has_ended}
+
+
+def _holds(cluster: HandDriven, broker_id: int, number: int) -> bool:
+    clients = cluster.world.clients
+    names = cluster.world.brokers[broker_id].log.records
+    return any(clients.number_of[name.batch_crc] + name.place == number for name in names)
+
+
+def messages_of(cluster: HandDriven) -> list[Json]:
+    """Return the newest messages: those in flight are handles, the others are drawn."""
+    for message in cluster.post.in_flight():
+        message.note = cluster.obstacle(message)
+    return [_message(one) for one in cluster.post.kept[-MOST_MESSAGES:]]
+
+
+def _message(message: Message) -> Json:
+    return {
+        "number": message.number,
+        "kind": message.kind,
+        "from": message.source,
+        "to": message.target,
+        "text": message.text,
+        "sent": message.sent,
+        "ended": message.ended,
+        "fate": message.fate,
+        "note": message.note,
+        "held": message.is_held and message.fate == IN_FLIGHT,
+        "repeats": message.kind != "fetch",
+    }
+
+
+def virtual_ms(cluster: HandDriven) -> int:
+    """Return the virtual time since the start, in ms."""
+    return cluster.world.now_ms - START_MS

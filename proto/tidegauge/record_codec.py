@@ -1,0 +1,23 @@
+"""The codec of the records inside a batch: aiokafka's compiled one, or its plain twin where there is no build of it.
+
+Both offer ``RecordBatch(buffer)``, which iterates over the records of a batch (offset, timestamp, timestamp_type, key,
+value, headers), and ``RecordBatchBuilder``. aiokafka's is untyped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+RecordBatch: Any
+RecordBatchBuilder: Any
+try:
+    from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs] - it has none
+        DefaultRecordBatch,
+        DefaultRecordBatchBuilder,
+    )
+except ModuleNotFoundError:
+    from tidegauge.plain_record_codec import PlainRecordBatch, PlainRecordBatchBuilder
+
+    RecordBatch, RecordBatchBuilder = PlainRecordBatch, PlainRecordBatchBuilder
+else:
+    RecordBatch, RecordBatchBuilder = DefaultRecordBatch, DefaultRecordBatchBuilder
