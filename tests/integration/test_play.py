@@ -189,7 +189,8 @@ def test_nothing_is_asked_of_another_origin_and_the_policy_refuses_it(playing: P
     assert asked
     assert [one for one in asked if not one.startswith(playing.url)] == []
     refused = page.run(
-        "new Promise(done => { document.addEventListener('securitypolicyviolation', one => done(one.effectiveDirective));"
+        "new Promise(done => {"
+        " document.addEventListener('securitypolicyviolation', one => done(one.effectiveDirective));"
         " fetch('http://127.0.0.1:9/').catch(() => {}); })"
     )
     assert refused == "connect-src"
