@@ -36,7 +36,7 @@ class Run:
 
     def __init__(self, cluster: LocalCluster, directory: Path, seed: int) -> None:
         self.shell = Shell(cluster, directory)
-        self.topic = self.shell.topic("kept", **{"min.insync.replicas": "2"})
+        self.topic = self.shell.topic("kept", (0, 1, 2), **{"min.insync.replicas": "2"})
         self.chaos = Chaos(cluster, [self.topic], seed, without=NOT_HERE)
         self._numbers = itertools.count()
         self.time_line: list[list[int]] = [[]]

@@ -225,3 +225,26 @@ def test_of_several_followers_the_first_in_the_wanted_state_is_meant() -> None:
     assert Known().resolve(follower, ProcessState.DOWN) == 2
     assert Known().resolve(follower, ProcessState.UP) == 1
     assert Known().resolve(follower, ProcessState.PAUSED) == 1, "none fits: the first"
+
+
+def test_a_role_that_an_apache_kafka_broker_has_names_no_process_of_the_lab() -> None:
+    topic = metadata_pb2.TopicMetadata(name="orders")
+    topic.partitions.add(partition=0, leader_id=2, leader_epoch=1, replicas=[0, 2])
+    response = metadata_pb2.MetadataResponse(controller_id=0, controller_epoch=1, topics=[topic])
+    response.brokers_without_listener.add(broker_id=2, host="127.0.0.1", port=9094)
+    info = from_response(response)
+
+    class Mixed(LocalCluster):
+        def __init__(self) -> None:
+            """Know what broker 0 says."""
+
+        def _up_ids(self) -> list[int]:
+            return [0]
+
+        def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> Any:
+            return {0: SimpleNamespace(metadata=info)}
+
+    with pytest.raises(
+        TidegaugeError, match=r"leader of orders-0 is broker 2 at 127.0.0.1:9094, an Apache Kafka broker"
+    ):
+        Mixed().resolve(LEADER)

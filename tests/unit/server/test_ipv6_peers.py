@@ -86,7 +86,8 @@ async def test_the_rate_of_an_address_is_that_of_javas_form() -> None:
     with listening() as free:
         port = free.getsockname()[1]
     at = Address("PLAINTEXT", "::1", port)
-    acceptor = Acceptor(at, None, Rates(), ConnectionSlots(), lambda: 5, asyncio.Protocol)
+    rates: Any = Rates()
+    acceptor = Acceptor(at, None, rates, ConnectionSlots(), lambda: 5, asyncio.Protocol)
     await acceptor.start()
     _, writer = await asyncio.open_connection("::1", port)
 
