@@ -154,13 +154,39 @@ class KafkaChannel:
             if connection is None:
                 async with asyncio.timeout_at(deadline):
                     connection = await self._connected()
-            version = self._version(key, at_least, at_most)
+            version = self.version_of(key, at_least, at_most)
             return await connection.send(key, version, message, truncation_rule, deadline)
         except TimeoutError:
             why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
             if connection is not None:
                 connection.close(why)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+
+    async def connection(self) -> KafkaConnection:
+        """Return the connection, made or authenticated again if needed, for one who sends on it in order.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, there is none.
+        """
+        return self._ready(asyncio.get_running_loop().time()) or await self._connected()
+
+    def version_of(self, key: int, at_least: int = 0, at_most: int | None = None) -> int:
+        """Return the highest version of an API that both sides know; there must have been a connection.
+
+        Raises:
+            TidegaugeError: UNSUPPORTED_VERSION.
+        """
+        first, last = self._versions.get(key, (0, -1))
+        api = APIS[key]
+        version = min(last, api.last if at_most is None else at_most)
+        if version < max(first, api.first, at_least):
+            raise TidegaugeError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.address} serves "
+                + (f"{api.name} in versions {first} to {last}" if last >= 0 else f"no {api.name}")
+                + f"; needed is one from {max(api.first, at_least)} to {api.last if at_most is None else at_most}",
+            )
+        return version
 
     def disconnect(self, why: str) -> None:
         """Close the connection, if there is one; what is in flight fails with NETWORK_EXCEPTION. The next connects."""
@@ -173,19 +199,6 @@ class KafkaChannel:
         """Close the channel for good."""
         self._is_closed = True
         self.disconnect("the channel was closed")
-
-    def _version(self, key: int, at_least: int, at_most: int | None) -> int:
-        first, last = self._versions.get(key, (0, -1))
-        api = APIS[key]
-        version = min(last, api.last if at_most is None else at_most)
-        if version < max(first, api.first, at_least):
-            raise TidegaugeError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{self.address} serves "
-                + (f"{api.name} in versions {first} to {last}" if last >= 0 else f"no {api.name}")
-                + f"; needed is one from {max(api.first, at_least)} to {api.last if at_most is None else at_most}",
-            )
-        return version
 
     def _ready(self, now: float) -> KafkaConnection | None:
         """Return the connection if it is open and its session lasts; else ``_connected`` has to be awaited."""

@@ -111,7 +111,7 @@ class BrokerCore:
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
-        return self.hosted.describe(now_ms, topics)
+        return list(self.hosted.describe(now_ms, topics))
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -20,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points, version
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, say
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, json_line, say
 from tidegauge.errors import TidegaugeError
 from tidegauge.machine_code import IN_USE
 from tidegauge.near_names import near_names
@@ -233,7 +232,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         if wants_json(arguments):
             error = {"code": None, "name": "USAGE", "message": problem.format_message()}
-            click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
+            click.echo(json_line({"error": error}), err=True)
         else:
             problem.show()
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegauge.record_batch import read_header
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 from tidegauge_broker.replica.effects import LeadershipChanged
@@ -169,8 +170,8 @@ class CoordinatorWorld(Generic[CoordinatorT]):
 
     # What differs
 
-    def new_coordinator(self) -> CoordinatorT:
-        """Return the coordinator of a new process."""
+    def new_coordinator(self, wall: WallTime) -> CoordinatorT:
+        """Return the coordinator of a new process, whose broker has this wall clock."""
         raise NotImplementedError
 
     def event_of(self, token: Arrived[CoordinatorT]) -> object:
@@ -214,7 +215,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 process = None
             if process is None and broker.is_running:
                 self.has_changed = True
-                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator()
+                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator(broker.wall)
                 process = self.processes[broker_id] = Process(
                     broker, replica, broker.incarnation, coordinator, world.now_ms
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,7 +46,8 @@ class Replicas:
 class Groups:
     """Groups without members."""
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str]) -> None:
+        del changed
         assert not deleted
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import NO_LEADER
 from tidegauge.waits import until_set
+from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.replica.messages import LeaderHint
 
 _MAX_DELETED_TOPICS = 10_000
@@ -41,6 +43,7 @@ class MetadataCache:
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._deleted: dict[str, None] = {}
+        self._racks: dict[int, str | None] = {}
         self._changed = asyncio.Event()
 
     def update(self, update: MetadataUpdate) -> set[str]:
@@ -48,6 +51,7 @@ class MetadataCache:
         self._controller_id, self._controller_epoch = update.controller_id, update.controller_epoch
         self._brokers = {endpoint.broker_id: endpoint for endpoint in update.live_brokers}
         self._live = frozenset(self._brokers)
+        self._racks |= {broker_id: endpoint.rack for broker_id, endpoint in self._brokers.items()}
         deleted: set[str] = set()
         for entry in update.partitions:
             topic, partition = entry.state.topic_partition
@@ -165,6 +169,20 @@ class MetadataCache:
     def topics(self) -> Iterable[str]:
         """All topics, by name."""
         return sorted(self._topics)
+
+    def description(self, topic: str) -> TopicDescription | None:
+        """Return a topic as the group coordinator knows it; None: it does not exist, or has no id.
+
+        The rack of a broker that is not alive is the one that it had: its death is no change of the topic.
+        """
+        topic_id = self._ids.get(topic)
+        if topic_id is None:
+            return None
+        racks = (
+            tuple(rack for broker_id in entry.state.replicas if (rack := self._racks.get(broker_id)))
+            for entry in self.partitions(topic).values()
+        )
+        return TopicDescription(topic, topic_id_bytes(topic_id), tuple(racks))
 
     def was_deleted(self, topic: str) -> bool:
         """Return whether the controller has reported a topic as deleted, and not as created again since.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, partial
@@ -30,6 +30,7 @@ from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
+from tidegauge.with_turns import in_portions
 from tidegauge_broker.log.records import Looked, LookElsewhere
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
@@ -53,7 +54,7 @@ from tidegauge_broker.server.cluster.ports import StoredTopicIds
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
-from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, logs_on_disk
+from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, log_on_disk
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
@@ -64,6 +65,7 @@ from tidegauge_broker.server.service.admin_outcomes import (
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import (
     ClusterView,
+    PartitionViews,
     TopicView,
     Unreachable,
     endpoints_through,
@@ -83,6 +85,7 @@ from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOut
 from tidegauge_controller.port import Controller
 
 LOG = logging.getLogger("tidegauge.service")
+_DELETIONS_PER_STEP = 250
 
 
 class ElectionType(IntEnum):
@@ -292,7 +295,8 @@ class BrokerService:
             for at in internal
         ]
         allowed = [item for item in wanted if item.topic_partition not in internal]
-        return [*refused, *await self._replicas.delete_records(allowed, timeout_ms)]
+        delete = partial(self._replicas.delete_records, timeout_ms=timeout_ms)
+        return [*refused, *await in_portions(allowed, delete, _DELETIONS_PER_STEP)]
 
     def init_producer_id(self) -> tuple[ErrorCode, str, int]:
         """Return a new producer id, or an error with its message while this broker has no block of ids."""
@@ -302,11 +306,13 @@ class BrokerService:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message, -1
         return ErrorCode.NONE, "", producer_id
 
-    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, LogOnDisk]]:
-        """Return this broker's replicas, each with its log on disk; no topics: all."""
-        views = self._replicas.core.describe(now_ms, topics or None)
-        logs = logs_on_disk(self._replicas.logs, [view.topic_partition for view in views])
-        return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
+    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> Iterator[tuple[ReplicaView, LogOnDisk]]:
+        """Yield this broker's replicas, each with its log on disk, as they are when they come; no topics: all."""
+        logs = self._replicas.logs
+        return (
+            (view, log_on_disk(logs, view.topic_partition))
+            for view in self._replicas.core.hosted.describe(now_ms, topics or None)
+        )
 
     def refusals(self, now_ms: int, topics: Collection[str]) -> list[tuple[Refusal, int]]:
         """Return the last refused request about each partition, and how long ago in ms; no topics: of all."""
@@ -374,8 +380,8 @@ class BrokerService:
         if entries:
             topic_id = entries[0].state.topic_id
             registered = self._metadata.live_brokers()
-            views = [partition_view(entry, live, registered, unreachable) for entry in entries]
-            return TopicView(name, topic_id=topic_id, partitions=views)
+            view = partial(partition_view, live=live, registered=registered, unreachable=unreachable)
+            return TopicView(name, topic_id=topic_id, partitions=PartitionViews(entries, view))
         problem = topic_name_problem(name)
         if problem is not None:
             return TopicView(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -544,7 +550,7 @@ class BrokerService:
         deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
         for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
             self.configs.topics.forget(topic)
-        self.groups.metadata_updated(deleted)
+        self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in update.partitions})
 
     async def until_startup_complete(self) -> None:
         """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.

@@ -16,11 +16,17 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
 
+from tidegauge.consumer_groups import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
@@ -103,6 +109,11 @@ class GroupService:
         self._metadata = metadata
         self._create_topic = create_topic
 
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are served, which no broker of 3.9 does in this mode."""
+        return self.runner.serves_consumer_groups
+
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of __consumer_offsets that holds a group."""
         known = len(self._metadata.partitions(OFFSETS_TOPIC))
@@ -127,32 +138,9 @@ class GroupService:
         endpoint = self._leader_of(self.partition_of(group_id))
         return None if endpoint is None else endpoint.through(caller.listener)
 
-    def coordinator_without_listener(self, caller: Caller, key_type: int, key: str) -> Endpoint | None:
-        """Return the coordinator that is alive and has no listener of the caller's; None: there is no such one.
-
-        Over gRPC it is an Apache Kafka broker: requests can't be forwarded to it, and waiting does not help.
-        """
-        of = self if key_type == KeyType.GROUP else self._transactions
-        endpoint = self._leader_of(of.partition_of(key))
-        return endpoint if endpoint is not None and endpoint.through(caller.listener) is None else None
-
     def _leader_of(self, at: TopicPartition) -> Endpoint | None:
         leader = self._metadata.leader_of(at)
         return None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
-
-    def other_brokers(self, broker_id: int) -> list[Endpoint]:
-        """Return the live brokers but one, at the addresses where brokers reach them over gRPC."""
-        others = [one.broker_id for one in self._metadata.endpoints() if one.broker_id != broker_id]
-        return [endpoint for one in others if (endpoint := self._metadata.grpc_endpoint(one)) is not None]
-
-    def leaderless(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of an internal topic that have no live leader: what they hold has no coordinator."""
-        known = [TopicPartition(topic, index) for index in self._metadata.partitions(topic)]
-        return [at for at in known if self._metadata.leader_of(at) is None]
-
-    def address_of(self, broker_id: int) -> str:
-        """Return where other brokers reach a broker over gRPC; empty if it is not alive, or not reached so."""
-        return self._metadata.grpc_address(broker_id) or ""
 
     @overload
     async def ask(self, request: JoinGroup) -> JoinGroupResult: ...
@@ -176,6 +164,10 @@ class GroupService:
     async def ask(self, request: ListGroups) -> ListGroupsResult: ...
     @overload
     async def ask(self, request: DeleteGroup) -> DeleteGroupResult: ...
+    @overload
+    async def ask(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult: ...
+    @overload
+    async def ask(self, request: DescribeConsumerGroup) -> DescribeConsumerGroupResult: ...
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
@@ -217,9 +209,16 @@ class GroupService:
 
     # What the controller sends
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
-        """Take up that the metadata cache has changed."""
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Iterable[str] = ()) -> None:
+        """Take up that the metadata cache has changed.
+
+        Args:
+            deleted: partitions of deleted topics.
+            changed: the topics that the controller has sent.
+        """
         self.runner.topic_seen(len(self._metadata.partitions(OFFSETS_TOPIC)))
+        if self.serves_consumer_groups:
+            self.runner.topics_sent({topic: self._metadata.description(topic) for topic in changed})
         if deleted:
             self.runner.partitions_deleted(deleted)
 

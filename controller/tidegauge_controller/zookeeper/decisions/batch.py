@@ -7,7 +7,7 @@ Source: AbstractControllerBrokerRequestBatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
@@ -21,7 +21,14 @@ from tidegauge.control import (
 from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
-from tidegauge_controller.zookeeper.decisions.steps import NOTHING_TO_SEND, ControlRequest, Send
+from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    NOTHING_TO_SEND,
+    TURN,
+    ControlRequest,
+    Send,
+    Turn,
+)
 
 
 class RequestBatch:
@@ -46,9 +53,18 @@ class RequestBatch:
 
     def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Send these brokers the live brokers, and the state of these partitions if they have one."""
+        for _ in self.update_metadata_in_turns(broker_ids, partitions):
+            pass
+
+    def update_metadata_in_turns(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> Iterator[Turn]:
+        """Do what ``update_metadata`` does, and yield now and then: the partitions may be all that there are."""
         context = self._context
         self._metadata_brokers.update(broker_ids)
-        for at in partitions:
+        for number, at in enumerate(partitions, 1):
+            if not number % ITEMS_PER_TURN:
+                yield TURN
             leadership = context.leadership.get(at)
             if leadership is not None:
                 self._metadata[at] = self._metadata_of(at, context.state_of(at, leadership))

@@ -19,6 +19,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import TransactionMarker, make_marker
 from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import (
     AllocateProducerId,
@@ -157,9 +158,9 @@ class _Coordinators(CoordinatorWorld[Any]):
 class Transactions(_Coordinators):
     """The transaction coordinators."""
 
-    def new_coordinator(self) -> TransactionCoordinator:
+    def new_coordinator(self, wall: WallTime) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms)
+        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms, wall)
 
     def event_of(self, token: Arrived[TransactionCoordinator]) -> object:
         """Return the event of a request that arrives."""
@@ -184,9 +185,9 @@ class Groups(_Coordinators):
 
     uuids = 0
 
-    def new_coordinator(self) -> GroupCoordinator:
+    def new_coordinator(self, wall: WallTime) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
-        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms)
+        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms, wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 
@@ -480,7 +481,7 @@ class Cluster:
         done: Callable[[], None],
     ) -> None:
         hosted = [at for at in errors if broker.core.partition(at) is not None]
-        batch = make_marker(marker, self.world.now_ms)
+        batch = make_marker(marker, broker.wall.at(self.world.now_ms))
         items = [ProducePartition(at, batch) for at in hosted]
 
         def finished(_: object = None) -> None:

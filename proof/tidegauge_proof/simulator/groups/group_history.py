@@ -77,6 +77,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
 def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
     """End the faults; every member must get an assignment, and nothing may be left open."""
     end_faults(world)
+    world.right_wall_clocks()
     rest(world)
     cluster.run()
     for member in clients.members:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.events import RequestArrived
 from tidegauge_broker.coordinator.settings import GroupSettings
@@ -25,9 +26,9 @@ class GroupWorld(CoordinatorWorld[GroupCoordinator]):
         self._uuids = 0
         super().__init__(world, checker)
 
-    def new_coordinator(self) -> GroupCoordinator:
+    def new_coordinator(self, wall: WallTime) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
-        coordinator = GroupCoordinator(SETTINGS, self.world.now_ms)
+        coordinator = GroupCoordinator(SETTINGS, self.world.now_ms, wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 

@@ -253,6 +253,7 @@ def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool)
 def _heal(world: World, cluster: TransactionWorld, producers: list[Producer]) -> None:
     """End the faults and the producers; every transaction must come to its end by its timeout."""
     end_faults(world)
+    world.right_wall_clocks()
     rest(world)
     cluster.is_calm = True
     cluster.run()

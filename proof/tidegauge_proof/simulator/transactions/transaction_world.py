@@ -8,6 +8,7 @@ from typing import Any
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import AddPartitionsToTxn, TransactionRequest
+from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import AllocateProducerId, Append, Effect, FindLeaders, WriteMarkers
 from tidegauge_broker.coordinator.events import (
     NO_BROKER,
@@ -74,9 +75,9 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
         checker.data = self.data
         super().__init__(world, checker)
 
-    def new_coordinator(self) -> TransactionCoordinator:
+    def new_coordinator(self, wall: WallTime) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(SETTINGS, self.world.now_ms)
+        return TransactionCoordinator(SETTINGS, self.world.now_ms, wall)
 
     def event_of(self, token: Token) -> object:
         """Return the event of a request that arrives."""
