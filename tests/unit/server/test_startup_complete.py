@@ -167,7 +167,7 @@ async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: 
     forgotten: list[str] = []
     removed: list[Sequence[TopicPartition]] = []
     broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
-    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=removed.append))
+    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=lambda deleted, _: removed.append(deleted)))
 
     def update(partition: int, *, deleted: bool) -> None:
         state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
