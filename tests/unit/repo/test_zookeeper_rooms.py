@@ -18,13 +18,13 @@ NAMES = re.compile("zookeeper|znode|kazoo", re.IGNORECASE)
 BROKER, CONTROLLER = "broker/tidegauge_broker/", "controller/tidegauge_controller/"
 KNOWN = {
     BROKER + "server/cluster/chosen.py": "chooses where a broker finds its cluster's metadata",
+    BROKER + "server/coordinators/group_runner.py": "a setting says which group protocols ZooKeeper mode serves",
     BROKER + "server/lab/lab.py": "chooses what the lab does to a broker's membership",
     BROKER + "server/lab/fault_table.py": "a partition from ZooKeeper is a fault",
     BROKER + "server/metrics/collect.py": "Kafka's metric of sessions",
     BROKER + "server/wire/grpc/broker.py": "DescribeReplicas returns the topic ids in znodes",
     BROKER + "server/wire/kafka/handlers/offset_commit.py": "version 0 of OffsetCommit is of offsets in ZooKeeper",
     BROKER + "server/wire/kafka/handlers/offset_fetch.py": "version 0 of OffsetFetch is of offsets in ZooKeeper",
-    CONTROLLER + "metadata/decisions/registration.py": "Kafka's words for a broker that would migrate from ZooKeeper",
     CONTROLLER + "diagrams.py": "draws the tables of ZooKeeper's controller",
 }
 """By file: why it names ZooKeeper."""

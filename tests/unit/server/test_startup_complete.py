@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,7 +46,8 @@ class Replicas:
 class Groups:
     """Groups without members."""
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str]) -> None:
+        del changed
         assert not deleted
 
 
@@ -166,7 +167,7 @@ async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: 
     forgotten: list[str] = []
     removed: list[Sequence[TopicPartition]] = []
     broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
-    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=removed.append))
+    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=lambda deleted, _: removed.append(deleted)))
 
     def update(partition: int, *, deleted: bool) -> None:
         state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
