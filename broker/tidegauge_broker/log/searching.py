@@ -4,7 +4,7 @@ Contract: functions of segments in offset order; they raise OSError, and Tidegau
 does not hold what its index says.
 
 A search by time is a generator (``Search``), since a segment may have a million batches: it yields None after every
-``BATCHES_PER_TURN`` headers, and a question about each batch that it must look into, whose answer it is sent. Whoever
+``BATCHES_PER_TURN`` headers, and a question about each batch that it must look into, whose result it is sent. Whoever
 drives it may let others go on between; a search ends with a log whose files are truncated, deleted or replaced.
 """
 
