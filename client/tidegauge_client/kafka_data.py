@@ -66,6 +66,7 @@ class KafkaProduceStream:
             on_broken: called when the connection has ended, whichever side ended it.
         """
         self._address = address
+        self._kafka = kafka
         self._channel = kafka.channel(address, _PRODUCER)
         self._on_response = on_response
         self._on_written = on_written
@@ -92,6 +93,7 @@ class KafkaProduceStream:
     async def _run(self) -> None:
         try:
             first = await self._channel.connection()
+            self._kafka.reached(self._address)
             while True:
                 request = await self._requests.get()
                 connection = await self._channel.connection()  # the same, authenticated again where its session ends
