@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, reports_errors
+from tidegauge.cli import offline_verb_options, print_json, print_text, reports_errors
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_client.cli.common import INDEX, JSON, run
@@ -55,7 +55,7 @@ def describe_quorum(
     if output == JSON:
         print_json(as_json(view))
     else:
-        click.echo("\n".join(status_lines(view) if what == "status" else replication_lines(view)))
+        print_text("\n".join(status_lines(view) if what == "status" else replication_lines(view)))
 
 
 @click.command("remove-controller")
@@ -88,7 +88,7 @@ def remove_controller(
     if output == JSON:
         print_json({"controller": controller_id, "directory_id": controller_directory_id})
     else:
-        click.echo(f"Removed  KRaft controller {controller_id} with directory id {controller_directory_id}")
+        print_text(f"Removed  KRaft controller {controller_id} with directory id {controller_directory_id}")
 
 
 def status_lines(view: QuorumView) -> list[str]:
