@@ -45,8 +45,8 @@ class KafkaProduceStream:
     """A producer's connection to one broker over Kafka's protocol; it stands where ``ProduceStream`` does.
 
     Requests are sent in order: once a connection has broken on which some are in flight ``on_broken`` is called, and
-    nothing more is sent; one that the broker has closed because it was idle is made again. After ``close`` no callback is
-    called; ``on_broken`` is called at most once.
+    nothing more is sent; one that the broker has closed because it was idle is made again. After ``close`` no callback
+    is called; ``on_broken`` is called at most once.
     """
 
     def __init__(
