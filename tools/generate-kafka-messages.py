@@ -4,7 +4,8 @@
 Targets, below proto/tidegauge/kafka:
 
 - ``messages``, from the message definitions inside kafka-clients' jar, and ``coordinator``, from those inside the
-  coordinators' jars, of the release that ZooKeeper mode is true to;
+  coordinators' jars, of the release that ZooKeeper mode is true to; the APIs and records of consumer groups (KIP-848),
+  an extension of that mode, come from the other release;
 - ``kraft/messages`` and ``kraft/control_messages``, from kafka-clients' jar, and ``metadata_records``, from
   kafka-metadata's, of the release that KRaft mode is true to (docs/adr/0024-two-generated-protocols.md).
 
@@ -22,7 +23,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
 from tidegauge.kafka.kraft.json_text import json_name  # noqa: E402 - the same
@@ -48,10 +49,22 @@ KRAFT_MESSAGES, CONTROL, METADATA = "kraft/messages", "kraft/control_messages", 
 DIRECTORIES = (MESSAGES, RECORDS, KRAFT_MESSAGES, CONTROL, METADATA)
 JARS = {
     KAFKA: ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"),
-    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata"),
+    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator"),
 }
 RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
 """What the coordinators write: a definition of a key and one of a value each."""
+EXTENSION_RECORD_TYPES = (
+    "ConsumerGroupMetadata",
+    "ConsumerGroupPartitionMetadata",
+    "ConsumerGroupMemberMetadata",
+    "ConsumerGroupTargetAssignmentMetadata",
+    "ConsumerGroupTargetAssignmentMember",
+    "ConsumerGroupCurrentMemberAssignment",
+    "ConsumerGroupRegularExpression",
+)
+"""What the group coordinator writes of consumer groups (KIP-848), by the definitions of the later release."""
+MAX_FACTS = 117
+"""Length of a docstring's first line, without its quotes."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes", "float64": "float"}
 Definition = Mapping[str, Any]
@@ -121,7 +134,7 @@ class Module:
             arguments.append(repr(versions))
         if nullable:
             arguments.append(f"nullable={nullable!r}")
-        default = _default(field)
+        default = None if is_struct and not is_array else _default(field)
         if default is not None:
             arguments.append(f"default={default}")
         if "tag" in field:
@@ -181,18 +194,36 @@ def _module(*messages: Definition) -> Module:
     return module
 
 
-def modules(found: Mapping[str, Definition]) -> dict[str, str]:
-    """Return the text of every module of ZooKeeper mode's release by its path below the target."""
+def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) -> dict[str, str]:
+    """Return the text of every module of ZooKeeper mode by its path below the target.
+
+    Args:
+        found: the definitions of the release that the mode is true to.
+        later: those of the release that its extensions come from.
+    """
+    own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
+    extensions = {key: APIS[key] for key in EXTENSIONS}
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
-        **dict(_of_apis(MESSAGES, APIS, KAFKA, found)),
+        **dict(_of_apis(MESSAGES, own, KAFKA, found)),
+        **dict(_of_apis(MESSAGES, extensions, KAFKA_KRAFT, later)),
+        **dict(_of_coordinators(RECORD_TYPES, KAFKA, found)),
+        **dict(_of_coordinators(EXTENSION_RECORD_TYPES, KAFKA_KRAFT, later)),
     }
-    for record in RECORD_TYPES:
-        key, value = found[f"{record}Key"], found[f"{record}Value"]
-        facts = f"{record} of Kafka {KAFKA}: key {_versions(key)}; value {_versions(value)}."
-        texts[f"{RECORDS}/{snake(record)}.py"] = _module(key, value).text(facts)
     return {name: _formatted(text) for name, text in texts.items()}
+
+
+def _of_coordinators(
+    records: Iterable[str], release: str, found: Mapping[str, Definition]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and text of the module of each type of record."""
+    for record in records:
+        key, value = found[f"{record}Key"], found[f"{record}Value"]
+        facts = f"{record} of Kafka {release}: key {_versions(key)}; value {_versions(value)}."
+        if len(facts) > MAX_FACTS:
+            facts = f"{record} of Kafka {release}.\n\nKey {_versions(key)}; value {_versions(value)}."
+        yield f"{RECORDS}/{snake(record)}.py", _module(key, value).text(facts)
 
 
 def kraft_modules(found: Mapping[str, Definition]) -> dict[str, str]:
@@ -268,8 +299,8 @@ def main() -> int:
     parser.add_argument("--definitions", type=Path)
     options = parser.parse_args()
     try:
-        wanted = modules(definitions(KAFKA, options.definitions))
-        wanted |= kraft_modules(definitions(KAFKA_KRAFT, options.definitions))
+        later = definitions(KAFKA_KRAFT, options.definitions)
+        wanted = modules(definitions(KAFKA, options.definitions), later) | kraft_modules(later)
     except Unavailable as problem:
         sys.stderr.write(f"Kafka's message definitions can't be had here, nothing was compared: {problem}\n")
         return 0 if options.check else 1

@@ -117,6 +117,10 @@ class ErrorCode(IntEnum):
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_REGISTRATION = 119
@@ -124,6 +128,7 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    INVALID_REGULAR_EXPRESSION = 128
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -335,6 +340,10 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
             definite,
             "The change completed a reassignment, and another replica leads now.",
         ),
+        (e.FENCED_MEMBER_EPOCH, no, no, definite, "The member must drop its partitions and join again."),
+        (e.UNRELEASED_INSTANCE_ID, no, no, definite, "Another member of the group still has the instance id."),
+        (e.UNSUPPORTED_ASSIGNOR, no, no, definite, "No server-side assignor has this name (group.consumer.assignors)."),
+        (e.STALE_MEMBER_EPOCH, no, no, definite, "The request's member epoch is not the member's; learn it first."),
         (e.MISMATCHED_ENDPOINT_TYPE, no, no, definite, "The request is for controllers, not for brokers."),
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
         (e.INVALID_REGISTRATION, no, no, definite, "The registration lacks or repeats what it must have once."),
@@ -342,6 +351,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.INVALID_VOTER_KEY, no, no, definite, "The request was meant for another voter of the quorum."),
         (e.DUPLICATE_VOTER, no, no, definite, "The node is a voter already."),
         (e.VOTER_NOT_FOUND, no, no, definite, "The node is no voter, or is the last one."),
+        (e.INVALID_REGULAR_EXPRESSION, no, no, definite, "The regular expression is not of RE2's syntax."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

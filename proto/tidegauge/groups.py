@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from tidegauge.consumer_groups import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 
@@ -21,7 +27,7 @@ NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP_MS = -1
 CLASSIC = "classic"
-"""The type of every group of a cluster in ZooKeeper mode (Group.GroupType)."""
+"""The type of a group in which a member assigns partitions, or that has offsets only (Group.GroupType)."""
 _HASH_BITS = 0xFFFFFFFF
 _INT_MIN = -(2**31)
 
@@ -208,7 +214,9 @@ class OffsetCommit:
     Where no partition is left the coordinator is not asked (KafkaApis.handleOffsetCommitRequest).
 
     Attributes:
+        generation: of a member of a consumer group its member epoch.
         retention_time_ms: of v2 to v4; -1: offsets.retention.minutes.
+        knows_member_epochs: v9 and later: members of consumer groups commit by it alone (KIP-848).
     """
 
     group_id: str | None
@@ -217,6 +225,7 @@ class OffsetCommit:
     member_id: str = ""
     group_instance_id: str | None = None
     retention_time_ms: int = -1
+    knows_member_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +279,14 @@ class OffsetFetch:
     Attributes:
         partitions: None: all that the group has.
         require_stable: respond with UNSTABLE_OFFSET_COMMIT where a commit is in flight (v7 and later, KIP-447).
+        member_id: of v9 and later, with ``member_epoch``: the member of a consumer group that asks; None: no member.
     """
 
     group_id: str | None
     partitions: tuple[TopicPartition, ...] | None = None
     require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 class FetchedOffset(NamedTuple):
@@ -394,6 +406,8 @@ GroupRequest = (
     | DescribeGroup
     | ListGroups
     | DeleteGroup
+    | ConsumerGroupHeartbeat
+    | DescribeConsumerGroup
 )
 GroupResult = (
     JoinGroupResult
@@ -408,4 +422,6 @@ GroupResult = (
     | DescribeGroupResult
     | ListGroupsResult
     | DeleteGroupResult
+    | ConsumerGroupHeartbeatResult
+    | DescribeConsumerGroupResult
 )

@@ -27,8 +27,7 @@ from tidegauge import __version__
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
 from tidegauge.host_addresses import host_in
-from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka_connection import KafkaConnection
 from tidegauge.kafka_login import log_in
 from tidegauge.logical_clock import LogicalClock
@@ -103,6 +102,7 @@ class KafkaChannel:
         login: the credentials of SASL; None: the listener asks for none.
         logical_clock: goes along with requests, and is advanced by responses; None: a client's, which has none.
         connect_seconds: limit of one attempt to connect.
+        protocol: the APIs and messages that the peer serves.
     """
 
     def __init__(
@@ -113,9 +113,11 @@ class KafkaChannel:
         login: Login | None = None,
         logical_clock: LogicalClock | None = None,
         connect_seconds: float = CONNECT_SECONDS,
+        protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
         self._clock = logical_clock
         self._connect_seconds = connect_seconds
+        self._protocol = protocol
         self.address = address
         self.client_id = client_id
         self._dial = dial or Dialer()
@@ -160,7 +162,7 @@ class KafkaChannel:
             version = self.version_of(key, at_least, at_most)
             return await connection.send(key, version, message, truncation_rule, deadline)
         except TimeoutError:
-            why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
+            why = f"{self.address} did not respond to {self._protocol.apis[key].name} within {timeout_seconds:g} s"
             if connection is not None:
                 connection.close(why)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
@@ -180,7 +182,7 @@ class KafkaChannel:
             TidegaugeError: UNSUPPORTED_VERSION.
         """
         first, last = self._versions.get(key, (0, -1))
-        api = APIS[key]
+        api = self._protocol.apis[key]
         version = min(last, api.last if at_most is None else at_most)
         if version < max(first, api.first, at_least):
             raise TidegaugeError(
@@ -239,9 +241,11 @@ class KafkaChannel:
             await asyncio.sleep(wait_seconds)
         try:
             async with asyncio.timeout(self._connect_seconds):
-                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id, self._clock))
+                connection = await self._dial(
+                    self.address, lambda: KafkaConnection(self.client_id, self._clock, self._protocol)
+                )
                 try:
-                    self._versions = await _versions_of(connection)
+                    self._versions = await _versions_of(connection, self._protocol)
                     await self._log_in(connection)
                 except BaseException:
                     connection.close("the connection was given up before it was ready")
@@ -287,14 +291,14 @@ class KafkaChannel:
         return f"no connection to {self.address}: {text}"
 
 
-async def _versions_of(connection: KafkaConnection) -> dict[int, tuple[int, int]]:
+async def _versions_of(connection: KafkaConnection, protocol: Protocol) -> dict[int, tuple[int, int]]:
     """Return the peer's lowest and highest version of each API.
 
     Raises:
         TidegaugeError: the peer refuses to say, or the connection ended.
     """
-    request = ApiVersionsRequest("tidegauge", __version__)
-    response: ApiVersionsResponse = await connection.send(API_VERSIONS, _API_VERSIONS_VERSION, request)
+    request = protocol.message_class(API_VERSIONS, response=False)("tidegauge", __version__)
+    response = await connection.send(API_VERSIONS, _API_VERSIONS_VERSION, request)
     if response.error_code:
         raise TidegaugeError(ErrorCode.of(response.error_code), "the peer does not report the versions that it serves")
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}

@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import ApiCodec, codec_of
 from tidegauge.kafka.header_tags import Tags
@@ -43,10 +44,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     Args:
         client_id: goes with each request.
         logical_clock: the process's; None: it does not travel.
+        protocol: the APIs and messages that the peer serves.
     """
 
-    def __init__(self, client_id: str, logical_clock: LogicalClock | None = None) -> None:
+    def __init__(
+        self, client_id: str, logical_clock: LogicalClock | None = None, protocol: Protocol = BROKER_PROTOCOL
+    ) -> None:
         self._client_id = client_id
+        self._protocol = protocol
         self._clock = logical_clock
         self._transport: asyncio.WriteTransport | None = None
         self._in_flight: deque[_InFlight] = deque()
@@ -79,7 +84,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
         """
-        codec = codec_of(key, version)
+        codec = codec_of(key, version, self._protocol)
         correlation_id = self._write(codec, message, truncation_rule)
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._in_flight.append(_InFlight(codec, correlation_id, response, deadline))
@@ -93,7 +98,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed.
         """
-        self._write(codec_of(key, version), message, "")
+        self._write(codec_of(key, version, self._protocol), message, "")
 
     async def drained(self) -> None:
         """Wait until most of what was sent has left this process; back-pressure for what has no response."""

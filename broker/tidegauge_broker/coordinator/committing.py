@@ -18,10 +18,11 @@ from tidegauge.groups import (
     TxnOffsetCommit,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.group.checks import member_error
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.phases import Phases
-from tidegauge_broker.coordinator.group.states import COMPLETING, DEAD, EMPTY
+from tidegauge_broker.coordinator.group.states import COMPLETING, EMPTY
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.offsets import CommittedOffset
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
@@ -50,6 +51,10 @@ class Committing:
             return
         if group.state is not EMPTY:
             self._phases.restart_session(group, group.members[request.member_id])
+        self.store(group, request, token)
+
+    def store(self, group: Group | ConsumerGroup, request: OffsetCommit, token: object) -> None:
+        """Store the offsets of a commit that is accepted."""
         results: dict[TopicPartition, ErrorCode] = {}
         commits = accepted(request.offsets, self._runtime, results, request.retention_time_ms)
         if not commits:
@@ -60,9 +65,8 @@ class Committing:
         def outcome(error: ErrorCode, base_offset: int) -> None:
             if error is ErrorCode.NONE:
                 self._runtime.counters.offset_commits += 1
-                if group.state is not DEAD:
-                    group.offsets.complete(commits, base_offset)
-            elif group.state is not DEAD:
+                group.offsets.complete(commits, base_offset)
+            else:
                 group.offsets.fail(commits)
             response = client_error(error)
             self._runtime.respond(
@@ -75,7 +79,7 @@ class Committing:
 
 def commit_batch(
     runtime: GroupRuntime,
-    group: Group,
+    group: Group | ConsumerGroup,
     commits: Mapping[TopicPartition, CommittedOffset],
     transactional_producer: tuple[int, int] | None = None,
 ) -> bytes:
@@ -117,7 +121,7 @@ def accepted(
     return commits
 
 
-def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResult:
+def fetch_offsets(group: Group | ConsumerGroup | None, request: OffsetFetch) -> OffsetFetchResult:
     """Return the committed offsets of a group; a group that does not exist has none.
 
     No member and no generation is checked. With ``require_stable`` a partition with a commit in flight gives

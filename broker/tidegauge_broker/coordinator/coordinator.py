@@ -12,6 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from tidegauge.consumer_groups import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     OFFSETS_TOPIC,
@@ -42,15 +48,26 @@ from tidegauge.groups import (
 )
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.committing import Committing, failed_commit, fetch_offsets
+from tidegauge_broker.coordinator.consumer_group import checks
+from tidegauge_broker.coordinator.consumer_group.commits import commit_error, fetch_error
+from tidegauge_broker.coordinator.consumer_group.describing import described_consumer_group
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
+from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal
+from tidegauge_broker.coordinator.consumer_group.serving import ConsumerGroups
+from tidegauge_broker.coordinator.consumer_group.topics import Topics
+from tidegauge_broker.coordinator.consumer_group.writing import GroupWriter
 from tidegauge_broker.coordinator.describing import counted, described, listed, viewed
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
     Event,
     PartitionsDeleted,
+    RegexesResolved,
     RequestArrived,
+    TopicsChanged,
     TransactionCompleted,
     TransactionVerified,
 )
+from tidegauge_broker.coordinator.gates import Waiting
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.joining import Joining
 from tidegauge_broker.coordinator.group.membership import Membership
@@ -75,11 +92,13 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def __init__(self, settings: GroupSettings, now_ms: int, wall: WallTime | None = None) -> None:
         runtime = GroupRuntime(settings, now_ms, wall)
         self._phases = Phases(runtime)
+        self._topics = Topics()
+        writer = GroupWriter(runtime, self._topics, self._phases)
         self._led = LedPartitions(
             runtime,
             OFFSETS_TOPIC,
             "offsets and group metadata",
-            partial(Shard, runtime, self._phases),
+            partial(Shard, runtime, self._phases, writer),
             takes_effect_at_once=False,
         )
         super().__init__(runtime, self._led)
@@ -87,11 +106,14 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._membership = Membership(runtime, self._phases)
         self._committing = Committing(runtime, self._phases)
         self._shards = self._led.shards
-        self._transactional = TransactionalCommits(self._runtime, self._led)
-        runtime.abandon, runtime.fail = self._abandon, _failed_unexpectedly
+        self._transactional = TransactionalCommits(self._runtime, self._led, self._topics)
+        self._consumer_groups = ConsumerGroups(runtime, self._topics, writer)
+        runtime.abandon, runtime.fail, runtime.failure = self._abandon, _failed_unexpectedly, _failed
         self._events |= {
             RequestArrived: self._on_request,
             PartitionsDeleted: self._on_partitions_deleted,
+            TopicsChanged: self._on_topics_changed,
+            RegexesResolved: self._on_regexes_resolved,
             TransactionVerified: self._transactional.verified,
             TransactionCompleted: self._transactional.completed,
         }
@@ -106,6 +128,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             DescribeGroup: self._describe,
             DeleteGroup: self._delete,
             OffsetDelete: self._delete_offsets,
+            ConsumerGroupHeartbeat: self._consumer_groups.heartbeat,
+            DescribeConsumerGroup: self._describe_consumer_group,
         }
         interval_ms = settings.offsets_retention_check_interval_ms
         self._schedule(now_ms, interval_ms, "OffsetsRetention", self._expire_offsets)
@@ -119,7 +143,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def gauges(self) -> Gauges:
         """Return what is there now, for the metrics."""
-        return counted(self._groups())
+        serves = self._runtime.settings.serves_consumer_groups
+        return counted(self._groups(), self._all_consumer_groups() if serves else None)
 
     def group_view(self, group_id: str) -> GroupView | None:
         """Return the full truth about a group; None if this broker does not have it."""
@@ -149,6 +174,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         """Return the state of every partition that this broker loads or serves."""
         return self._led.states()
 
+    def _all_consumer_groups(self) -> Iterator[ConsumerGroup]:
+        for shard in self._shards.values():
+            yield from shard.consumer_groups.values()
+
     def _groups(self) -> Iterator[Group]:
         for shard in self._shards.values():
             yield from shard.groups.values()
@@ -159,6 +188,17 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         removed = sum(shard.remove_partitions(event.partitions) for shard in self._led.active())
         names = ", ".join(map(str, event.partitions))
         self._runtime.log(f"Removed {removed} offsets associated with deleted partitions: {names}.")
+
+    def _on_topics_changed(self, event: TopicsChanged) -> None:
+        """Take over changed topics, and have the next heartbeat of each consumer group that they concern look."""
+        changed = self._topics.change(event.changes)
+        for shard in self._led.active() if changed else ():
+            for group in shard.consumer_groups.values():
+                if not changed.isdisjoint(group.image.subscribed_topics()):
+                    group.request_refresh()
+
+    def _on_regexes_resolved(self, event: RegexesResolved) -> None:
+        self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)
 
     def _expire_offsets(self) -> None:
         removed = sum(shard.expire_offsets() for shard in self._led.active())
@@ -175,6 +215,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._runtime.read(event.token, request, partial(self._list, request, event.token))
             return
         shard = self._shard_of(request.group_id or "")
+        if isinstance(request, ConsumerGroupHeartbeat) and (refusal := self._refusal(request)) is not None:
+            self._runtime.respond(event.token, refusal)
+            return
         error = self._error_before(request, shard)
         if error is not ErrorCode.NONE or shard is None:
             self._runtime.respond(event.token, _failed(request, error))
@@ -185,7 +228,21 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             return
         owner = shard.owner(request.group_id or "")
         self._runtime.open(event.token, owner, request)
-        self._runtime.attempt(owner, decide)
+        waiting = Waiting(decide, event.token, request)
+        self._runtime.attempt(owner, lambda: shard.gates.enter(request.group_id or "", waiting))
+
+    def _refusal(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult | None:
+        """Return the response to a heartbeat that is refused before its group is looked at; None: it is not."""
+        settings = self._runtime.settings
+        if not settings.serves_consumer_groups:
+            return ConsumerGroupHeartbeatResult(ErrorCode.UNSUPPORTED_VERSION)
+        if not self._is_active:
+            return ConsumerGroupHeartbeatResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            checks.check(request, settings.consumer_assignors)
+        except GroupRefusal as refusal:
+            return ConsumerGroupHeartbeatResult(refusal.error, refusal.message)
+        return None
 
     def _abandon(self, owner: Owner, cause: str) -> None:
         shard = self._shards.get(owner.partition)
@@ -216,10 +273,15 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _join(self, shard: Shard, request: JoinGroup, token: object, member_uuid: str) -> None:
         settings = self._runtime.settings
         group_id = request.group_id or ""
+        consumer_group = shard.consumer_groups.get(group_id)
         if not (
             settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms
         ):
             self._runtime.respond(token, _failed(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            return
+        if consumer_group is not None:
+            again = partial(self._join, shard, request, token, member_uuid)
+            self._consumer_groups.classic_join(shard, consumer_group, request, token, member_uuid, again)
             return
         group = shard.group_for_join(group_id, request.member_id)
         if group is None:
@@ -229,6 +291,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._joining.join(group, request, token, member_uuid)
 
     def _sync(self, shard: Shard, request: SyncGroup, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._consumer_groups.classic_sync(consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         if group is None:
             self._runtime.respond(token, SyncGroupResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -236,11 +302,19 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._membership.sync(group, request, token)
 
     def _heartbeat(self, shard: Shard, request: Heartbeat, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._consumer_groups.classic_heartbeat(shard, consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._membership.heartbeat(group, request)
         self._runtime.respond(token, HeartbeatResult(error))
 
     def _leave(self, shard: Shard, request: LeaveGroup, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._consumer_groups.leave_group(shard, consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -254,17 +328,52 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._runtime.respond(token, result)
 
     def _commit(self, shard: Shard, request: OffsetCommit, token: object, _uuid: str) -> None:
+        consumer_group = shard.consumer_groups.get(request.group_id or "")
+        if consumer_group is not None:
+            self._commit_of_consumer(consumer_group, request, token)
+            return
         group = shard.groups.get(request.group_id or "")
         if group is None and request.generation >= 0:
-            self._runtime.respond(token, failed_commit(request, ErrorCode.ILLEGAL_GENERATION))
+            knows_epochs = request.knows_member_epochs and self._runtime.settings.serves_consumer_groups
+            error = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+            self._runtime.respond(token, failed_commit(request, error))
         else:
             self._committing.commit(group or shard.group_or_new(request.group_id or ""), request, token)
+
+    def _commit_of_consumer(self, group: ConsumerGroup, request: OffsetCommit, token: object) -> None:
+        error = commit_error(
+            group.image,
+            self._topics,
+            request.member_id,
+            request.generation,
+            [one.topic_partition for one in request.offsets],
+            knows_epochs=request.knows_member_epochs,
+        )
+        if error is ErrorCode.NONE:
+            self._committing.store(group, request, token)
+        else:
+            self._runtime.respond(token, failed_commit(request, error))
 
     def _commit_transactional(self, shard: Shard, request: TxnOffsetCommit, token: object, _uuid: str) -> None:
         self._transactional.commit(shard, request, token)
 
     def _fetch(self, shard: Shard, request: OffsetFetch, token: object, _uuid: str) -> None:
-        self._runtime.respond(token, fetch_offsets(shard.groups.get(request.group_id or ""), request))
+        group_id = request.group_id or ""
+        consumer_group = shard.consumer_groups.get(group_id)
+        error = ErrorCode.NONE if consumer_group is None else fetch_error(consumer_group.image, request)
+        if error is ErrorCode.NONE:
+            result = fetch_offsets(consumer_group or shard.groups.get(group_id), request)
+        else:
+            result = OffsetFetchResult(error)
+        self._runtime.respond(token, result)
+
+    def _describe_consumer_group(self, shard: Shard, request: DescribeConsumerGroup, token: object, _uuid: str) -> None:
+        group_id = request.group_id or ""
+        default = self._runtime.settings.consumer_assignors[0]
+        group, is_classic = shard.consumer_groups.get(group_id), group_id in shard.groups
+        self._runtime.respond(
+            token, described_consumer_group(group_id, group, self._topics, default, is_classic=is_classic)
+        )
 
     def _describe(self, shard: Shard, request: DescribeGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
@@ -279,7 +388,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _list(self, request: ListGroups, token: object) -> None:
         if self._is_active:
             error = ErrorCode.NONE if self._led.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            result = ListGroupsResult(error, listed(self._groups(), self._refused(), request))
+            result = ListGroupsResult(
+                error, listed(self._groups(), self._all_consumer_groups(), self._refused(), request)
+            )
         else:
             result = ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._runtime.respond(token, result)
@@ -301,6 +412,8 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     DescribeGroup: lambda request, error: DescribeGroupResult(request.group_id or "", error),
     DeleteGroup: lambda _, error: DeleteGroupResult(error),
     ListGroups: lambda _, error: ListGroupsResult(error),
+    ConsumerGroupHeartbeat: lambda _, error: ConsumerGroupHeartbeatResult(error),
+    DescribeConsumerGroup: lambda request, error: DescribeConsumerGroupResult(request.group_id or "", error),
 }
 _WHILE_LOADING: dict[type, ErrorCode] = {
     # The member is most likely alive, and rejoins nothing before it must.

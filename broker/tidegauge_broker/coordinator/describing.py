@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tidegauge.groups import CLASSIC, DescribedMember, DescribeGroupResult, ListedGroup, ListGroups
+from tidegauge.consumer_groups import CONSUMER, ConsumerGroupState
+from tidegauge.groups import DescribedMember, DescribeGroupResult, ListedGroup, ListGroups
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
@@ -42,23 +44,29 @@ OUT_OF_SERVICE = "Unknown"
 """The state of a group that is not served, in a listing; Kafka's clients know the name (GroupState.UNKNOWN)."""
 
 
-def listed(groups: Iterable[Group], refused: Iterable[str], request: ListGroups) -> list[ListedGroup]:
+def listed(
+    groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup], refused: Iterable[str], request: ListGroups
+) -> list[ListedGroup]:
     """Return the groups that pass the filters; states and types are compared without regard to case.
 
     Args:
-        groups: those that are served.
+        groups: the classic groups that are served, and those that have offsets only.
+        consumer_groups: those of KIP-848 that are served.
         refused: the ids of those that are out of service.
         request: the filters.
     """
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
-    if types and CLASSIC not in types:
-        return []
     everything = [
         *(ListedGroup(group.group_id, group.protocol_type or "", group.state.value) for group in groups),
+        *(ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER) for group in consumer_groups),
         *(ListedGroup(group_id, "", OUT_OF_SERVICE) for group_id in refused),
     ]
-    return [one for one in everything if not states or one.state.lower() in states]
+    return [
+        one
+        for one in everything
+        if (not states or one.state.lower() in states) and (not types or one.group_type in types)
+    ]
 
 
 def viewed(group: Group) -> GroupView:
@@ -109,12 +117,24 @@ def _deadline_ms(timer: Timer | None) -> int | None:
     return timer.deadline_ms if timer is not None and timer.action is not None else None
 
 
-def counted(groups: Iterable[Group]) -> Gauges:
-    """Return how many groups there are by state, and how many offsets they have."""
+def counted(groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup] | None) -> Gauges:
+    """Return how many groups there are by state, and how many offsets they have.
+
+    Args:
+        groups: the classic groups, and those that have offsets only.
+        consumer_groups: None: they are not served.
+    """
     by_state: Counter[str] = Counter()
     offsets = 0
-    all_groups = list(groups)
-    for group in all_groups:
+    for group in groups:
         by_state[group.state.value] += 1
         offsets += len(group.offsets.materialised)
-    return Gauges({state: by_state[state.value] for state in type(EMPTY)}, offsets)
+    consumer_states: Counter[ConsumerGroupState] = Counter()
+    for consumer_group in consumer_groups or ():
+        consumer_states[consumer_group.state] += 1
+        offsets += len(consumer_group.offsets.materialised)
+    return Gauges(
+        {state: by_state[state.value] for state in type(EMPTY)},
+        offsets,
+        {} if consumer_groups is None else {state: consumer_states[state] for state in ConsumerGroupState},
+    )

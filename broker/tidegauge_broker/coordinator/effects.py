@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegauge.consumer_groups import Permits
 from tidegauge.groups import GroupResult
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import TransactionMarker
@@ -118,6 +119,27 @@ class VerifyTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Find the topics that a consumer group's regular expressions match, and report them as ``RegexesResolved``.
+
+    ``consumer_group.topic_patterns.resolve`` finds them; it takes up to some seconds, so it runs beside other events.
+
+    Attributes:
+        resolution_id: unique within the process.
+        regexes: the expressions.
+        names: of all topics.
+        version: of these topics, for the outcome.
+        permits: returns which topics the member may describe with whose heartbeat this began; None: all.
+    """
+
+    resolution_id: int
+    regexes: tuple[str, ...]
+    names: tuple[str, ...]
+    version: int
+    permits: Permits | None
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerId:
     """Take the next producer id of the broker's block, and report it as ``ProducerIdAllocated``.
 
@@ -171,6 +193,7 @@ Effect = (
     | LogLine
     | Defect
     | VerifyTransaction
+    | ResolveRegexes
     | AllocateProducerId
     | FindLeaders
     | WriteMarkers

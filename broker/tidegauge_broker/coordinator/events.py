@@ -21,6 +21,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
+from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class RequestArrived:
 
     Attributes:
         token: anything hashable; unique among requests in flight.
-        member_uuid: of a JoinGroup: a random UUID in Kafka's form, for the member id that may be made of it.
+        member_uuid: of a request without member id: a random UUID in Kafka's form, of which one may be made.
     """
 
     token: object
@@ -104,6 +105,33 @@ class PartitionsDeleted:
     """UpdateMetadata reported partitions of user topics as deleted: their offsets go, in every group."""
 
     partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """Topics were created, altered or deleted, as the broker's metadata cache says: for consumer groups.
+
+    Attributes:
+        changes: by name; None: the topic was deleted.
+    """
+
+    changes: Mapping[str, TopicDescription | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """The outcome of a ``ResolveRegexes``.
+
+    Attributes:
+        found: topics by expression.
+        version: as in the effect.
+        problem: why they could not be found, as a clause; empty: they were.
+    """
+
+    resolution_id: int
+    found: Mapping[str, frozenset[str]]
+    version: int
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +230,8 @@ Event = (
     | Appended
     | RequestArrived
     | PartitionsDeleted
+    | TopicsChanged
+    | RegexesResolved
     | TransactionVerified
     | TransactionCompleted
     | ShutDown

@@ -4,13 +4,14 @@ Contract: what is loaded depends on the records alone. A record that was never c
 leader may lack it (docs/groups.md, docs/transactions.md). A record that cannot be served costs its group, which is
 refused with the cause: a value that cannot be decoded, or that makes no sense (``group.coherence``). A key that cannot
 be decoded names no group, and is skipped. A rebalance that was in progress is forgotten: the last
-generation that was written is Stable again, each member with the protocol that was chosen.
+generation that was written is Stable again, each member with the protocol that was chosen. A consumer group (KIP-848)
+is the fold of its records, so that nothing of a rebalance is lost; where they are not served, their keys are skipped.
 Source: GroupMetadataManager (doLoadGroupsAndOffsets, readGroupMessageValue), GroupMetadata.loadGroup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
@@ -18,6 +19,8 @@ from tidegauge.groups import Protocol
 from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
+from tidegauge_broker.coordinator.consumer_group.loading import ConsumerGroupLoader
 from tidegauge_broker.coordinator.group.coherence import incoherence
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.member import Member
@@ -36,10 +39,12 @@ class Refused(NamedTuple):
     Attributes:
         cause: why, as a clause.
         partitions: those that the group may have offsets of.
+        keys: of the records that a consumer group has.
     """
 
     cause: str
     partitions: tuple[TopicPartition, ...] = ()
+    keys: tuple[bytes, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -47,13 +52,20 @@ class Loaded(NamedTuple):
 
     groups: list[Group]
     refused: Mapping[str, Refused]
+    consumer_groups: Sequence[ConsumerGroup] = ()
 
 
 class Loader:
-    """Replays the batches of one partition."""
+    """Replays the batches of one partition.
 
-    def __init__(self, partition: int) -> None:
+    Args:
+        partition: of __consumer_offsets.
+        reads_consumer_groups: whether groups of KIP-848 are served.
+    """
+
+    def __init__(self, partition: int, *, reads_consumer_groups: bool = False) -> None:
         self._partition = partition
+        self._consumer_groups = ConsumerGroupLoader() if reads_consumer_groups else None
         self._groups: dict[str, GroupMetadataValue] = {}
         self._offsets: dict[OffsetKey, LoggedOffset] = {}
         self._pending: dict[int, dict[OffsetKey, LoggedOffset]] = {}
@@ -92,11 +104,13 @@ class Loader:
         for key_bytes, value in batch.records:
             try:
                 key = read_key(key_bytes or b"")
+                is_taken = isinstance(key, UnknownKey) and self._take_of_consumer_group(key, key_bytes or b"", value)
             except TidegaugeError as problem:
                 self.unreadable_keys.append(problem.message)
                 continue
             if isinstance(key, UnknownKey):
-                self.unknown_versions.add(key.version)
+                if not is_taken:
+                    self.unknown_versions.add(key.version)
                 continue
             self._unreadable.pop(key, None)
             try:
@@ -109,6 +123,10 @@ class Loader:
                     offsets[key] = LoggedOffset(batch.first_offset, read_offset(value))
             except TidegaugeError as problem:
                 self._unreadable[key] = problem.message
+
+    def _take_of_consumer_group(self, key: UnknownKey, key_bytes: bytes, value: bytes | None) -> bool:
+        """Take a record if it is of a consumer group, and these are served; return whether it is."""
+        return self._consumer_groups is not None and self._consumer_groups.take(key.version, key_bytes, value)
 
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         """Take a group's record; its tombstone leaves its offsets alone, which have tombstones of their own."""
@@ -124,17 +142,30 @@ class Loader:
             cause = incoherence(value)
             if cause is not None:
                 refused.setdefault(group_id, f"its record makes no sense: {cause}")
+        consumers = {} if self._consumer_groups is None else self._consumer_groups.images()
+        for group_id in consumers.keys() & self._groups.keys():
+            refused.setdefault(group_id, "it has the records of a classic group and those of a consumer group")
+        if self._consumer_groups is not None:
+            refused |= {one: cause for one, cause in self._consumer_groups.refused().items() if one not in refused}
         groups: list[Group] = []
+        consumer_groups: list[ConsumerGroup] = []
         partitions: dict[str, dict[TopicPartition, None]] = {group_id: {} for group_id in refused}
         for group in self._described(now_ms, refused):
             if group.group_id in refused:
                 partitions[group.group_id] = dict.fromkeys(group.offsets.partitions())
+            elif group.group_id in consumers:
+                image = consumers.pop(group.group_id)
+                consumer_groups.append(ConsumerGroup(image, self._partition, group.offsets))
             else:
                 groups.append(group)
+        left = [image for group_id, image in consumers.items() if group_id not in refused]
+        consumer_groups += [ConsumerGroup(image, self._partition) for image in left]
         for key in self._unreadable:
             if isinstance(key, OffsetKey):
                 partitions[key.group_id][key.topic_partition] = None
-        return Loaded(groups, {one: Refused(cause, tuple(partitions[one])) for one, cause in refused.items()})
+        keys = {} if self._consumer_groups is None else self._consumer_groups.keys
+        why = {one: Refused(cause, tuple(partitions[one]), tuple(keys.get(one, ()))) for one, cause in refused.items()}
+        return Loaded(groups, why, consumer_groups)
 
     def _described(self, now_ms: int, refused: Mapping[str, str]) -> list[Group]:
         """Return all groups with their offsets; those that are refused have nothing else."""

@@ -6,10 +6,11 @@ of service (docs/adr/0023-a-defect-costs-its-group.md).
 
 from __future__ import annotations
 
+from tidegauge.consumer_groups import DescribeConsumerGroup
 from tidegauge.groups import DescribeGroup, ListGroups, OffsetFetch
 from tidegauge.transactions import AddPartitionsToTxn, DescribeTransaction, ListTransactions
 
-_READS = (DescribeGroup, DescribeTransaction, ListGroups, ListTransactions, OffsetFetch)
+_READS = (DescribeConsumerGroup, DescribeGroup, DescribeTransaction, ListGroups, ListTransactions, OffsetFetch)
 
 
 def only_reads(request: object) -> bool:

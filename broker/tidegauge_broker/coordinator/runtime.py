@@ -211,7 +211,13 @@ class Runtime:
 
 
 class GroupRuntime(Runtime):
-    """The runtime of the group coordinator."""
+    """The runtime of the group coordinator.
+
+    Attributes:
+        failure: makes the response to a request that fails as a whole; set before the first decision.
+    """
+
+    failure: Callable[[Any, ErrorCode], GroupResult]
 
     def __init__(self, settings: GroupSettings, now_ms: int, wall: WallTime | None = None) -> None:
         super().__init__(now_ms, wall)

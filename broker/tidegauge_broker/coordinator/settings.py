@@ -14,6 +14,10 @@ class GroupSettings:
     Attributes:
         partitions: of __consumer_offsets: of the topic where it exists, else offsets.topic.num.partitions.
         offsets_topic_compression_codec: number of the codec with which batches are written; 0 none.
+        serves_consumer_groups: whether groups of the consumer protocol (KIP-848) are served; without, their records are
+            skipped, as a broker of 3.9 does.
+        consumer_assignors: group.consumer.assignors; the first is the default.
+        consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
     """
 
     partitions: int = 50
@@ -27,6 +31,14 @@ class GroupSettings:
     offsets_commit_timeout_ms: int = 5_000
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
+    serves_consumer_groups: bool = False
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_migration_policy: str = "bidirectional"
 
 
 @dataclass(slots=True)

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from tidegauge.consumer_groups import ConsumerGroupState
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroupResult, OffsetDelete, OffsetDeleteResult
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge.transaction_marker import Outcome
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
+from tidegauge_broker.coordinator.consumer_group.image import GroupImage
+from tidegauge_broker.coordinator.consumer_group.records import (
+    ConsumerGroupRecord,
+    group_tombstones,
+    member_tombstones,
+    regex_tombstone,
+    to_bytes,
+)
+from tidegauge_broker.coordinator.gates import Gates
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
@@ -27,7 +38,8 @@ from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 _MAX_EXPIRATIONS = 1_000
 """Maximum number of groups whose last expiration is remembered."""
-Selection = Callable[[Group], Sequence[TopicPartition]]
+AnyGroup = Group | ConsumerGroup
+Selection = Callable[[AnyGroup], Sequence[TopicPartition]]
 """Removes offsets from a group, and returns the partitions of those that were materialised."""
 
 
@@ -47,11 +59,26 @@ class Expiration(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class ConsumerTimers(Protocol):
+    """Starts and stops the timers of consumer groups."""
+
+    def resume(self, shard: Shard, group: ConsumerGroup) -> None:
+        """Start the timers of a group that was loaded."""
+        ...
+
+    def stop(self, group: ConsumerGroup) -> None:
+        """Stop the timers of a group that is served no longer."""
+        ...
+
+
 class Shard(LedPartition):
     """A partition that this broker leads.
 
     Attributes:
         loader: takes the records while the shard is loading.
+        groups: the classic groups, and those that have offsets only, by id.
+        consumer_groups: those of KIP-848, by id; no group is in both.
+        gates: where decisions about a group wait while a change of it is being written.
         open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
         expirations: the last expiration of offsets, of the groups that had one most recently, by id; a group whose last
             offset expires exists no longer.
@@ -59,11 +86,22 @@ class Shard(LedPartition):
             decision about them failed unexpectedly.
     """
 
-    def __init__(self, runtime: GroupRuntime, phases: Phases, partition: int, leader_epoch: int, since_ms: int) -> None:
+    def __init__(
+        self,
+        runtime: GroupRuntime,
+        phases: Phases,
+        consumer_timers: ConsumerTimers,
+        partition: int,
+        leader_epoch: int,
+        since_ms: int,
+    ) -> None:
         self._runtime = runtime
         self._phases = phases
-        self.loader = Loader(partition)
+        self._consumer_timers = consumer_timers
+        self.loader = Loader(partition, reads_consumer_groups=runtime.settings.serves_consumer_groups)
         self.groups: dict[str, Group] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.gates = Gates()
         self.expirations: dict[str, Expiration] = {}
         self.refused: dict[str, Refused] = {}
         self.open_groups: dict[int, set[str]] = {}
@@ -78,7 +116,7 @@ class Shard(LedPartition):
         """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        groups, refused = self.loader.loaded(runtime.wall_ms)
+        groups, refused, consumer_groups = self.loader.loaded(runtime.wall_ms)
         unreadable = self.loader.unreadable_keys
         self.forget()
         if unreadable:
@@ -89,31 +127,48 @@ class Shard(LedPartition):
             )
         for group_id, one in refused.items():
             self.refuse(group_id, one)
-        for group in groups:
-            self.groups[group.group_id] = group
+        self.groups = {group.group_id: group for group in groups}
+        self.consumer_groups = {group.group_id: group for group in consumer_groups}
+        loaded: list[AnyGroup] = [*groups, *consumer_groups]
+        for group in loaded:
             for producer_id in group.offsets.pending_transactional:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
-        self._each(self._phases.resume)
+        self._each(self._resume)
         took_ms = runtime.now_ms - self.since_ms
         runtime.log(
             f"Finished loading offsets and group metadata from {name} in {took_ms} milliseconds for epoch "
             f"{self.leader_epoch}"
         )
-        self.change_state(ShardState.ACTIVE, groups=len(self.groups), load_ms=took_ms)
+        self.change_state(ShardState.ACTIVE, groups=len(self.groups) + len(self.consumer_groups), load_ms=took_ms)
+
+    def _resume(self, group: AnyGroup) -> None:
+        if isinstance(group, ConsumerGroup):
+            self._consumer_timers.resume(self, group)
+        else:
+            self._phases.resume(group)
 
     def forget(self) -> None:
         """Drop what the loader has read."""
-        self.loader = Loader(self.partition)
+        self.loader = Loader(self.partition, reads_consumer_groups=self._runtime.settings.serves_consumer_groups)
 
     def unload(self) -> None:
         """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
-        self._each(self._phases.unload)
+        self._each(self._unload)
+        for waiting in self.gates.drop_all():
+            if waiting.request is not None:
+                self._runtime.respond(waiting.token, self._runtime.failure(waiting.request, ErrorCode.NOT_COORDINATOR))
         self._runtime.log(
             f"Finished unloading __consumer_offsets-{self.partition} for coordinator epoch {self.leader_epoch}. "
-            f"Removed {len(self.groups)} cached groups."
+            f"Removed {len(self.groups) + len(self.consumer_groups)} cached groups."
         )
-        self.groups, self.refused = {}, {}
+        self.groups, self.consumer_groups, self.refused = {}, {}, {}
         self.change_state(ShardState.UNLOADED)
+
+    def _unload(self, group: AnyGroup) -> None:
+        if isinstance(group, ConsumerGroup):
+            self._consumer_timers.stop(group)
+        else:
+            self._phases.unload(group)
 
     def owner(self, group_id: str) -> Owner:
         """Return the name of a group for the timers, outcomes and requests that belong to it."""
@@ -122,7 +177,13 @@ class Shard(LedPartition):
     def take_out_of_service(self, group_id: str, cause: str) -> None:
         """Forget a group about which a decision has failed; its state, which may be half changed, is not looked at."""
         group = self.groups.pop(group_id, None)
-        self.refuse(group_id, Refused(cause, () if group is None else tuple(group.offsets.partitions())))
+        consumer_group = self.consumer_groups.pop(group_id, None)
+        self.gates.drop(group_id)
+        one: AnyGroup | None = consumer_group or group
+        keys = (
+            () if consumer_group is None else tuple(to_bytes(each).key for each in tombstones_of(consumer_group.image))
+        )
+        self.refuse(group_id, Refused(cause, () if one is None else tuple(one.offsets.partitions()), keys))
 
     def refuse(self, group_id: str, refused: Refused) -> None:
         """Serve a group no longer, until the next load or its deletion."""
@@ -154,7 +215,7 @@ class Shard(LedPartition):
         transaction brings them back, as in Kafka.
         """
 
-        def complete(group: Group) -> None:
+        def complete(group: AnyGroup) -> None:
             if group.offsets.complete_transaction(producer_id, outcome, marker_offset):
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
 
@@ -167,12 +228,17 @@ class Shard(LedPartition):
         refused = self.refused.pop(group_id, None)
         if refused is not None:
             return self._delete_refused(group_id, refused)
-        group = self.groups.get(group_id)
+        consumer_group = self.consumer_groups.get(group_id)
+        group = consumer_group or self.groups.get(group_id)
         if group is None:
             return DeleteGroupResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not EMPTY:
+        if group.state not in {EMPTY, ConsumerGroupState.EMPTY}:
             return DeleteGroupResult(ErrorCode.NON_EMPTY_GROUP)
-        self._phases.change_state(group, DEAD, "deleted")
+        if isinstance(group, Group):
+            self._phases.change_state(group, DEAD, "deleted")
+        else:
+            # Its removal does not wait for pending offsets, which go with it.
+            group.offsets.remove([one for one in group.offsets.partitions() if one not in group.offsets.materialised])
         removed = self.clean(group, lambda group: group.offsets.remove(list(group.offsets.materialised)))
         self._runtime.log(f"The following groups were deleted: {group_id}. A total of {removed} offsets were removed.")
         return DeleteGroupResult()
@@ -180,21 +246,23 @@ class Shard(LedPartition):
     def _delete_refused(self, group_id: str, refused: Refused) -> DeleteGroupResult:
         """Delete what the log has of a group that is out of service, so that its name can be used again."""
         tombstones = [Record(offset_key(group_id, topic_partition), None) for topic_partition in refused.partitions]
+        tombstones += [Record(key, None) for key in refused.keys]
         self._append_tombstones([*tombstones, Record(group_key(group_id), None)])
         self._runtime.log(f"Group {group_id}, which was out of service, was deleted.")
         return DeleteGroupResult()
 
     def delete_offsets(self, request: OffsetDelete) -> OffsetDeleteResult:
         """Delete offsets of a group, except for topics that its members are subscribed to (KIP-496)."""
-        group = self.groups.get(request.group_id or "")
+        group_id = request.group_id or ""
+        group = self.consumer_groups.get(group_id) or self.groups.get(group_id)
         if group is None:
             return OffsetDeleteResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not EMPTY and not group.is_consumer_group:
+        if isinstance(group, Group) and group.state is not EMPTY and not group.is_consumer_group:
             return OffsetDeleteResult(ErrorCode.NON_EMPTY_GROUP)
-        has_members = group.state is not EMPTY
+        is_subscribed_to = _subscriptions_of(group)
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic_partition in request.partitions:
-            subscribed = has_members and group.is_subscribed_to(topic_partition.topic)
+            subscribed = is_subscribed_to(topic_partition.topic)
             errors[topic_partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         eligible = [topic_partition for topic_partition, error in errors.items() if error is ErrorCode.NONE]
         if eligible:
@@ -215,14 +283,14 @@ class Shard(LedPartition):
         self._each(lambda group: removed.append(self.clean(group, select)))
         return sum(removed)
 
-    def _each(self, act: Callable[[Group], None], group_ids: Iterable[str] | None = None) -> None:
+    def _each(self, act: Callable[[AnyGroup], None], group_ids: Iterable[str] | None = None) -> None:
         """Do something to each group, or to some: a decision for each, which fails alone."""
-        for group_id in list(self.groups) if group_ids is None else group_ids:
-            group = self.groups.get(group_id)
+        for group_id in [*self.groups, *self.consumer_groups] if group_ids is None else group_ids:
+            group = self.consumer_groups.get(group_id) or self.groups.get(group_id)
             if group is not None:
                 self._runtime.attempt(self.owner(group_id), partial(act, group))
 
-    def _expire(self, group: Group) -> list[TopicPartition]:
+    def _expire(self, group: AnyGroup) -> list[TopicPartition]:
         """Remove a group's expired offsets, and note which (KIP-211; GroupMetadata.removeExpiredOffsets)."""
         expired = self._take_expired(group)
         if expired:
@@ -233,14 +301,19 @@ class Shard(LedPartition):
                 del self.expirations[next(iter(self.expirations))]
         return expired
 
-    def _take_expired(self, group: Group) -> list[TopicPartition]:
+    def _take_expired(self, group: AnyGroup) -> list[TopicPartition]:
         """Remove a group's expired offsets.
 
-        A group whose members left keeps its offsets from that moment on; a Stable consumer group keeps those of its
-        subscriptions; a group that never had members keeps each from its commit; any other keeps all.
+        A group whose members left keeps its offsets from that moment on; a Stable group of consumers keeps those of its
+        subscriptions; a group that never had members keeps each from its commit; any other keeps all. A consumer group
+        of KIP-848 keeps those of its subscriptions, and others from their commits
+        (OffsetMetadataManager.cleanupExpiredOffsets).
         """
         now_ms, retention_ms = self._runtime.wall_ms, self._runtime.settings.offsets_retention_ms
         offsets = group.offsets
+        if isinstance(group, ConsumerGroup):
+            subscribed = group.image.subscribed_topics()
+            return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms, subscribed)
         if group.protocol_type is None:
             return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms)
         if group.state is EMPTY:
@@ -254,7 +327,7 @@ class Shard(LedPartition):
             return offsets.expire(now_ms, retention_ms, lambda committed: committed.commit_timestamp_ms, group.topics)
         return []
 
-    def clean(self, group: Group, select: Selection) -> int:
+    def clean(self, group: AnyGroup, select: Selection) -> int:
         """Remove offsets from a group, and the group if it has nothing left; append their tombstones.
 
         A group in generation 0 has no record, so it gets no tombstone (GroupMetadataManager.cleanupGroupMetadata).
@@ -264,6 +337,9 @@ class Shard(LedPartition):
         """
         runtime = self._runtime
         removed = select(group)
+        if isinstance(group, ConsumerGroup):
+            self._clean_consumer_group(group, removed)
+            return len(removed)
         if group.state is EMPTY and not group.offsets.has_any:
             runtime.log(f"Group {group.group_id} transitioned to Dead in generation {group.generation}")
             self._phases.change_state(group, DEAD, "no offsets are left")
@@ -276,9 +352,51 @@ class Shard(LedPartition):
         self._append_tombstones(tombstones)
         return len(removed)
 
+    def _clean_consumer_group(self, group: ConsumerGroup, removed: Sequence[TopicPartition]) -> None:
+        """Append the tombstones of a consumer group's offsets, and of the group if it has nothing left."""
+        group_id = group.group_id
+        tombstones = [Record(offset_key(group_id, topic_partition), None) for topic_partition in removed]
+        if not group.image.members and not group.offsets.has_any and not self.gates.is_closed(group_id):
+            tombstones += map(to_bytes, group_tombstones(group_id))
+            self._consumer_timers.stop(group)
+            del self.consumer_groups[group_id]
+            self._runtime.note(
+                "group",
+                group_id,
+                old=ConsumerGroupState.EMPTY.value,
+                new=DEAD.value,
+                generation=group.image.epoch,
+                members=0,
+                reason="no offsets are left",
+            )
+        self._append_tombstones(tombstones)
+
+    def remove_classic(self, group_id: str) -> None:
+        """Forget a classic group in whose place there is a consumer group now."""
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            self._phases.convert(group)
+
     def _append_tombstones(self, tombstones: Sequence[Record]) -> None:
         runtime = self._runtime
         if tombstones:
             compression = runtime.settings.offsets_topic_compression_codec
             batch = batch_of(tombstones, runtime.wall_ms, NO_SEQUENCE, compression)
             runtime.append_unacknowledged(self.partition, batch)
+
+
+def tombstones_of(image: GroupImage) -> list[ConsumerGroupRecord]:
+    """Return the tombstones of all records that a consumer group has."""
+    group_id = image.group_id
+    return [
+        *(one for member_id in image.members for one in member_tombstones(group_id, member_id)),
+        *(regex_tombstone(group_id, regex) for regex in image.regexes),
+        *group_tombstones(group_id),
+    ]
+
+
+def _subscriptions_of(group: AnyGroup) -> Callable[[str], bool]:
+    """Return a function of a topic: whether members of a group are subscribed to it."""
+    if isinstance(group, ConsumerGroup):
+        return group.image.subscribed_topics().__contains__
+    return group.is_subscribed_to if group.state is not EMPTY else lambda _: False

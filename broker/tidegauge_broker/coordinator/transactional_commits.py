@@ -16,25 +16,28 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import TransactionCompletedResult, TxnOffsetCommit, TxnOffsetCommitResult
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.coordinator.committing import accepted, client_error, commit_batch, validation_error
+from tidegauge_broker.coordinator.consumer_group.commits import commit_error
+from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
+from tidegauge_broker.coordinator.consumer_group.topics import Topics
 from tidegauge_broker.coordinator.effects import VerifyTransaction
 from tidegauge_broker.coordinator.events import TransactionCompleted, TransactionVerified
-from tidegauge_broker.coordinator.group.group import Group
-from tidegauge_broker.coordinator.group.states import DEAD
 from tidegauge_broker.coordinator.led_partitions import LedPartitions
 from tidegauge_broker.coordinator.runtime import GroupRuntime
-from tidegauge_broker.coordinator.shard import Shard
+from tidegauge_broker.coordinator.shard import AnyGroup, Shard
 
 
 class TransactionalCommits:
     """Handles the transactional offsets of the groups of a coordinator."""
 
-    def __init__(self, runtime: GroupRuntime, led: LedPartitions[Shard]) -> None:
+    def __init__(self, runtime: GroupRuntime, led: LedPartitions[Shard], topics: Topics) -> None:
         self._runtime = runtime
+        self._topics = topics
         self._led = led
 
     def commit(self, shard: Shard, request: TxnOffsetCommit, token: object) -> None:
         """Handle a TxnOffsetCommit: have its transaction verified first. The group is created if there is none."""
-        group = shard.group_or_new(request.group_id or "")
+        group_id = request.group_id or ""
+        group = shard.consumer_groups.get(group_id) or shard.group_or_new(group_id)
         verification_id = self._runtime.awaited(partial(self._store, shard, group, request, token))
         self._runtime.effects.append(
             VerifyTransaction(
@@ -66,7 +69,7 @@ class TransactionalCommits:
     def _store(
         self,
         shard: Shard,
-        group: Group,
+        group: AnyGroup,
         request: TxnOffsetCommit,
         token: object,
         error: ErrorCode,
@@ -75,7 +78,7 @@ class TransactionalCommits:
         error = client_error(error)
         if error is ErrorCode.NONE:
             # A group that was unloaded or removed meanwhile is Dead.
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if group.state is DEAD else _refusal(group, request)
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if group.is_dead else self._refusal(group, request)
         if error is not ErrorCode.NONE:
             self._runtime.respond(token, failed_transactional_commit(request, error))
             return
@@ -99,6 +102,24 @@ class TransactionalCommits:
         batch = commit_batch(self._runtime, group, commits, (producer_id, request.producer_epoch))
         self._runtime.append_record(group.partition, batch, outcome, guard)
 
+    def _refusal(self, group: AnyGroup, request: TxnOffsetCommit) -> ErrorCode:
+        """Return why a commit is refused; a producer that names no member is not fenced, and no state is checked."""
+        if request.generation < 0 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.NONE
+        if not isinstance(group, ConsumerGroup):
+            return validation_error(group, request)
+        partitions = [one.topic_partition for one in request.offsets]
+        error = commit_error(
+            group.image,
+            self._topics,
+            request.member_id,
+            request.generation,
+            partitions,
+            knows_epochs=True,
+            is_transactional=True,
+        )
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
 
 def failed_transactional_commit(request: TxnOffsetCommit, error: ErrorCode) -> TxnOffsetCommitResult:
     """Return the result that gives every partition of a commit the same error."""
@@ -121,10 +142,3 @@ def _of_version(request: TxnOffsetCommit, error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.is_load_unavailable:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
-
-
-def _refusal(group: Group, request: TxnOffsetCommit) -> ErrorCode:
-    """Return why a commit is refused; a producer that names no member is not fenced, and no state is checked."""
-    if request.generation < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.NONE
-    return validation_error(group, request)

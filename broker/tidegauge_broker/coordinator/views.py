@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegauge.consumer_groups import ConsumerGroupState
 from tidegauge.groups import GroupState
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TransactionState
@@ -81,6 +82,7 @@ class Counters:
     offset_expirations: int = 0
     offset_deletions: int = 0
     completed_rebalances: int = 0
+    consumer_group_rebalances: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,14 @@ class Gauges:
     """What is there now, as Kafka's GroupMetadataManager counts it.
 
     Attributes:
-        groups: how many by state.
+        groups: how many classic groups by state.
         offsets: committed offsets of all groups.
+        consumer_groups: how many consumer groups by state; empty: they are not served.
     """
 
     groups: Mapping[GroupState, int] = field(default_factory=dict[GroupState, int])
     offsets: int = 0
+    consumer_groups: Mapping[ConsumerGroupState, int] = field(default_factory=dict[ConsumerGroupState, int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
 has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft, of telemetry and of
-share groups; and 68 and 69, which 3.9.1 advertises and then rejects with UNSUPPORTED_VERSION.
+share groups. 68 and 69 (KIP-848), which 3.9.1 in ZooKeeper mode rejects with UNSUPPORTED_VERSION, stand in the table as
+an extension, in the versions of 4.3.1 (``EXTENSIONS``).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 
@@ -115,6 +116,11 @@ DESCRIBE_PRODUCERS = _api(61, "DescribeProducers", 0, 0, 0)
 DESCRIBE_TRANSACTIONS = _api(65, "DescribeTransactions", 0, 0, 0)
 LIST_TRANSACTIONS = _api(66, "ListTransactions", 0, 1, 0)
 ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0, "AllocateProducerIds")
+CONSUMER_GROUP_HEARTBEAT = _api(68, "ConsumerGroupHeartbeat", 0, 1, 0)
+CONSUMER_GROUP_DESCRIBE = _api(69, "ConsumerGroupDescribe", 0, 1, 0)
+
+EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
+"""Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
 
 def snake(name: str) -> str:

@@ -388,15 +388,22 @@ class Compiler:
         return f"e_{self._nested(wire)}(z,w)"
 
     def _write_tagged(self) -> list[str]:
-        """Fields that have their default are left out; the others stand in the order of their tags."""
+        """Fields that have their default are left out; the others stand in the order of their tags.
+
+        The default of a struct that may be null is an empty one, so that null is written, as a byte of its own
+        (MessageDataGenerator).
+        """
         if not self._tagged:
             return []
         lines = [" tags=[]"]
         for tag, name, wire, default in self._tagged:
             is_set = "y" if default == () else "y is not None" if default is None else f"y!={default!r}"
+            written = self._written(wire, "y")
+            if wire.kind == "struct" and self._version in wire.nullable:
+                is_set, written = "1", f"(b'\\0' if y is None else b'\\1'+e_{self._nested(wire)}(y))"
             lines += [
                 f" y=x.{name}",
-                f" if {is_set}:tags.append(tagged({write_uvarint(tag)!r},{self._written(wire, 'y')}))",
+                f" if {is_set}:tags.append(tagged({write_uvarint(tag)!r},{written}))",
             ]
         return lines
 

@@ -1,15 +1,20 @@
 """Broker settings of consumer groups and their topic: Kafka's names, types, defaults and bounds.
 
-The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone; their settings are accepted and shown.
+The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone. Their settings are accepted and shown;
+those of the consumer protocol count if ``tidegauge.zookeeper.group.protocols`` serves it, an extension of this mode.
 Source: Kafka's GroupCoordinatorConfig and ShareGroupConfig.
 """
 
 from __future__ import annotations
 
 from tidegauge.settings.model import INT_MAX, Setting
-from tidegauge.settings.tables import long, names, short, whole
+from tidegauge.settings.tables import long, names, short, text, whole
 
 _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor" for name in ("Uniform", "Range"))
+
+
+_IN_EFFECT = {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
+"""Of the rows below, those that count if the consumer protocol is served."""
 
 
 def _of_kraft(protocol: str) -> tuple[Setting, ...]:
@@ -23,7 +28,14 @@ def _of_kraft(protocol: str) -> tuple[Setting, ...]:
         ("max.heartbeat.interval.ms", 15_000, "Largest heartbeat interval of a group"),
     )
     return tuple(
-        whole(f"group.{protocol}.{name}", default, "ms", f"{meaning}, {protocol} protocol.", 1, has_effect=False)
+        whole(
+            f"group.{protocol}.{name}",
+            default,
+            "ms",
+            f"{meaning}, {protocol} protocol.",
+            1,
+            has_effect=f"{protocol}.{name}" in _IN_EFFECT,
+        )
         for name, default, meaning in rows
     )
 
@@ -87,7 +99,41 @@ GROUP_SETTINGS = (
         has_effect=False,
     ),
     *_of_kraft("consumer"),
-    whole("group.consumer.max.size", INT_MAX, "", "Maximum members, consumer protocol.", 1, has_effect=False),
-    names("group.consumer.assignors", _ASSIGNORS, "Server-side assignors, consumer protocol.", has_effect=False),
+    whole("group.consumer.max.size", INT_MAX, "", "Maximum members, consumer protocol.", 1),
+    names(
+        "group.consumer.assignors",
+        _ASSIGNORS,
+        "Server-side assignors, consumer protocol; the first is the default.",
+        (*_ASSIGNORS, "uniform", "range"),
+    ),
+    names(
+        "tidegauge.zookeeper.group.protocols",
+        ("classic",),
+        "Group protocols that are served in ZooKeeper mode; consumer (KIP-848), by the rules of Kafka 4.3, is an "
+        "extension, since Kafka 3.9 serves classic alone there.",
+        ("classic", "consumer"),
+    ),
+    whole(
+        "group.consumer.assignment.interval.ms",
+        1_000,
+        "ms",
+        "Minimum time between two target assignments of a group, consumer protocol; 0: none. A setting of Kafka 4.3.",
+        0,
+    ),
+    text(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Which groups may change between the classic and the consumer protocol while they have members; the default "
+        "is that of Kafka 4.3.",
+        ("disabled", "upgrade", "downgrade", "bidirectional"),
+    ),
+    whole(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "ms",
+        "Time after which regular expressions of subscriptions are resolved again, consumer protocol. A setting of "
+        "Kafka 4.3.",
+        10_000,
+    ),
     *_of_kraft("share"),
 )

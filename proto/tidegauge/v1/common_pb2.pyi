@@ -229,6 +229,14 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """A proposed in-sync replica is not alive or is shutting down."""
     ERROR_CODE_NEW_LEADER_ELECTED: _ErrorCode.ValueType  # 108
     """The change completed a reassignment, and another replica leads now."""
+    ERROR_CODE_FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
+    """The member must drop its partitions and join again."""
+    ERROR_CODE_UNRELEASED_INSTANCE_ID: _ErrorCode.ValueType  # 111
+    """Another member of the group still has the instance id."""
+    ERROR_CODE_UNSUPPORTED_ASSIGNOR: _ErrorCode.ValueType  # 112
+    """No server-side assignor has this name (group.consumer.assignors)."""
+    ERROR_CODE_STALE_MEMBER_EPOCH: _ErrorCode.ValueType  # 113
+    """The request's member epoch is not the member's; learn it first."""
     ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
     """The request is for controllers, not for brokers."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
@@ -243,6 +251,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The node is a voter already."""
     ERROR_CODE_VOTER_NOT_FOUND: _ErrorCode.ValueType  # 127
     """The node is no voter, or is the last one."""
+    ERROR_CODE_INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
+    """The regular expression is not of RE2's syntax."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -453,6 +463,14 @@ ERROR_CODE_INELIGIBLE_REPLICA: ErrorCode.ValueType  # 107
 """A proposed in-sync replica is not alive or is shutting down."""
 ERROR_CODE_NEW_LEADER_ELECTED: ErrorCode.ValueType  # 108
 """The change completed a reassignment, and another replica leads now."""
+ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
+"""The member must drop its partitions and join again."""
+ERROR_CODE_UNRELEASED_INSTANCE_ID: ErrorCode.ValueType  # 111
+"""Another member of the group still has the instance id."""
+ERROR_CODE_UNSUPPORTED_ASSIGNOR: ErrorCode.ValueType  # 112
+"""No server-side assignor has this name (group.consumer.assignors)."""
+ERROR_CODE_STALE_MEMBER_EPOCH: ErrorCode.ValueType  # 113
+"""The request's member epoch is not the member's; learn it first."""
 ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
 """The request is for controllers, not for brokers."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
@@ -467,6 +485,8 @@ ERROR_CODE_DUPLICATE_VOTER: ErrorCode.ValueType  # 126
 """The node is a voter already."""
 ERROR_CODE_VOTER_NOT_FOUND: ErrorCode.ValueType  # 127
 """The node is no voter, or is the last one."""
+ERROR_CODE_INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
+"""The regular expression is not of RE2's syntax."""
 global___ErrorCode = ErrorCode
 
 @typing.final

@@ -25,6 +25,8 @@ LATER = {
     "DescribeTransactions": 65,
     "ListTransactions": 66,
     "AllocateProducerIds": 67,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
 }
 
 

@@ -23,7 +23,7 @@ REFUSED_REGISTRATIONS: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "ZooKeeper's flag": (
         {"is_migrating_zk_broker": True},
         ErrorCode.BROKER_ID_NOT_REGISTERED,
-        "Controller does not support registering ZK brokers, as no migration from ZooKeeper is in progress.",
+        "Controller does not support registering ZK brokers.",
     ),
     "no directory": ({"log_dirs": ()}, ErrorCode.INVALID_REGISTRATION, "No directories specified in request"),
     "a reserved directory": (
@@ -111,10 +111,12 @@ def test_a_new_incarnation_waits_for_the_end_of_the_session() -> None:
 
 def test_the_same_incarnation_keeps_its_epoch_and_its_flags() -> None:
     world = World()
+    world.heartbeat(0, cordoned_log_dirs=())
     known = world.view.image.brokers[0]
     world.register(0, incarnation_id=known.incarnation_id, rack="r1")
     again = world.view.image.brokers[0]
     assert (again.epoch, again.fenced, again.rack) == (known.epoch, False, "r1")
+    assert again.cordoned_log_dirs is None
 
 
 def test_a_broker_epoch_is_the_offset_of_the_first_record() -> None:
@@ -239,6 +241,15 @@ def test_a_controlled_shutdown_takes_the_last_leader_away() -> None:
     assert world.heartbeat(0, want_shut_down=True).should_shut_down
 
 
+def test_a_broker_in_controlled_shutdown_that_changes_its_mind_is_given_no_leadership() -> None:
+    world = World()
+    world.create("t", [0])
+    world.heartbeat(0, want_shut_down=True)
+    world.fence(0)
+    assert not world.heartbeat(0).is_fenced
+    assert world.state().leader == -1
+
+
 def test_brokers_are_fenced_one_by_one_when_their_sessions_end() -> None:
     world = World()
     world.create("t", [0, 1, 2])
@@ -301,6 +312,16 @@ def test_a_failed_directory_moves_its_leaders_away_and_is_no_longer_registered()
     begin = world.controller.next_offset
     world.heartbeat(0, offline_log_dirs=(directory(0, 0),))
     assert world.controller.next_offset == begin
+
+
+def test_a_broker_that_is_unfenced_with_a_failed_directory_leads_nothing_in_it() -> None:
+    world = World([0], directories=2)
+    world.create("t", [0])
+    wanted = {directory(0): [(world.topic_id(), 0)]}
+    world.take(assign_replicas_to_directories(world.view, 0, world.epoch(0), wanted))
+    world.fence(0)
+    world.heartbeat(0, offline_log_dirs=(directory(0),))
+    assert (world.state().leader, world.view.image.brokers[0].fenced) == (-1, False)
 
 
 def test_cordoned_directories_are_recorded_once_and_only_at_metadata_version_30() -> None:

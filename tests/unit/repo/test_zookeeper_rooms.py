@@ -24,6 +24,7 @@ KNOWN = {
     BROKER + "server/wire/grpc/broker.py": "DescribeReplicas returns the topic ids in znodes",
     BROKER + "server/wire/kafka/handlers/offset_commit.py": "version 0 of OffsetCommit is of offsets in ZooKeeper",
     BROKER + "server/wire/kafka/handlers/offset_fetch.py": "version 0 of OffsetFetch is of offsets in ZooKeeper",
+    CONTROLLER + "metadata/decisions/registration.py": "Kafka's words for a broker that would migrate from ZooKeeper",
     CONTROLLER + "diagrams.py": "draws the tables of ZooKeeper's controller",
 }
 """By file: why it names ZooKeeper."""

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
@@ -169,7 +170,7 @@ async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: 
 
     def update(partition: int, *, deleted: bool) -> None:
         state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
-        partitions = (UpdateMetadataPartition(state, deleted=deleted),)
+        partitions = (ReportedPartition(state, deleted=deleted),)
         broker.service.update_metadata(UpdateMetadataRequest(ControlHeader(0, 1, 100), partitions, LIVE))
 
     await broker.registers(100)

@@ -75,6 +75,11 @@ class Group:
         self.state_since_ms = now_ms
 
     @property
+    def is_dead(self) -> bool:
+        """Whether it was deleted, converted or unloaded; nothing of it counts any more."""
+        return self.state is DEAD
+
+    @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance may begin."""
         return self.state in CAN_REBALANCE

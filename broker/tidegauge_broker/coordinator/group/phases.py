@@ -325,6 +325,17 @@ class Phases:
         self.change_state(group, DEAD, "unloaded")
         self.stop_timers(group)
 
+    def convert(self, group: Group) -> None:
+        """Respond to what is parked with REBALANCE_IN_PROGRESS and stop all timers: it is a consumer group now."""
+        for member in group.members.values():
+            rejoin = JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            self.respond_to_join(member, rejoin)
+            if member.sync_token is not None:
+                self._runtime.respond(member.sync_token, SyncGroupResult(ErrorCode.REBALANCE_IN_PROGRESS))
+                member.sync_token = None
+        self.change_state(group, DEAD, "converted to a consumer group")
+        self.stop_timers(group)
+
     def stop_timers(self, group: Group) -> None:
         """Cancel every timer of a group that is Dead."""
         timers = self._runtime.timers

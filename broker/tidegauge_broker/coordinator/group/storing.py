@@ -27,6 +27,12 @@ TOO_LARGE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST
 
 def metadata_batch(runtime: GroupRuntime, group: Group, assignments: Mapping[str, bytes]) -> bytes:
     """Return a batch with the group's record as of now, with these assignments by member id."""
+    compression = runtime.settings.offsets_topic_compression_codec
+    return batch_of([metadata_record(group, assignments)], runtime.wall_ms, NO_SEQUENCE, compression)
+
+
+def metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
+    """Return the group's record as of now, with these assignments by member id."""
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -48,9 +54,7 @@ def metadata_batch(runtime: GroupRuntime, group: Group, assignments: Mapping[str
         current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
         members=members,
     )
-    record = Record(group_key(group.group_id), group_value(value))
-    compression = runtime.settings.offsets_topic_compression_codec
-    return batch_of([record], runtime.wall_ms, NO_SEQUENCE, compression)
+    return Record(group_key(group.group_id), group_value(value))
 
 
 def stored_error(error: ErrorCode) -> ErrorCode:

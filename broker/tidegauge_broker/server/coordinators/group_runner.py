@@ -12,17 +12,23 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from tidegauge.consumer_groups import CONSUMER, ConsumerGroupHeartbeat
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC, GroupRequest, GroupResult, JoinGroup
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.transaction_marker import Outcome
 from tidegauge.wall_time import WallTime
+from tidegauge_broker.coordinator.consumer_group.topic_patterns import MatchingTooLongError, PatternError, resolve
+from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
-from tidegauge_broker.coordinator.effects import Effect, VerifyTransaction
+from tidegauge_broker.coordinator.effects import Effect, ResolveRegexes, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
     PartitionsDeleted,
+    RegexesResolved,
     RequestArrived,
+    TopicsChanged,
     TransactionCompleted,
     TransactionVerified,
 )
@@ -53,7 +59,20 @@ def group_settings(settings: Values) -> GroupSettings:
         offsets_commit_timeout_ms=settings.integer("offsets.commit.timeout.ms"),
         offsets_commit_required_acks=settings.integer("offsets.commit.required.acks"),
         offsets_topic_compression_codec=settings.integer("offsets.topic.compression.codec"),
+        serves_consumer_groups=CONSUMER in settings["tidegauge.zookeeper.group.protocols"],
+        consumer_session_timeout_ms=settings.integer("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=settings.integer("group.consumer.heartbeat.interval.ms"),
+        consumer_assignment_interval_ms=settings.integer("group.consumer.assignment.interval.ms"),
+        consumer_max_size=settings.integer("group.consumer.max.size"),
+        consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
+        consumer_regex_refresh_interval_ms=settings.integer("group.consumer.regex.refresh.interval.ms"),
+        consumer_migration_policy=settings.text("group.consumer.migration.policy").lower(),
     )
+
+
+def _assignor(name: str) -> str:
+    """Return the name that clients use for an assignor: ``uniform`` for Kafka's class UniformAssignor."""
+    return name.rpartition(".")[2].removesuffix("Assignor").lower()
 
 
 class GroupRunner(CoordinatorRunner[GroupCoordinator]):
@@ -87,7 +106,9 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         chunk_bytes = settings.integer("offsets.load.buffer.size")
         super().__init__(coordinator, own, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._wall = WallTime() if wall is None else wall
+        self._group_settings = own
         self._executors[VerifyTransaction] = self._verify
+        self._executors[ResolveRegexes] = self._resolve
 
     @property
     def time_ms(self) -> int:
@@ -101,8 +122,22 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
 
     def request(self, request: GroupRequest) -> asyncio.Future[GroupResult]:
         """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""
-        member_uuid = str(uuid.uuid4()) if isinstance(request, JoinGroup) else ""
+        if isinstance(request, JoinGroup):
+            member_uuid = str(uuid.uuid4())
+        else:
+            is_nameless = isinstance(request, ConsumerGroupHeartbeat) and not request.member_id
+            member_uuid = topic_id_text(uuid.uuid4().bytes) if is_nameless else ""
         return self._asked(lambda token: RequestArrived(token, request, member_uuid))
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are served."""
+        return self._group_settings.serves_consumer_groups
+
+    def topics_sent(self, topics: Mapping[str, TopicDescription | None]) -> None:
+        """Take up topics as the controller has sent them; None: deleted. Those that are as before change nothing."""
+        if topics:
+            self._put(TopicsChanged(topics))
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Take up that partitions of other topics were deleted: their offsets are removed."""
@@ -137,7 +172,30 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
             LOG.exception("Verifying %s failed, which is a defect", effect.transactional_id)
         self._put(TransactionVerified(effect.verification_id, error, guard))
 
+    def _resolve(self, effect: ResolveRegexes) -> None:
+        self._in_background(self._resolved(effect), f"resolve-{effect.resolution_id}")
+
+    async def _resolved(self, effect: ResolveRegexes) -> None:
+        """Find the topics beside the event loop, leave out what may not be described, and report one outcome."""
+        found: Mapping[str, frozenset[str]] = {}
+        problem = ""
+        try:
+            found = await asyncio.to_thread(resolve, effect.regexes, effect.names)
+            if effect.permits is not None:
+                permitted = effect.permits(frozenset[str]().union(*found.values()))
+                found = {regex: topics & permitted for regex, topics in found.items()}
+        except MatchingTooLongError:
+            problem = "matching them against all topics takes too long"
+        except PatternError as refusal:
+            problem = str(refusal)
+        except Exception as defect:
+            LOG.exception("Resolving regular expressions failed, which is a defect")
+            problem = repr(defect)
+        self._put(RegexesResolved(effect.resolution_id, found, effect.version, problem))
+
     def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:
         if isinstance(effect, VerifyTransaction):
             return TransactionVerified(effect.verification_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(effect, ResolveRegexes):
+            return RegexesResolved(effect.resolution_id, {}, effect.version, "the resolution failed")
         return super()._outcome_of_failed(effect)

@@ -377,6 +377,18 @@ def _groups(gauges: Gauges, counters: Counters) -> Iterator[Family]:
         ("group_completed_rebalance_count", "Rebalances completed.", counters.completed_rebalances),
     ):
         yield _counter(f"{name}_{counted}", meaning, value)
+    if not gauges.consumer_groups:
+        return
+    rebalances = "Rises of consumer groups' epochs by heartbeats."
+    yield _counter(f"{name}_consumer_group_rebalance_count", rebalances, counters.consumer_group_rebalances)
+    by_protocol = Family(f"{name}_group_count", "gauge", "Groups that this broker coordinates, by protocol.")
+    by_protocol.add(sum(gauges.groups.values()), protocol="classic")
+    by_protocol.add(sum(gauges.consumer_groups.values()), protocol="consumer")
+    yield by_protocol
+    by_state = Family(f"{name}_consumer_group_count", "gauge", "Consumer groups (KIP-848), by state.")
+    for consumer_state, count in gauges.consumer_groups.items():
+        by_state.add(count, state=consumer_state.value.lower())
+    yield by_state
 
 
 def _transactions(gauges: TransactionGauges) -> Iterator[Family]:

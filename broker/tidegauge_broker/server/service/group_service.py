@@ -16,11 +16,17 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
 
+from tidegauge.consumer_groups import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
@@ -103,6 +109,11 @@ class GroupService:
         self._metadata = metadata
         self._create_topic = create_topic
 
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are served, which no broker of 3.9 does in this mode."""
+        return self.runner.serves_consumer_groups
+
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of __consumer_offsets that holds a group."""
         known = len(self._metadata.partitions(OFFSETS_TOPIC))
@@ -153,6 +164,10 @@ class GroupService:
     async def ask(self, request: ListGroups) -> ListGroupsResult: ...
     @overload
     async def ask(self, request: DeleteGroup) -> DeleteGroupResult: ...
+    @overload
+    async def ask(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult: ...
+    @overload
+    async def ask(self, request: DescribeConsumerGroup) -> DescribeConsumerGroupResult: ...
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
@@ -194,9 +209,16 @@ class GroupService:
 
     # What the controller sends
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
-        """Take up that the metadata cache has changed."""
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Iterable[str] = ()) -> None:
+        """Take up that the metadata cache has changed.
+
+        Args:
+            deleted: partitions of deleted topics.
+            changed: the topics that the controller has sent.
+        """
         self.runner.topic_seen(len(self._metadata.partitions(OFFSETS_TOPIC)))
+        if self.serves_consumer_groups:
+            self.runner.topics_sent({topic: self._metadata.description(topic) for topic in changed})
         if deleted:
             self.runner.partitions_deleted(deleted)
 

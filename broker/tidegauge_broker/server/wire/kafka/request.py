@@ -28,6 +28,7 @@ class Context:
         now_ms: the broker's clock.
         header: of the request.
         may_read: whether the caller may fetch from a topic; None: from all.
+        may_describe: whether the caller may describe a topic that its request does not name; None: all.
         quotas: what measures the client; None: no quota was ever set.
     """
 
@@ -38,6 +39,7 @@ class Context:
     header: RequestHeader
     may_read: Callable[[str], bool] | None = None
     quotas: RequestQuotas | None = None
+    may_describe: Callable[[str], bool] | None = None
 
     @property
     def version(self) -> int:

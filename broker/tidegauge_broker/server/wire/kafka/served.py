@@ -31,9 +31,19 @@ def declared() -> Iterator[ServedApi]:
 
 
 SERVED: dict[int, ServedApi] = {api.key: api for api in sorted(declared(), key=lambda api: api.key)}
-SERVED[apis.API_VERSIONS] = api_versions.api_for(sorted([*SERVED, apis.API_VERSIONS]))
-"""By key."""
-HANDLERS: dict[int, Handler] = {key: api.handle for key, api in SERVED.items()}
+_OWN = sorted([key for key in SERVED if key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
+SERVED[apis.API_VERSIONS] = api_versions.api_for(_OWN)
+"""By key, the extensions as well."""
+HANDLERS: dict[int, Handler] = {key: SERVED[key].handle for key in _OWN}
+"""Without the extensions."""
+
+
+def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
+    """Return the handlers of a broker that serves some of ``apis.EXTENSIONS``, and advertises them."""
+    if not extensions:
+        return HANDLERS
+    keys = sorted({*_OWN, *extensions})
+    return {key: SERVED[key].handle for key in keys} | {apis.API_VERSIONS: api_versions.handler_for(keys)}
 
 
 def guarded(handlers: Mapping[int, Handler], acls: AccessLists | None) -> dict[int, Handler]:

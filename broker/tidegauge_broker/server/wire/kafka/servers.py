@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import EXTENSIONS
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
@@ -32,7 +33,7 @@ from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
-from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED, guarded
+from tidegauge_broker.server.wire.kafka.served import SERVED, guarded, handlers_with
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_broker.server.wire.kafka.turns import Turns
@@ -185,7 +186,8 @@ class _KafkaListener:
         self.logical_clock = logical_clock
         self.serves_controller = serves_controller
         self.serves_brokers = logical_clock is not None
-        self.handlers = guarded(HANDLERS, service.configs.acls)
+        extensions = EXTENSIONS if service.groups.serves_consumer_groups else frozenset[int]()
+        self.handlers = guarded(handlers_with(extensions), service.configs.acls)
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()
         self.name = at.name

@@ -29,6 +29,7 @@ from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _OF_ZOOKEEPER = 0
 _WITH_TIMESTAMP = 1
+_FIRST_WITH_MEMBER_EPOCH = 9
 
 
 def handle(request: OffsetCommitRequest, context: Context) -> Any:
@@ -52,6 +53,7 @@ async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             retention_time_ms=request.retention_time_ms,
+            knows_member_epochs=context.version >= _FIRST_WITH_MEMBER_EPOCH,
         )
     )
     return response_to(request, result.partitions.__getitem__)

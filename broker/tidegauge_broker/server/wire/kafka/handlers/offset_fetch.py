@@ -50,7 +50,16 @@ def handle(request: OffsetFetchRequest, context: Context) -> Any:
 
 async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     asked = [
-        _fetch(group.group_id, group.topics, context, require_stable=request.require_stable) for group in request.groups
+        context.service.groups.fetch_offsets(
+            groups.OffsetFetch(
+                group.group_id,
+                _partitions(group.topics),
+                request.require_stable,
+                group.member_id,
+                group.member_epoch,
+            )
+        )
+        for group in request.groups
     ]
     # Together, because proofs of leadership wait; of one group without a task.
     results = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
@@ -67,7 +76,8 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
     if version == _OF_ZOOKEEPER:
         result = groups.OffsetFetchResult(ErrorCode.UNSUPPORTED_VERSION)
     else:
-        result = await _fetch(request.group_id, request.topics, context, require_stable=request.require_stable)
+        wanted = groups.OffsetFetch(request.group_id, _partitions(request.topics), request.require_stable)
+        result = await context.service.groups.fetch_offsets(wanted)
     if result.error is not ErrorCode.NONE and version < _FIRST_WITH_GROUP_ERROR:
         of_all = groups.FetchedOffset(error=result.error)
         result = groups.OffsetFetchResult(offsets=dict.fromkeys(_partitions(request.topics) or (), of_all))
@@ -76,11 +86,6 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
         topics=[OffsetFetchResponseTopic(name, partitions) for name, partitions in by_topic.items()],
         error_code=result.error,
     )
-
-
-async def _fetch(group_id: str, topics: _Topics, context: Context, *, require_stable: bool) -> groups.OffsetFetchResult:
-    wanted = groups.OffsetFetch(group_id, _partitions(topics), require_stable)
-    return await context.service.groups.fetch_offsets(wanted)
 
 
 def _partitions(topics: _Topics) -> tuple[TopicPartition, ...] | None:

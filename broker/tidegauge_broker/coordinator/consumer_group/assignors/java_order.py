@@ -1,0 +1,106 @@
+"""The iteration order of Java's HashMap and HashSet, on which the assignments of Kafka's assignors depend.
+
+Contract: keys are kept in a table whose size is a power of two, in the slot of their spread hash; iteration goes
+through the slots, and in a slot in the order of its chain. Chains of eight and more, which Java turns into trees, keep
+that order here: with the few keys that topics, members and partitions make in one slot it does not happen.
+Source: java.util.HashMap (put, computeIfAbsent, resize, tableSizeFor), java.util.HashSet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from tidegauge.groups import java_hash
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+_DEFAULT_CAPACITY = 16
+_HASH_BITS = 0xFFFFFFFF
+_LOAD = 0.75
+
+
+def hash_of(key: str | bytes | int) -> int:
+    """Return Java's ``hashCode`` of a String, of a Uuid (its 16 bytes) or of an Integer, in 32 bits without a sign."""
+    if isinstance(key, int):
+        return key & _HASH_BITS
+    if isinstance(key, str):
+        return java_hash(key) & _HASH_BITS
+    mixed = int.from_bytes(key[:8], "big") ^ int.from_bytes(key[8:], "big")
+    return (mixed >> 32 ^ mixed) & _HASH_BITS
+
+
+class JavaMap(Generic[Key, Value]):
+    """A map that iterates as a ``java.util.HashMap`` that had the same calls.
+
+    Args:
+        capacity: of ``new HashMap(capacity)``; 16 is that of ``new HashMap()``.
+    """
+
+    def __init__(self, capacity: int = _DEFAULT_CAPACITY) -> None:
+        size = 1
+        while size < capacity:
+            size *= 2
+        self._slots: list[list[Key]] = [[] for _ in range(size)]
+        self._values: dict[Key, Value] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        for slot in self._slots:
+            yield from slot
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: Key) -> Value:
+        return self._values[key]
+
+    def items(self) -> Iterator[tuple[Key, Value]]:
+        """Yield keys and values in Java's order."""
+        for key in self:
+            yield key, self._values[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Set a value; a new key goes to the tail of its slot, and the table grows afterwards."""
+        if key not in self._values:
+            self._slot(key).append(key)
+            self._values[key] = value
+            if len(self._values) > int(len(self._slots) * _LOAD):
+                self._grow()
+        else:
+            self._values[key] = value
+
+    def compute_if_absent(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key; a new key goes to the head of its slot, and the table grows before."""
+        if len(self._values) > int(len(self._slots) * _LOAD):
+            self._grow()
+        if key not in self._values:
+            self._slot(key).insert(0, key)
+            self._values[key] = make()
+        return self._values[key]
+
+    def _slot(self, key: Key) -> list[Key]:
+        hashed = hash_of(key)  # type: ignore[arg-type] # keys are of the kinds that it takes
+        return self._slots[(hashed ^ hashed >> 16) & (len(self._slots) - 1)]
+
+    def _grow(self) -> None:
+        former = list(self)
+        self._slots = [[] for _ in range(2 * len(self._slots))]
+        for key in former:
+            self._slot(key).append(key)
+
+
+def java_set(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> JavaMap[Key, None]:
+    """Return a ``java.util.HashSet`` to which the keys were added one by one."""
+    made: JavaMap[Key, None] = JavaMap(capacity)
+    for key in keys:
+        made.put(key, None)
+    return made
+
+
+def copied_set(keys: Iterable[Key]) -> JavaMap[Key, None]:
+    """Return ``new HashSet(collection)``, whose table has room for the collection."""
+    collection = list(keys)
+    return java_set(collection, max(int(len(collection) / _LOAD) + 1, _DEFAULT_CAPACITY))

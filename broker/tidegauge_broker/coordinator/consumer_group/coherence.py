@@ -1,0 +1,61 @@
+"""Whether the records of a consumer group, each well formed, make sense together.
+
+A client may write to ``__consumer_offsets``, and compaction may leave parts of a group; a group that contradicts itself
+would fail, or never come to rest, at a later heartbeat. It is refused when it is loaded, alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH
+from tidegauge_broker.coordinator.consumer_group.image import FIRST_EPOCH, GroupImage
+from tidegauge_broker.coordinator.consumer_group.member import TopicPartitionId, partitions_of
+
+
+def exists(image: GroupImage) -> bool:
+    """Return whether records of the group are left; one whose tombstones were read has none."""
+    return image != GroupImage(image.group_id)
+
+
+def incoherence(image: GroupImage) -> str | None:
+    """Return why no coordinator can have written a group's records, as a clause; None if one can."""
+    if image.epoch < FIRST_EPOCH:
+        return f"its epoch is {image.epoch}"
+    if not 0 <= image.assignment_epoch <= image.epoch:
+        return f"its assignment epoch is {image.assignment_epoch}, and its epoch {image.epoch}"
+    for member in image.members.values():
+        if not member.member_id:
+            return "a member has an empty id"
+        if not (0 <= member.epoch <= image.epoch or member.epoch == STATIC_LEAVING_EPOCH):
+            return f"member '{member.member_id}' has epoch {member.epoch}, and the group {image.epoch}"
+        if member.epoch == STATIC_LEAVING_EPOCH and member.instance_id is None:
+            return f"member '{member.member_id}' has left for a while, and is not static"
+    instances = Counter(one.instance_id for one in image.members.values() if one.instance_id is not None)
+    for instance_id, members in instances.items():
+        if members > 1:
+            return f"two members have the group instance id '{instance_id}'"
+    return _twice_owned(image)
+
+
+def _twice_owned(image: GroupImage) -> str | None:
+    owners: dict[TopicPartitionId, str] = {}
+    for member in image.members.values():
+        for one in partitions_of(member.assigned) | partitions_of(member.pending_revocation):
+            other = owners.setdefault(one, member.member_id)
+            if other != member.member_id:
+                return f"members '{other}' and '{member.member_id}' own the same partition"
+    return None
+
+
+def settle(image: GroupImage) -> None:
+    """Derive what follows from the members again, and forget targets of members that are not there.
+
+    Records may have been read in an order in which no coordinator has written them, after compaction.
+    """
+    image.targets = {member_id: target for member_id, target in image.targets.items() if member_id in image.members}
+    image.owners = {
+        one: member.epoch
+        for member in image.members.values()
+        for one in partitions_of(member.assigned) | partitions_of(member.pending_revocation)
+    }

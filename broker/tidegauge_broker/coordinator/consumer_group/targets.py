@@ -1,0 +1,88 @@
+"""The target assignment of a group: what each member shall own, computed by a server-side assignor.
+
+Source: org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder; GroupMetadataManager.updateTargetAssignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegauge_broker.coordinator.consumer_group.assignors import range_assignor, uniform
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import java_set
+from tidegauge_broker.coordinator.consumer_group.assignors.subscription import (
+    Assignor,
+    GroupToAssign,
+    Member,
+    Partitions,
+)
+from tidegauge_broker.coordinator.consumer_group.image import Draft, GroupImage
+from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember
+from tidegauge_broker.coordinator.consumer_group.records import target_epoch_record, target_record
+from tidegauge_broker.coordinator.consumer_group.topics import Topics
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": range_assignor.assign}
+"""The assignors by the names that clients and settings use."""
+
+
+def may_compute(image: GroupImage, now_ms: int, interval_ms: int) -> bool:
+    """Return whether the target may be computed now: not again within the assignment interval.
+
+    Args:
+        image: the group.
+        now_ms: the wall-clock time.
+        interval_ms: group.consumer.assignment.interval.ms.
+    """
+    last_ms = image.assignment_timestamp_ms
+    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+
+
+def add_target(draft: Draft, topics: Topics, assignors: Sequence[str], now_ms: int) -> None:
+    """Compute the target for the group's epoch and add its records: each member's whose target changes, and the epoch.
+
+    Args:
+        draft: the decision; its image has the group's new epoch and members.
+        topics: those that exist.
+        assignors: names of the assignors that the broker offers; the first is the default.
+        now_ms: the wall-clock time.
+
+    Raises:
+        AssignmentError: the assignor has found no assignment.
+    """
+    image = draft.image
+    group_id = image.group_id
+    members = {member_id: _spec(image, image.members[member_id], topics) for member_id in java_set(image.members)}
+    counts = {topic_id: topics.by_id[topic_id].partitions for member in members.values() for topic_id in member.topics}
+    assign = ASSIGNORS[image.preferred_assignor(assignors[0])]
+    assigned = assign(GroupToAssign(members, counts, image.is_homogeneous))
+    for member_id in members:
+        target = assigned.get(member_id, ())
+        former = image.targets.get(member_id)
+        if former is None or _as_sets(former) != _as_sets(target):
+            draft.add(target_record(group_id, member_id, target))
+    draft.add(target_epoch_record(group_id, draft.image.epoch, now_ms))
+
+
+def topic_ids_of(image: GroupImage, member: ConsumerMember, topics: Topics) -> tuple[bytes, ...]:
+    """Return the ids of the topics that a member is subscribed to; a topic that does not exist has none."""
+    names = image.topics_of(member)
+    return tuple(topics.by_name[name].topic_id for name in names if name in topics.by_name)
+
+
+def _spec(image: GroupImage, member: ConsumerMember, topics: Topics) -> Member:
+    target = tuple(
+        (topic_id, tuple(java_set(partitions))) for topic_id, partitions in _in_java_order(_target_of(image, member))
+    )
+    return Member(topic_ids_of(image, member, topics), target, member.instance_id)
+
+
+def _target_of(image: GroupImage, member: ConsumerMember) -> Partitions:
+    return image.targets.get(member.member_id, ())
+
+
+def _in_java_order(target: Partitions) -> Partitions:
+    by_id = dict(target)
+    return tuple((topic_id, by_id[topic_id]) for topic_id in java_set(by_id))
+
+
+def _as_sets(target: Partitions) -> dict[bytes, frozenset[int]]:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in target}

@@ -1,0 +1,91 @@
+"""The topics of the cluster as the group coordinator knows them, and the hash of their metadata.
+
+Source: CoordinatorMetadataImage; Utils.computeTopicHash and computeGroupHash of Kafka's group coordinator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tidegauge_broker.coordinator.consumer_group.xxh3 import xxh3_64
+
+_MAGIC = b"\0"
+_LONG, _INT = struct.Struct("<Q"), struct.Struct("<i")
+_SIGN, _RANGE = 2**63, 2**64
+
+
+def _text(text: str) -> bytes:
+    """Return a string as hash4j's putString takes it: UTF-16 code units, then their number."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units + _INT.pack(len(units) // 2)
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic.
+
+    Attributes:
+        racks: of each partition those of its replicas' brokers that have one.
+    """
+
+    name: str
+    topic_id: bytes
+    racks: tuple[tuple[str, ...], ...]
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions."""
+        return len(self.racks)
+
+    @cached_property
+    def hash(self) -> int:
+        """Hash of all that a group notices of a topic: id, name, partitions, racks."""
+        most, least = self.topic_id[:8][::-1], self.topic_id[8:][::-1]
+        parts = [_MAGIC, most, least, _text(self.name), _INT.pack(self.partitions)]
+        for partition, racks in enumerate(self.racks):
+            parts.append(_INT.pack(partition))
+            for rack in sorted(racks):
+                parts += [_INT.pack(len(rack)), _text(rack)]
+        return xxh3_64(b"".join(parts))
+
+
+@dataclass
+class Topics:
+    """The topics that exist.
+
+    Attributes:
+        version: rises with each change.
+        created_at: the version at which a topic was last created.
+    """
+
+    by_name: dict[str, TopicDescription] = field(default_factory=dict[str, TopicDescription])
+    by_id: dict[bytes, TopicDescription] = field(default_factory=dict[bytes, TopicDescription])
+    version: int = 0
+    created_at: int = 0
+
+    def change(self, topics: Mapping[str, TopicDescription | None]) -> set[str]:
+        """Take over topics that were created, altered or (None) deleted; return those that differ from before."""
+        changed = {name for name, topic in topics.items() if topic != self.by_name.get(name)}
+        self.version += bool(changed)
+        for name in changed:
+            topic = topics[name]
+            former = self.by_name.pop(name, None)
+            if former is not None:
+                self.by_id.pop(former.topic_id, None)
+            if topic is not None:
+                self.by_name[name] = topic
+                self.by_id[topic.topic_id] = topic
+                if former is None or former.topic_id != topic.topic_id:
+                    self.created_at = self.version
+        return changed
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """Return the metadata hash of a group that is subscribed to these topics; 0 if none of them exists."""
+        known = [self.by_name[name].hash for name in sorted(names) if name in self.by_name]
+        if not known:
+            return 0
+        value = xxh3_64(b"".join(map(_LONG.pack, known)))
+        return value - _RANGE if value >= _SIGN else value

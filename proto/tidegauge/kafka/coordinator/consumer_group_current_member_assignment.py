@@ -1,0 +1,35 @@
+"""ConsumerGroupCurrentMemberAssignment of Kafka 4.3.1.
+
+Key versions 0, never flexible; value versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int8, int32, string, uuid
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentKey:
+    group_id: str = string("0")
+    member_id: str = string("0")
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    topic_id: bytes = uuid()
+    partitions: Sequence[int] = array("int32")
+    assignment_epochs: Sequence[int] | None = array("int32", nullable="0+", tag=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupCurrentMemberAssignmentValue:
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
+    partitions_pending_revocation: Sequence[TopicPartitions] = array(TopicPartitions)

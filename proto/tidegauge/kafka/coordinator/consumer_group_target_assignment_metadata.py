@@ -1,0 +1,23 @@
+"""ConsumerGroupTargetAssignmentMetadata of Kafka 4.3.1.
+
+Key versions 0, never flexible; value versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int32, int64, string
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataKey:
+    group_id: str = string("0")
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)
