@@ -53,7 +53,7 @@ def restart(world: World, broker_id: int, *, is_clean: bool = False) -> list[dic
 def alter(world: World, isr: Sequence[int], name: str = "t", **fields: Any) -> Decision[list[partitions.IsrResult]]:
     """Propose an ISR as the leader does."""
     state = world.state(name)
-    values = {
+    values: dict[str, Any] = {
         "topic_id": world.topic_id(name),
         "partition": 0,
         "leader_epoch": state.leader_epoch,
