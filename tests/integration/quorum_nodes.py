@@ -38,6 +38,7 @@ _EXPECTED = (
     "could not be established. Node may not be available",  # a node that the test has killed
     "disconnected",
     "Performing controller activation",  # what each controller says that becomes active
+    "Exceptionally slow controller event",  # a busy machine
     "Unable to register the metrics",
     "AppInfo",
 )
@@ -125,6 +126,10 @@ class QuorumNode:
     def runs(self) -> bool:
         """Whether its process lives."""
         return self._process is not None and self._process.poll() is None
+
+    def wait_started(self) -> None:
+        """Wait until a Kafka controller has started whole: one that is stopped before ends with a fault of its own."""
+        until(lambda: "Kafka Server started" in self.log(), LIMIT_SECONDS, f"controller {self.id} has started")
 
     def send(self, number: signal.Signals) -> None:
         """Send its process a signal."""

@@ -48,8 +48,10 @@ def test_controllers_of_both_kinds_lead_follow_and_return(kinds: list[str], clas
         assert set(lead_by_both(quorum)) == {OURS, KAFKA}
         for node in quorum.nodes:  # a Kafka controller registers again with each start, at a leader of ours too
             if node.kind == KAFKA and node.id != quorum.wait_leader().leader_id:
+                node.wait_started()
                 assert node.stop() in {0, 143}
                 node.start()
+                node.wait_started()
                 quorum.wait_equal()
         assert all(node.runs for node in quorum.nodes)
         quorum.wait_equal()

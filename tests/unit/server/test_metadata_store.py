@@ -131,6 +131,7 @@ def test_a_snapshot_takes_the_place_of_a_log_of_a_higher_epoch(stores: Reopen):
     """Uncommitted records may be of a higher epoch than the snapshot's last one: the log is dropped all the same."""
     store, _ = stores()
     store.append(no_ops(0, 9, 50))
+    store.note_epochs([OffsetAndEpoch(0, 9)])
     snapshot = OffsetAndEpoch(20, 3)
     fetch(store, snapshot, snapshot_bytes(3, VOTERS.without(3001)))
     head = store.install(snapshot)
