@@ -44,8 +44,9 @@ _CONSUMER = -1
 class KafkaProduceStream:
     """A producer's connection to one broker over Kafka's protocol; it stands where ``ProduceStream`` does.
 
-    Requests are sent in order, on one connection: once that has broken ``on_broken`` is called, and nothing more is
-    sent. After ``close`` no callback is called; ``on_broken`` is called at most once.
+    Requests are sent in order: once a connection has broken on which some are in flight ``on_broken`` is called, and
+    nothing more is sent; one that the broker has closed because it was idle is made again. After ``close`` no callback
+    is called; ``on_broken`` is called at most once.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class KafkaProduceStream:
             on_broken: called when the connection has ended, whichever side ended it.
         """
         self._address = address
+        self._kafka = kafka
         self._channel = kafka.channel(address, _PRODUCER)
         self._on_response = on_response
         self._on_written = on_written
         self._on_broken = on_broken
         self._requests: asyncio.Queue[produce_pb2.ProduceRequest] = asyncio.Queue()
+        self._in_flight = 0
         self._is_closed = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -91,12 +94,14 @@ class KafkaProduceStream:
 
     async def _run(self) -> None:
         try:
-            first = await self._channel.connection()
+            current = await self._channel.connection()
+            self._kafka.reached(self._address)
             while True:
                 request = await self._requests.get()
                 connection = await self._channel.connection()  # the same, authenticated again where its session ends
-                if connection is not first:
+                if connection is not current and self._in_flight:
                     raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self._address} broke")
+                current = connection
                 await self._write(connection, request)
         except TidegaugeError as problem:
             self._break(problem)
@@ -111,9 +116,11 @@ class KafkaProduceStream:
                 self._on_written(self._address, request.correlation_id)
             return
         response = connection.send(apis.PRODUCE, version, message)
+        self._in_flight += 1
         response.add_done_callback(partial(self._responded, request.correlation_id))
 
     def _responded(self, correlation_id: int, done: asyncio.Future[ProduceResponse]) -> None:
+        self._in_flight -= 1
         problem = None if done.cancelled() else done.exception()
         if done.cancelled() or self._is_closed:
             return

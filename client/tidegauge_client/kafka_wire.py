@@ -27,6 +27,8 @@ from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.security import BESIDE_SASL, Security
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
+CONNECT_SECONDS = 2.0
+"""Limit of one attempt to connect; a paused broker takes connections and does not respond."""
 CLIENT_ID = "tidegauge"
 """Name of a client that has none of its own; the lab's own calls have ``LAB_AGENT``, which rules for requests skip."""
 
@@ -134,7 +136,8 @@ class KafkaWire:
         channel = self._channels.get((address, purpose))
         if channel is None:
             client_id = self._client_id or (LAB_AGENT if OF_THE_LAB.get() else CLIENT_ID)
-            channel = KafkaChannel(address, client_id, self._dialer, self._security.login)
+            login = self._security.login
+            channel = KafkaChannel(address, client_id, self._dialer, login, connect_seconds=CONNECT_SECONDS)
             self._channels[address, purpose] = channel
         return channel
 

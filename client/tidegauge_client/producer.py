@@ -563,7 +563,6 @@ class Producer:
         return stream
 
     def _responded(self, address: str, response: produce_pb2.ProduceResponse) -> None:
-        self._cluster.kafka.reached(address)
         self._sender.responded(address, response, now_ms())
         self._wake.set()
 

@@ -25,11 +25,11 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, control_pb2
 from tidegauge.with_turns import with_turns
@@ -195,7 +195,7 @@ async def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> Up
     return UpdateMetadataRequest(
         _from_header(message.header),
         [
-            UpdateMetadataPartition(_from_state(entry, recovering=False), tuple(entry.offline_replicas), entry.deleted)
+            ReportedPartition(_from_state(entry, recovering=False), tuple(entry.offline_replicas), entry.deleted)
             async for entry in with_turns(message.partitions, PARTITIONS_PER_TURN)
         ],
         [from_endpoint(endpoint) for endpoint in message.live_brokers],

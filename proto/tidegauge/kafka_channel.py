@@ -101,6 +101,7 @@ class KafkaChannel:
         dial: opens connections.
         login: the credentials of SASL; None: the listener asks for none.
         logical_clock: goes along with requests, and is advanced by responses; None: a client's, which has none.
+        connect_seconds: limit of one attempt to connect.
         protocol: the APIs and messages that the peer serves.
     """
 
@@ -111,9 +112,11 @@ class KafkaChannel:
         dial: Dial | None = None,
         login: Login | None = None,
         logical_clock: LogicalClock | None = None,
+        connect_seconds: float = CONNECT_SECONDS,
         protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
         self._clock = logical_clock
+        self._connect_seconds = connect_seconds
         self._protocol = protocol
         self.address = address
         self.client_id = client_id
@@ -237,7 +240,7 @@ class KafkaChannel:
         if wait_seconds > 0:
             await asyncio.sleep(wait_seconds)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(self._connect_seconds):
                 connection = await self._dial(
                     self.address, lambda: KafkaConnection(self.client_id, self._clock, self._protocol)
                 )
@@ -260,7 +263,7 @@ class KafkaChannel:
     async def _renew(self, connection: KafkaConnection) -> KafkaConnection:
         """Authenticate an open connection again; the peer responds when what is in flight has its responses."""
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(self._connect_seconds):
                 await self._log_in(connection)
         except BaseException as problem:
             connection.close("the SASL session could not be renewed")
@@ -279,7 +282,7 @@ class KafkaChannel:
 
     def _why(self, problem: Exception) -> str:
         if isinstance(problem, TimeoutError):
-            return f"{self.address} did not accept a connection within {CONNECT_SECONDS:g} s"
+            return f"{self.address} did not accept a connection within {self._connect_seconds:g} s"
         text = problem.message if isinstance(problem, TidegaugeError) else str(problem) or type(problem).__name__
         if isinstance(problem, AuthenticationFailed):
             return f"{self.address} did not authenticate this side: {text}"

@@ -56,7 +56,8 @@ def claiming_append_time(data: bytes) -> bytes:
 
 def with_checksum(data: bytes) -> bytes:
     """Return a batch with the checksum of its content."""
-    return data[:17] + crc32c(data[21:]).to_bytes(4, "big") + data[21:]
+    checksum: int = crc32c(data[21:])
+    return data[:17] + checksum.to_bytes(4, "big") + data[21:]
 
 
 def refused(codec: str, now_ms: int) -> dict[str, tuple[str, bytes]]:

@@ -139,7 +139,7 @@ def page(playing: Playing, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         found.look(1280, 900, dark=False)
         visit(found, playing)
         yield found
-        assert found.complaints == []
+        assert [one for one in found.complaints if "127.0.0.1:9/" not in one] == []
 
 
 def visit(page: Page, playing: Playing, rest: str = "") -> None:
@@ -188,10 +188,12 @@ def test_nothing_is_asked_of_another_origin_and_the_policy_refuses_it(playing: P
     asked = page.run("performance.getEntriesByType('resource').map(one => one.name)")
     assert asked
     assert [one for one in asked if not one.startswith(playing.url)] == []
-    refused = page.run("fetch('http://127.0.0.1:9/').then(() => 'served', () => 'refused')")
-    assert refused == "refused"
-    assert any("Content Security Policy" in one or "violates" in one for one in page.complaints)
-    page.complaints.clear()
+    refused = page.run(
+        "new Promise(done => {"
+        " document.addEventListener('securitypolicyviolation', one => done(one.effectiveDirective));"
+        " fetch('http://127.0.0.1:9/').catch(() => {}); })"
+    )
+    assert refused == "connect-src"
 
 
 def test_buttons_of_the_views_act_on_the_cluster(playing: Playing, page: Page) -> None:
@@ -313,11 +315,7 @@ def test_the_tour_is_played_by_the_keyboard_alone(playing: Playing, page: Page) 
         if page.run("document.activeElement.textContent") == "Play it":
             break
     page.press("Enter", 13)
-    page.until("document.querySelectorAll('#story-steps li').length === 16")
-    for _ in range(40):
-        page.press("Tab", 9)
-        if page.run("document.activeElement.textContent") == "Next step":
-            break
+    page.until("document.activeElement.textContent === 'Next step'")
     for step in range(1, 4):
         page.press("Enter", 13)
         page.until(f"document.querySelectorAll('#story-steps .check').length === {step}")

@@ -283,6 +283,16 @@ class BrokerCore:
         """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
         return self.following.fetch_response_received(leader, request_id, partitions, now_ms)
 
+    def fetch_response_begins(self, leader: int, request_id: int, named: Collection[TopicPartition]) -> None:
+        """Take a FetchRound back whose response comes in parts; ``named``: all partitions of the response."""
+        self.following.rounds.response_begins(leader, request_id, named)
+
+    def fetch_part_received(
+        self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
+    ) -> list[Effect]:
+        """Apply a part of a response that has begun; a partition may be in several, with some of its records each."""
+        return self.following.part_received(leader, request_id, partitions, now_ms)
+
     def epoch_ends_received(
         self, leader: int, request_id: int, ends: Sequence[EpochEndResult], now_ms: int
     ) -> list[Effect]:

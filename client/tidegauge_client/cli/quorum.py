@@ -19,6 +19,7 @@ from tidegauge.cli import (
     fail,
     offline_verb_options,
     print_json,
+    print_text,
     reports_errors,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -70,7 +71,7 @@ def describe_quorum(
     if output == JSON:
         print_json(as_json(view))
     else:
-        click.echo("\n".join(status_lines(view) if what == "status" else replication_lines(view)))
+        print_text("\n".join(status_lines(view) if what == "status" else replication_lines(view)))
 
 
 @click.command("remove-controller")
@@ -103,7 +104,7 @@ def remove_controller(
     if output == JSON:
         print_json({"controller": controller_id, "directory_id": controller_directory_id})
     else:
-        click.echo(f"Removed  KRaft controller {controller_id} with directory id {controller_directory_id}")
+        print_text(f"Removed  KRaft controller {controller_id} with directory id {controller_directory_id}")
 
 
 def status_lines(view: QuorumView) -> list[str]:

@@ -10,7 +10,6 @@ several may share a zxid.) Source: KafkaZkClient.retryRequestsUntilConnected.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, assert_never
@@ -141,8 +140,10 @@ class Driver:
         names = StepNames(event)
         try:
             request = next(steps)
-            for number in itertools.count(1):
+            number = 0
+            while True:
                 response = await self._execute(request)
+                number += 1
                 if not number % _REQUESTS_PER_TURN:
                     await asyncio.sleep(0)
                 for what in what_was_done(request):

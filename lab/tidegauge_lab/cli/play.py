@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, reports_errors
+from tidegauge.cli import offline_verb_options, print_json, print_line, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
 from tidegauge_lab.play.runtime import missing
@@ -54,14 +54,14 @@ def play(
 
     if written is not None:
         size = write_site(written)
-        click.echo(f"Wrote the page to {written}: {size / 1e6:.1f} MB. Serve it by HTTPS, or on 127.0.0.1.")
+        print_line(f"Wrote the page to {written}: {size / 1e6:.1f} MB. Serve it by HTTPS, or on 127.0.0.1.")
         return
     with PlayServer(port, site_files()) as server:
         url = f"http://127.0.0.1:{server.port}/{rest}"
         if output == "json":
             print_json({"url": url})
         else:
-            click.echo(f"{url}  (Ctrl-C ends it)")
+            print_line(f"{url}  (Ctrl-C ends it)")
         server.serve_forever()
 
 

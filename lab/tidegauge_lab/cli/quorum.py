@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, reports_errors
+from tidegauge.cli import offline_verb_options, print_json, print_text, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.settings import read_properties
@@ -59,4 +59,4 @@ def add_controller(
         print_json({"controller": settings.node_id, "directory_id": text, "endpoints": endpoints})
     else:
         named = ", ".join(endpoints)
-        click.echo(f"Added controller {settings.node_id} with directory id {text} and endpoints: {named}")
+        print_text(f"Added controller {settings.node_id} with directory id {text} and endpoints: {named}")

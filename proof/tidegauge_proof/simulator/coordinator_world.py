@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegauge.record_batch import read_header
-from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, ReadLog, Respond
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned
 from tidegauge_broker.replica.effects import LeadershipChanged
@@ -170,8 +169,8 @@ class CoordinatorWorld(Generic[CoordinatorT]):
 
     # What differs
 
-    def new_coordinator(self, wall: WallTime) -> CoordinatorT:
-        """Return the coordinator of a new process, whose broker has this wall clock."""
+    def new_coordinator(self, broker: MemoryBroker) -> CoordinatorT:
+        """Return the coordinator of a new process of a broker."""
         raise NotImplementedError
 
     def event_of(self, token: Arrived[CoordinatorT]) -> object:
@@ -215,7 +214,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 process = None
             if process is None and broker.is_running:
                 self.has_changed = True
-                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator(broker.wall)
+                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator(broker)
                 process = self.processes[broker_id] = Process(
                     broker, replica, broker.incarnation, coordinator, world.now_ms
                 )

@@ -46,7 +46,7 @@ from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
 from tidegauge_proof.simulator.sim_partition import SimPartition, rotated
 from tidegauge_proof.simulator.traffic import Consumed, Coordinators, Exchange, Sent, Traffic
-from tidegauge_proof.simulator.wall_clocks import MAX_SKEW_MS, WallClocks, wall_clocks_of
+from tidegauge_proof.simulator.wall_clocks import WallClocks, wall_clocks_of
 
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
@@ -598,11 +598,3 @@ class World:
     def set_wall_clocks(self, seed: int) -> None:
         """Let the brokers' wall clocks be wrong from now on, in one of several histories."""
         self.wall_clocks = wall_clocks_of(seed, {broker_id: broker.wall for broker_id, broker in self.brokers.items()})
-
-    def right_wall_clocks(self) -> None:
-        """Let the brokers' wall clocks be right from now on, and what they stored ahead of time be in the past."""
-        if self.wall_clocks is not None:
-            self.wall_clocks = None
-            for broker in self.brokers.values():
-                broker.wall.ahead_ms = 0
-            self.pass_time(MAX_SKEW_MS)

@@ -155,16 +155,23 @@ async def test_a_connection_that_broke_is_reported_once_and_nothing_more_is_sent
     assert world.channel.disconnected
 
 
-async def test_a_second_connection_of_the_channel_is_not_used() -> None:
+async def test_a_second_connection_is_used_only_when_nothing_is_in_flight_on_the_first() -> None:
+    """A broker closes idle connections (connections.max.idle.ms); that costs no batch a retry."""
     world = World()
     world.stream.send(request(1))
     await turns()
     first = world.connection
-    world.channel.current = Connection()
+    first.responses[0].set_result(ProduceResponse())
+    await turns()
+    world.channel.current = second = Connection()
     world.stream.send(request(2))
     await turns()
+    assert (len(first.sent), len(second.sent), world.broken) == (1, 1, [])
+    world.channel.current = third = Connection()
+    world.stream.send(request(3))
+    await turns()
     assert [one.code for one in world.broken] == [ErrorCode.NETWORK_EXCEPTION]
-    assert (len(first.sent), world.connection.sent) == (1, [])
+    assert third.sent == [], "request 2 is in flight on a connection that broke"
 
 
 async def test_a_broker_that_cannot_be_reached_is_reported() -> None:

@@ -18,10 +18,10 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import control_pb2
 from tidegauge_controller import wire
@@ -47,7 +47,7 @@ async def test_leader_and_isr_keeps_leader_none_orders_and_flags(leader: int) ->
 @pytest.mark.parametrize("leader", [0, NO_LEADER])
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_update_metadata_keeps_leader_none_and_deletion(leader: int, deleted: bool) -> None:
-    request = UpdateMetadataRequest(HEADER, [UpdateMetadataPartition(state(leader), (1, 0), deleted)], ENDPOINTS)
+    request = UpdateMetadataRequest(HEADER, [ReportedPartition(state(leader), (1, 0), deleted)], ENDPOINTS)
     sent = control_pb2.UpdateMetadataRequest.FromString((await wire.to_update_metadata(request)).SerializeToString())
     assert await wire.from_update_metadata(sent) == request
 

@@ -20,7 +20,9 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 from memory_zookeeper import MemoryZooKeeper, Term
 
-from tidegauge.control import Endpoint
+from tidegauge.control import (
+    Endpoint,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition

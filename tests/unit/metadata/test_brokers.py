@@ -12,7 +12,7 @@ from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import brokers, registration
 from tidegauge_controller.metadata.decisions.partitions import assign_replicas_to_directories
 from tidegauge_controller.metadata.decisions.view import ControllerSettings
-from tidegauge_controller.metadata.image import FeatureRange
+from tidegauge_controller.metadata.image import FeatureRange, RegisteredController
 
 REFUSED_REGISTRATIONS: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "another cluster": (
@@ -223,6 +223,7 @@ def test_a_controlled_shutdown_waits_until_every_active_broker_knows_the_new_lea
     assert world.view.image.brokers[0].in_controlled_shutdown
     assert world.state().leader == 1
     last = world.controller.next_offset - 1
+    world.create("later", [1])
     world.heartbeat(1, last)
     world.heartbeat(2, last - 1)
     assert not world.heartbeat(0, want_shut_down=True).should_shut_down
@@ -337,7 +338,7 @@ def test_a_controller_registers_again_when_its_process_is_new() -> None:
     world = World()
     incarnation = directory(60)
     assert registration.needs_registration(None, incarnation)
-    found = registration.RegisteredController(3000, incarnation, (), {})
+    found = RegisteredController(3000, incarnation, (), {})
     world.take(registration.register_controller(found))
     registered = world.view.image.controllers[3000]
     assert not registration.needs_registration(registered, incarnation)

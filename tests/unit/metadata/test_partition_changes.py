@@ -53,7 +53,7 @@ def restart(world: World, broker_id: int, *, is_clean: bool = False) -> list[dic
 def alter(world: World, isr: Sequence[int], name: str = "t", **fields: Any) -> Decision[list[partitions.IsrResult]]:
     """Propose an ISR as the leader does."""
     state = world.state(name)
-    values = {
+    values: dict[str, Any] = {
         "topic_id": world.topic_id(name),
         "partition": 0,
         "leader_epoch": state.leader_epoch,
@@ -133,6 +133,36 @@ def test_the_last_known_leader_comes_before_an_unclean_election_in_order() -> No
     world.set(TOPIC, "t", UNCLEAN, "true")
     world.heartbeat(1)
     assert (world.state().leader, world.state().recovering) == (1, True)
+
+
+def test_the_last_known_leader_waits_while_the_elr_has_a_member() -> None:
+    """It may have lost records that the other one has."""
+    world = World()
+    world.create("t", [0, 1], configs={MIN_ISR: "2"})
+    world.fence(1)
+    world.fence(0)
+    restart(world, 0)
+    state = world.state()
+    assert (state.leader, state.elr, state.last_known_elr) == (-1, (1,), (0,))
+
+
+def test_a_replica_that_leaves_the_assignment_leaves_the_elr() -> None:
+    world = World()
+    world.create("t", [0, 1], configs={MIN_ISR: "2"})
+    reassign(world, (2,))
+    world.take(alter(world, [0, 2]))
+    state = world.state()
+    assert (state.replicas, state.isr, state.elr, state.leader) == ((2,), (2,), (), 2)
+
+
+def test_a_replica_in_a_failed_directory_is_not_elected_even_uncleanly() -> None:
+    world = World(directories=2)
+    world.create("t", [0, 1], configs={UNCLEAN: "true"})
+    wanted = {directory(1, 5): [(world.topic_id(), 0)]}
+    world.take(partitions.assign_replicas_to_directories(world.view, 1, world.epoch(1), wanted))
+    assert world.state().isr == (0,)
+    world.fence(0)
+    assert world.state().leader == -1
 
 
 def test_min_isr_is_that_of_the_topic_else_the_controllers_else_the_clusters_else_static() -> None:

@@ -14,9 +14,15 @@ from tests.wire_responses.probe import message
 
 from tidegauge.cluster_metadata.access_lists import Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.apis import APIS, EXTENSIONS, message_class
 from tidegauge.kafka.fields import NIL_UUID, WIRE
 from tidegauge.kafka.frames import RequestHeader, encode
+from tidegauge.kafka.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+)
 from tidegauge.kafka.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -98,7 +104,7 @@ class Api:
 
 
 def test_every_api_has_a_guard_or_needs_none() -> None:
-    assert SERVED.keys() == HANDLERS.keys()
+    assert SERVED.keys() == HANDLERS.keys() | EXTENSIONS
     assert SERVED.keys() - GUARDED == {KEYS[name] for name in UNGUARDED}
 
 
@@ -110,7 +116,8 @@ def test_without_an_authorizer_handlers_are_called_as_they_are() -> None:
 T = {"name": "t", "partitions": [{"partition_index": 0}]}
 PLAIN_T = {"name": "t", "partitions": [0]}
 BATCH = bytes(16) + b"\x02" + bytes(5) + b"\x10" + bytes(60)
-NAMING = ("topics", "topic_data", "groups", "coordinator_keys", "resources", "groups_names", "topic_names")
+NAMING = ("topics", "topic_data", "groups", "coordinator_keys", "resources", "groups_names", "topic_names", "group_ids")
+EMPTY_ASSIGNMENTS = {"assignment": Assignment(), "target_assignment": Assignment()}
 DENIED = [
     ("Produce", 9, {"topic_data": [{"name": "t", "partition_data": [{"index": 0}]}], "acks": 1}, {TOPIC}),
     (
@@ -183,6 +190,8 @@ DENIED = [
     ("DescribeProducers", 0, {"topics": [{"name": "t", "partition_indexes": [0]}]}, {TOPIC}),
     ("DescribeTransactions", 0, {"transactional_ids": ["x"]}, {TRANSACTION}),
     ("AllocateProducerIds", 0, {}, {CLUSTER}),
+    ("ConsumerGroupHeartbeat", 1, {"group_id": "g"}, {GROUP}),
+    ("ConsumerGroupDescribe", 1, {"group_ids": ["g"]}, {GROUP}),
 ]
 
 
@@ -528,3 +537,25 @@ async def test_results_have_the_order_that_kafka_gives_them(
     setattr(api.response, results, [items.metadata[WIRE].item(**{field: "b"})])
     response = await api.ask(message(name, **request_))
     assert [getattr(one, field) for one in getattr(response, results)] == order
+
+
+async def test_a_consumer_groups_heartbeat_needs_describe_of_each_topic_that_it_names() -> None:
+    """KafkaApis.handleConsumerGroupHeartbeat: one topic that may not be described refuses the whole request."""
+    allowed = (Operation.READ, ResourceType.GROUP, "g"), (Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    api = Api("ConsumerGroupHeartbeat", 1, *allowed)
+    refused = await api.ask(message("ConsumerGroupHeartbeat", group_id="g", subscribed_topic_names=["t", "secret"]))
+    assert (refused.error_code, api.seen) == (TOPIC, [])
+    accepted = await api.ask(message("ConsumerGroupHeartbeat", group_id="g", subscribed_topic_names=["t"]))
+    assert accepted.error_code == 0
+    assert api.context.may_describe is not None
+    assert [topic for topic in ("t", "secret") if api.context.may_describe(topic)] == ["t"]
+
+
+async def test_members_of_a_consumer_group_are_hidden_from_who_may_not_describe_their_topics() -> None:
+    allowed = (Operation.DESCRIBE, ResourceType.GROUP, "g"), (Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    api = Api("ConsumerGroupDescribe", 1, *allowed)
+    for topic, error in (("t", 0), ("secret", TOPIC)):
+        group = DescribedGroup(group_id="g", members=[Member(subscribed_topic_names=[topic], **EMPTY_ASSIGNMENTS)])
+        api.response = ConsumerGroupDescribeResponse(groups=[group])
+        (found,) = (await api.ask(message("ConsumerGroupDescribe", group_ids=["g"]))).groups
+        assert (found.error_code, len(found.members)) == (error, 0 if error else 1)

@@ -16,10 +16,10 @@ import pytest
 from kafka_cluster import LEADER, NOW_MS, TOPIC, Broker, KafkaCluster
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tidegauge.kafka.messages.metadata import MetadataRequest
+from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2, offsets_pb2
 from tidegauge.with_turns import in_portions
@@ -164,15 +164,14 @@ async def test_metadata_of_a_large_cluster_is_that_of_one_moment(tmp_path: Path)
     cluster = KafkaCluster(tmp_path, 1, 1)
     await cluster.start()
     broker = cluster.brokers[LEADER]
-    header = ControlHeader(LEADER, 1, 1)
     states = [PartitionState(TopicPartition("t", one), "", 1, LEADER, 1, (0,), 1, (0,)) for one in range(COUNT)]
     endpoints = [Endpoint(0, "127.0.0.1", 9092)]
-    broker.metadata.update(UpdateMetadataRequest(header, [UpdateMetadataPartition(one) for one in states], endpoints))
+    broker.metadata.update(MetadataUpdate(LEADER, 1, endpoints, [ReportedPartition(one) for one in states]))
     kafka: Any = SimpleNamespace(service=service_of(broker), version=9, caller=Caller("c", "PLAINTEXT"))
     task = asyncio.ensure_future(metadata.handle(MetadataRequest(None), kafka))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    gone = [UpdateMetadataPartition(one, deleted=True) for one in states]
-    broker.metadata.update(UpdateMetadataRequest(header, gone, endpoints))
+    gone = [ReportedPartition(one, deleted=True) for one in states]
+    broker.metadata.update(MetadataUpdate(LEADER, 1, endpoints, gone))
     assert not task.done()
     found = {topic.name: topic for topic in (await task).topics}
     assert [one.partition_index for one in found["t"].partitions] == list(range(COUNT))

@@ -18,16 +18,15 @@ from kafka_cluster import TOPIC, TOPIC_ID, Broker
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
     ControlHeader,
-    Endpoint,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import Endpoint, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import topic_values
 from tidegauge_broker.replica.broker import BrokerCore
@@ -212,7 +211,7 @@ async def turns_of(work: Any) -> int:
 
 async def test_messages_of_thousands_of_partitions_are_converted_in_turns() -> None:
     states = [state(one) for one in range(10 * wire.PARTITIONS_PER_TURN)]
-    metadata = UpdateMetadataRequest(HEADER, [UpdateMetadataPartition(one) for one in states], ENDPOINTS)
+    metadata = UpdateMetadataRequest(HEADER, [ReportedPartition(one) for one in states], ENDPOINTS)
     response = PartitionsResponse(ErrorCode.NONE, {one.topic_partition: ErrorCode.NONE for one in states})
     become, stop = leader_and_isr(len(states)), stop_replica(len(states))
     for work in (

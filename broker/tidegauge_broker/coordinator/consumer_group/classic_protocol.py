@@ -53,11 +53,11 @@ class _Reader:
     def short(self) -> int:
         return int(_SHORT.unpack(self._take(2))[0])
 
-    def int(self) -> int:
+    def whole(self) -> int:
         return int(_INT.unpack(self._take(4))[0])
 
     def count(self) -> int:
-        number = self.int()
+        number = self.whole()
         if not 0 <= number <= len(self._text):
             raise MalformedProtocol(f"{number} items do not fit into {len(self._text)} bytes")
         return number
@@ -78,14 +78,14 @@ class _Reader:
         return found
 
     def data(self) -> bytes | None:
-        size = self.int()
+        size = self.whole()
         return None if size < 0 else self._take(size)
 
     def partitions(self) -> tuple[NamedPartition, ...]:
         found: list[NamedPartition] = []
         for _ in range(self.count()):
             topic = self.name()
-            found += [(topic, self.int()) for _ in range(self.count())]
+            found += [(topic, self.whole()) for _ in range(self.count())]
         return tuple(found)
 
 
@@ -101,7 +101,7 @@ def read_subscription(metadata: bytes) -> Subscription:
     user_data = reader.data()
     owned = reader.partitions() if version >= _WITH_OWNED else ()
     if version >= _WITH_GENERATION:
-        reader.int()
+        reader.whole()
     rack_id = reader.text() if version >= _WITH_RACK else None
     return Subscription(version, topics, user_data, owned, rack_id)
 

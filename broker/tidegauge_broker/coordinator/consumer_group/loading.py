@@ -49,8 +49,8 @@ class ConsumerGroupLoader:
         image = self._images.setdefault(group_id, GroupImage(group_id))
         try:
             image.replay(ConsumerGroupRecord(key, None if value is None else read_value(key, value)))
-        except TidegaugeError as problem:
-            self._unreadable[key_bytes] = group_id, problem.message
+        except TidegaugeError as refusal:
+            self._unreadable[key_bytes] = group_id, refusal.message
         except Exception as problem:  # noqa: BLE001 - whatever a stranger's record does, it does to its group alone
             self._unreadable[key_bytes] = group_id, repr(problem)
         return True

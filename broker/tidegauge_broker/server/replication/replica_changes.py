@@ -35,8 +35,8 @@ from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves
 
 LOG = logging.getLogger("tidegauge.replica")
-PARTITIONS_PER_STEP = 100
-"""A step that opens logs and writes lines for as many partitions takes 20 to 40 ms of CPU."""
+PARTITIONS_PER_STEP = 50
+"""A step that opens logs and writes lines for as many partitions takes 10 to 20 ms of CPU."""
 TOPICS_PER_TURN = 10
 
 Errors: TypeAlias = dict[TopicPartition, ErrorCode]

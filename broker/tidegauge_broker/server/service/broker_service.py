@@ -26,11 +26,12 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
 from tidegauge.with_turns import in_portions
-from tidegauge_broker.log.records import Looked, LookElsewhere
+from tidegauge_broker.log.records import Looked, Question
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -54,6 +55,7 @@ from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, log_on_disk
+from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
@@ -259,19 +261,22 @@ class BrokerService:
     async def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp that was found (-1: none).
 
-        A compressed or large batch is looked into beside the event loop; the log may have changed then, so the search
-        begins again and knows the result.
+        A long search has turns of the event loop; one whose log changes meanwhile begins again (``offset_search``).
         """
         looked = Looked()
         try:
             while True:
-                try:
-                    return self._replicas.list_offset(lookup, looked)
-                except LookElsewhere as wanted:
-                    search, *rest = wanted.question
-                    looked.note(wanted.question, await self.records_pool.run(partial(search, *rest)))
+                found = self._replicas.list_offset(lookup)
+                if isinstance(found, OffsetSearch):
+                    found = await found.carry_out(looked, self._look_elsewhere)
+                if found is not None:
+                    return found
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
+
+    async def _look_elsewhere(self, question: Question) -> object:
+        search, *rest = question
+        return await self.records_pool.run(partial(search, *rest))
 
     def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
@@ -533,19 +538,23 @@ class BrokerService:
         return await self._replicas.control.leader_and_isr(request, self.configs.topics.read_values)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Fill the metadata cache."""
+        """Take in what ZooKeeper's controller sends of the cluster."""
         error = self._replicas.control.fence("UpdateMetadata", request.header)
         if error is ErrorCode.NONE:
-            self._metadata.update(request)
-            self.transactions.metadata_updated()
-            deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
-            for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
-                self.configs.topics.forget(topic)
-            self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in request.partitions})
+            self.metadata_changed(request.update)
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()
         return error
+
+    def metadata_changed(self, update: MetadataUpdate) -> None:
+        """Fill the metadata cache, and notify all that look at it."""
+        self._metadata.update(update)
+        self.transactions.metadata_updated()
+        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
+        for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
+            self.configs.topics.forget(topic)
+        self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in update.partitions})
 
     async def until_startup_complete(self) -> None:
         """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import overload
 
-from tidegauge.control import Endpoint, UpdateMetadataPartition
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import Endpoint, ReportedPartition
 
 
 class Unreachable(Enum):
@@ -77,8 +77,8 @@ class PartitionViews(Sequence[PartitionView]):
 
     def __init__(
         self,
-        entries: Sequence[UpdateMetadataPartition],
-        view: Callable[[UpdateMetadataPartition], PartitionView],
+        entries: Sequence[ReportedPartition],
+        view: Callable[[ReportedPartition], PartitionView],
     ) -> None:
         self._entries = entries
         self._view = view
@@ -131,7 +131,7 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
 
 
 def partition_view(
-    entry: UpdateMetadataPartition,
+    entry: ReportedPartition,
     live: Collection[int],
     registered: Collection[int] = (),
     unreachable: Unreachable = Unreachable.DEAD,

@@ -16,9 +16,9 @@ from tidegauge.control import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
 from tidegauge_controller.zookeeper.decisions.steps import (
@@ -38,7 +38,7 @@ class RequestBatch:
         self._context = context
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
+        self._metadata: dict[TopicPartition, ReportedPartition] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartition]] = {}
 
     def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
@@ -69,10 +69,10 @@ class RequestBatch:
             if leadership is not None:
                 self._metadata[at] = self._metadata_of(at, context.state_of(at, leadership))
 
-    def _metadata_of(self, at: TopicPartition, state: PartitionState) -> UpdateMetadataPartition:
+    def _metadata_of(self, at: TopicPartition, state: PartitionState) -> ReportedPartition:
         context = self._context
         offline = [replica for replica in state.replicas if not context.is_online(replica, at)]
-        return UpdateMetadataPartition(state, tuple(offline), context.is_to_be_deleted(at.topic))
+        return ReportedPartition(state, tuple(offline), context.is_to_be_deleted(at.topic))
 
     def stop_replica(self, broker_id: int, at: TopicPartition, *, delete: bool) -> None:
         """Request that a broker stop its replica. The epoch is not checked while the topic is being deleted."""

@@ -19,7 +19,6 @@ from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import TransactionMarker, make_marker
 from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn
-from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import (
     AllocateProducerId,
@@ -158,9 +157,9 @@ class _Coordinators(CoordinatorWorld[Any]):
 class Transactions(_Coordinators):
     """The transaction coordinators."""
 
-    def new_coordinator(self, wall: WallTime) -> TransactionCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms, wall)
+        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms, broker.wall)
 
     def event_of(self, token: Arrived[TransactionCoordinator]) -> object:
         """Return the event of a request that arrives."""
@@ -185,9 +184,9 @@ class Groups(_Coordinators):
 
     uuids = 0
 
-    def new_coordinator(self, wall: WallTime) -> GroupCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
-        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms, wall)
+        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 

@@ -17,7 +17,7 @@ from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import NAMES, Cluster
 from tidegauge_proof.simulator.exactly_once.joint_checker import JointChecker
-from tidegauge_proof.simulator.simulation import end_faults, mend, rest
+from tidegauge_proof.simulator.simulation import end_faults, mend, rest, right_wall_clocks
 from tidegauge_proof.simulator.swarm import MUST_SURVIVE, Swarm
 from tidegauge_proof.simulator.world import World
 
@@ -121,7 +121,7 @@ def heal(stage: Stage) -> None:
         copier.in_flight = None
         copier.member.in_flight.clear()
     end_faults(world)
-    world.right_wall_clocks()
+    right_wall_clocks(world)
     cluster.settle()
     for internal in [*cluster.in_flight]:
         internal.finish(None)  # the broker that had it may be dead, and its connections closed
