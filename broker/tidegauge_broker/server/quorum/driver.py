@@ -235,6 +235,9 @@ class QuorumDriver:
         except (TidegaugeError, OSError) as problem:
             LOG.debug("No response of %s to %s: %s", effect.endpoint, type(effect.request).__name__, problem)
             self.give(events.SendFailed(effect.correlation_id))
+        except Exception:
+            LOG.exception("The response of %s to %s can't be read", effect.endpoint, type(effect.request).__name__)
+            self.give(events.SendFailed(effect.correlation_id))
         else:
             self.give(events.ResponseReceived(effect.correlation_id, response))
 
