@@ -10,7 +10,6 @@ several may share a zxid.) Source: KafkaZkClient.retryRequestsUntilConnected.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, assert_never
@@ -141,7 +140,9 @@ class Driver:
         names = StepNames(event)
         try:
             request = next(steps)
-            for number in itertools.count(1):
+            number = 0
+            while True:
+                number += 1
                 response = await self._execute(request)
                 if not number % _REQUESTS_PER_TURN:
                     await asyncio.sleep(0)
