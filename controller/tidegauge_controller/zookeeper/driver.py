@@ -142,8 +142,8 @@ class Driver:
             request = next(steps)
             number = 0
             while True:
-                response = await self._execute(request)
                 number += 1
+                response = await self._execute(request)
                 if not number % _REQUESTS_PER_TURN:
                     await asyncio.sleep(0)
                 for what in what_was_done(request):

@@ -267,10 +267,11 @@ class BrokerService:
         try:
             while True:
                 found = self._replicas.list_offset(lookup)
-                if isinstance(found, OffsetSearch):
-                    found = await found.carry_out(looked, self._look_elsewhere)
-                if found is not None:
+                if not isinstance(found, OffsetSearch):
                     return found
+                result = await found.carry_out(looked, self._look_elsewhere)
+                if result is not None:
+                    return result
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 
