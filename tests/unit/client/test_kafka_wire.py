@@ -133,7 +133,7 @@ def test_listeners_of_this_machine_go_with_the_bootstrap_addresses() -> None:
     assert Cluster(servers).kafka.address_of(BROKER) == "127.0.0.1:9092"
 
 
-def answering(made: Cluster, monkeypatch: pytest.MonkeyPatch, **responses: Any) -> list[str]:
+def with_responses(made: Cluster, monkeypatch: pytest.MonkeyPatch, **responses: Any) -> list[str]:
     """Let brokers respond to FindCoordinator by address; return the list of those asked."""
     asked: list[str] = []
 
@@ -154,7 +154,7 @@ async def test_any_broker_names_the_coordinator_whose_address_metadata_has(monke
     other = BrokerInfo(1, "c", 19092, None, {"PLAINTEXT": "c:9092"})
     made.info = ClusterInfo(brokers={0: BROKER, 1: other})
     gone = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "no connection")
-    asked = answering(made, monkeypatch, b=gone, c=Coordinator("g", 0, "elsewhere", 1))
+    asked = with_responses(made, monkeypatch, b=gone, c=Coordinator("g", 0, "elsewhere", 1))
     assert await find_coordinator(made, made.info, GROUP, "g") == (0, "b:9092")
     assert asked[-1] == "c:9092"
 
@@ -163,11 +163,11 @@ async def test_an_error_of_the_broker_is_raised_and_a_coordinator_that_is_too_ne
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = cluster()
-    answering(made, monkeypatch, b=Coordinator("g", -1, "", -1, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no"))
+    with_responses(made, monkeypatch, b=Coordinator("g", -1, "", -1, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no"))
     with pytest.raises(TidegaugeError) as refused:
         await find_coordinator(made, made.info, GROUP, "g")
     assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-    answering(made, monkeypatch, b=Coordinator("g", 5, "n", 1))
+    with_responses(made, monkeypatch, b=Coordinator("g", 5, "n", 1))
     refreshed: list[bool] = []
     monkeypatch.setattr(made, "request_refresh", lambda: refreshed.append(True))
     with pytest.raises(TidegaugeError) as unknown:
