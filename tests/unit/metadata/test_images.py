@@ -164,6 +164,19 @@ def test_a_change_that_names_a_leader_raises_the_leader_epoch_even_for_the_same_
     assert (named.leader, named.leader_epoch, named.partition_epoch) == (1, 1, 1)
 
 
+def test_kraft_version_is_no_feature_of_an_image() -> None:
+    """KAFKA-18979: Kafka 4.0 wrote such records, beside the control record that counts."""
+    image = replayed(with_topic(), [made(FeatureLevelRecord("kraft.version", 1))], Provenance(), 0)
+    assert image.features == {}
+
+
+def test_the_last_known_leader_is_cleared_without_an_elr_too() -> None:
+    change = made(PartitionChangeRecord(0, TOPIC_ID, last_known_elr=[1]), 2)
+    image = replayed(with_topic(), [change, made(ClearElrRecord("t"))], Provenance(), 0)
+    state = image.topics[topic_id_text(TOPIC_ID)].partitions[0]
+    assert (state.last_known_elr, state.partition_epoch) == ((), 2)
+
+
 def test_a_new_replica_without_a_directory_is_unassigned() -> None:
     """DirectoryId.createDirectoriesFrom: known replicas keep theirs."""
     old = registration_of(new_partition())
