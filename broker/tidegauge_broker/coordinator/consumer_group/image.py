@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from tidegauge.consumer_groups import ConsumerGroupState
 from tidegauge.groups import Protocol
@@ -168,20 +168,22 @@ class GroupImage:
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Take a record; those of unknown members, which compaction may leave behind, are taken as they come."""
-        self._REPLAYS[type(record.key)](self, record.key, record.value)
+        _REPLAYS[type(record.key)](self, record.key, record.value)
 
-    def _replay_epoch(self, _key: Any, value: ConsumerGroupMetadataValue | None) -> None:
+    def replay_epoch(self, _key: Any, value: ConsumerGroupMetadataValue | None) -> None:
+        """Take the group's epoch (type 3)."""
         if value is None:
             self.epoch, self.metadata_hash = FIRST_EPOCH, 0
         else:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
 
-    def _replay_nothing(self, _key: Any, _value: Any) -> None:
+    def replay_nothing(self, _key: Any, _value: Any) -> None:
         """Leave the metadata of partitions, which releases before 4.1 wrote, aside: the hash has taken its place."""
 
-    def _replay_subscription(
+    def replay_subscription(
         self, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
     ) -> None:
+        """Take what a member is and is subscribed to (type 5)."""
         member_id = key.member_id
         former = self.members.get(member_id)
         if value is None:
@@ -212,23 +214,26 @@ class GroupImage:
         if value.instance_id is not None:
             self.static_members[value.instance_id] = member_id
 
-    def _replay_target_epoch(self, _key: Any, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+    def replay_target_epoch(self, _key: Any, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        """Take the epoch of the target assignment (type 6)."""
         if value is None:
             self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
         else:
             self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
-    def _replay_target(
+    def replay_target(
         self, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
     ) -> None:
+        """Take a member's target assignment (type 7)."""
         if value is None:
             self.targets.pop(key.member_id, None)
         else:
             self.targets[key.member_id] = tuple((one.topic_id, tuple(one.partitions)) for one in value.topic_partitions)
 
-    def _replay_current(
+    def replay_current(
         self, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
     ) -> None:
+        """Take a member's epoch, state and partitions (type 8)."""
         former = self.members.get(key.member_id)
         if value is None:
             if former is not None:
@@ -256,23 +261,14 @@ class GroupImage:
             if self.owners.get(one) == member.epoch:
                 del self.owners[one]
 
-    def _replay_regex(
+    def replay_regex(
         self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
     ) -> None:
+        """Take the topics of a regular expression (type 16)."""
         if value is None:
             self.regexes.pop(key.regular_expression, None)
         else:
             self.regexes[key.regular_expression] = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
-
-    _REPLAYS: ClassVar[dict[type, Callable[[GroupImage, Any, Any], None]]] = {
-        ConsumerGroupMetadataKey: _replay_epoch,
-        ConsumerGroupPartitionMetadataKey: _replay_nothing,
-        ConsumerGroupMemberMetadataKey: _replay_subscription,
-        ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
-        ConsumerGroupTargetAssignmentMemberKey: _replay_target,
-        ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
-        ConsumerGroupRegularExpressionKey: _replay_regex,
-    }
 
 
 def _state(number: int) -> MemberState:
@@ -309,3 +305,14 @@ class Draft:
         for record in records:
             self.image.replay(record)
             self.records.append(record)
+
+
+_REPLAYS: dict[type, Callable[[GroupImage, Any, Any], None]] = {
+    ConsumerGroupMetadataKey: GroupImage.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: GroupImage.replay_nothing,
+    ConsumerGroupMemberMetadataKey: GroupImage.replay_subscription,
+    ConsumerGroupTargetAssignmentMetadataKey: GroupImage.replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: GroupImage.replay_target,
+    ConsumerGroupCurrentMemberAssignmentKey: GroupImage.replay_current,
+    ConsumerGroupRegularExpressionKey: GroupImage.replay_regex,
+}

@@ -49,10 +49,10 @@ class ConsumerGroupLoader:
         image = self._images.setdefault(group_id, GroupImage(group_id))
         try:
             image.replay(ConsumerGroupRecord(key, None if value is None else read_value(key, value)))
-        except TidegaugeError as refusal:
-            self._unreadable[key_bytes] = group_id, refusal.message
-        except Exception as problem:  # noqa: BLE001 - whatever a stranger's record does, it does to its group alone
-            self._unreadable[key_bytes] = group_id, repr(problem)
+        except TidegaugeError as problem:
+            self._unreadable[key_bytes] = group_id, problem.message
+        except Exception as defect:  # noqa: BLE001 - whatever a stranger's record does, it does to its group alone
+            self._unreadable[key_bytes] = group_id, repr(defect)
         return True
 
     def images(self) -> dict[str, GroupImage]:

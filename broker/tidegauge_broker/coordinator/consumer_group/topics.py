@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from tidegauge_broker.coordinator.consumer_group.xxh3 import xxh3_64
 
@@ -23,7 +22,7 @@ def _text(text: str) -> bytes:
     return units + _INT.pack(len(units) // 2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic.
 
@@ -40,19 +39,19 @@ class TopicDescription:
         """Number of partitions."""
         return len(self.racks)
 
-    @cached_property
-    def hash(self) -> int:
-        """Hash of all that a group notices of a topic: id, name, partitions, racks."""
-        most, least = self.topic_id[:8][::-1], self.topic_id[8:][::-1]
-        parts = [_MAGIC, most, least, _text(self.name), _INT.pack(self.partitions)]
-        for partition, racks in enumerate(self.racks):
-            parts.append(_INT.pack(partition))
-            for rack in sorted(racks):
-                parts += [_INT.pack(len(rack)), _text(rack)]
-        return xxh3_64(b"".join(parts))
+
+def _hash(topic: TopicDescription) -> int:
+    """Return the hash of all that a group notices of a topic: id, name, partitions, racks."""
+    most, least = topic.topic_id[:8][::-1], topic.topic_id[8:][::-1]
+    parts = [_MAGIC, most, least, _text(topic.name), _INT.pack(topic.partitions)]
+    for partition, racks in enumerate(topic.racks):
+        parts.append(_INT.pack(partition))
+        for rack in sorted(racks):
+            parts += [_INT.pack(len(rack)), _text(rack)]
+    return xxh3_64(b"".join(parts))
 
 
-@dataclass
+@dataclass(slots=True)
 class Topics:
     """The topics that exist.
 
@@ -65,6 +64,7 @@ class Topics:
     by_id: dict[bytes, TopicDescription] = field(default_factory=dict[bytes, TopicDescription])
     version: int = 0
     created_at: int = 0
+    _hashes: dict[str, int] = field(default_factory=dict[str, int])
 
     def change(self, topics: Mapping[str, TopicDescription | None]) -> set[str]:
         """Take over topics that were created, altered or (None) deleted; return those that differ from before."""
@@ -73,6 +73,7 @@ class Topics:
         for name in changed:
             topic = topics[name]
             former = self.by_name.pop(name, None)
+            self._hashes.pop(name, None)
             if former is not None:
                 self.by_id.pop(former.topic_id, None)
             if topic is not None:
@@ -84,8 +85,14 @@ class Topics:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return the metadata hash of a group that is subscribed to these topics; 0 if none of them exists."""
-        known = [self.by_name[name].hash for name in sorted(names) if name in self.by_name]
+        known = [self._hash_of(self.by_name[name]) for name in sorted(names) if name in self.by_name]
         if not known:
             return 0
         value = xxh3_64(b"".join(map(_LONG.pack, known)))
         return value - _RANGE if value >= _SIGN else value
+
+    def _hash_of(self, topic: TopicDescription) -> int:
+        found = self._hashes.get(topic.name)
+        if found is None:
+            found = self._hashes[topic.name] = _hash(topic)
+        return found
