@@ -37,6 +37,8 @@ _COMPLAINT = re.compile(r"^\S+ \[.*?\] (WARN|ERROR) ", re.MULTILINE)
 _EXPECTED = (
     "could not be established. Node may not be available",  # a node that the test has killed
     "disconnected",
+    "NetworkClient that has already been closed",  # at each stop
+    "clientId=tidegauge-quorum-admin",  # DescribeCluster at a controller of Kafka that has not loaded its metadata yet
     "Performing controller activation",  # what each controller says that becomes active
     "Exceptionally slow controller event",  # a busy machine
     "Unable to register the metrics",
@@ -210,7 +212,7 @@ class Quorum:
 
     def look(self) -> QuorumView | None:
         """The quorum as its leader describes it; None if there is none at the moment."""
-        living = [node.address for node in self.nodes if node.runs]
+        living = [node.address for node in sorted(self.nodes, key=lambda node: node.kind == KAFKA) if node.runs]
 
         async def describe() -> QuorumView:
             async with QuorumAdmin(living, 2.0) as admin:

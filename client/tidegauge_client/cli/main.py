@@ -67,6 +67,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "sync",
         "faults",
     ),
+    "Run a quorum": ("format", "controller", "describe-quorum", "add-controller", "remove-controller"),
     "Look inside": ("watch", "explain", "timeline", "wait", "health", "zk-tree", "dump-log"),
     "Administer": (
         "describe-cluster",

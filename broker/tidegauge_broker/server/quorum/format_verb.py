@@ -60,7 +60,14 @@ _SNAPSHOT_MODE = 0o400
     help="The voters of a dynamic quorum; the same list for all of them.",
 )
 @click.option("-r", "--release-version", metavar="VERSION", help=f"Defaults of the features; default {LEVELS[LATEST]}.")
-@click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="The level of one feature.")
+@click.option(
+    "-f",
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="The level of one feature; may be repeated.",
+)
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are formatted already.")
 @click.option(
     "-S",
@@ -68,7 +75,7 @@ _SNAPSHOT_MODE = 0o400
     "credentials",
     multiple=True,
     metavar="CREDENTIAL",
-    help="A credential, such as SCRAM-SHA-256=[name=alice,password=alice-secret].",
+    help="A credential, such as SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated.",
 )
 @offline_verb_options
 @reports_errors
